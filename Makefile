@@ -1,0 +1,68 @@
+# Everything a person or CI runs. `make` alone lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.installed: requirements-dev.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: install
+install: $(VENV)/.installed ## Make the virtual environment with everything pinned
+
+.PHONY: demo
+demo: install ## Watch a lost zone come back and being repaired, on the embedded cluster
+	$(BIN)/rebalancer demo
+
+.PHONY: lint
+lint: install ## Format and lint rules, types, layers, Dockerfile
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+
+.PHONY: format
+format: install ## Put the sources into their format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: unit
+unit: install ## Unit and property tests, no servers
+	$(BIN)/python -m pytest -m "not cluster and not thorough"
+
+.PHONY: control-plane
+control-plane: install ## Build the real Kubernetes servers for the tests (about 6 minutes, once)
+	$(BIN)/python -m tests.control_plane.build
+
+.PHONY: cluster
+cluster: install ## Tests on a real control plane
+	$(BIN)/python -m pytest -m "cluster and not thorough"
+
+.PHONY: test
+test: install ## All that a change must pass: lint, unit and property tests, the real control plane
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -m "not thorough"
+
+.PHONY: thorough
+thorough: install ## The long checks; their last results stand in docs/
+	$(BIN)/python -m pytest -m thorough -s
+
+.PHONY: lock
+lock: install ## Compile the lock files from pyproject.toml
+	$(UV_COMPILE) pyproject.toml -o requirements.lock
+	$(UV_COMPILE) pyproject.toml --group dev -o requirements-dev.lock
+
+.PHONY: clean
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
