@@ -1,0 +1,91 @@
+"""Node affinity, pod affinity and anti-affinity, taints and tolerations."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Requirement
+
+
+class NodeSelectorTerm(Struct, frozen=True, gc=False):
+    """Requirements on a node's labels and fields, all of which must hold; none at all selects nothing."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+class PreferredNodeTerm(Struct, frozen=True, gc=False):
+    """A node selector term with its weight, 1 to 100."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+class NodeAffinity(Struct, frozen=True, gc=False, kw_only=True):
+    """`nodeSelector` and node affinity together: what a pod asks of a node's labels.
+
+    `required` None: no required affinity. An empty tuple of terms selects no node.
+    """
+
+    selector: Labels = NO_LABELS
+    required: tuple[NodeSelectorTerm, ...] | None = None
+    preferred: tuple[PreferredNodeTerm, ...] = ()
+
+
+class PodAffinityTerm(Struct, frozen=True, gc=False, kw_only=True):
+    """A term of pod affinity or anti-affinity.
+
+    `namespaces` and `namespace_selector` (None: null) both empty mean the pod's own namespace; an empty
+    `namespace_selector` means all namespaces.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PreferredPodTerm(Struct, frozen=True, gc=False):
+    """A pod affinity term with its weight, 1 to 100."""
+
+    weight: int
+    term: PodAffinityTerm
+
+
+class PodAffinity(Struct, frozen=True, gc=False, kw_only=True):
+    """Required and preferred terms of affinity, and of anti-affinity."""
+
+    required: tuple[PodAffinityTerm, ...] = ()
+    preferred: tuple[PreferredPodTerm, ...] = ()
+    anti_required: tuple[PodAffinityTerm, ...] = ()
+    anti_preferred: tuple[PreferredPodTerm, ...] = ()
+
+
+class TaintEffect(StrEnum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class Taint(Struct, frozen=True, gc=False):
+    """A taint of a node."""
+
+    key: str
+    effect: TaintEffect
+    value: str = ""
+
+
+class Toleration(Struct, frozen=True, gc=False, kw_only=True):
+    """A toleration of a pod: empty `effect` means any, empty `key` with Exists means every taint.
+
+    `operator` is kept as written: Equal, Exists, and Lt and Gt, which an alpha gate knows.
+    """
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""

@@ -1,0 +1,31 @@
+"""Nodes."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from rebalancer.model.affinity import Taint
+from rebalancer.model.labels import NO_LABELS, Labels
+from rebalancer.model.pods import NOTHING, Resources
+
+
+class Node(Struct, frozen=True, gc=False, kw_only=True):
+    """A node. `pods` is how many pods it may hold; `images` are (name, bytes), one row for each name of an image.
+
+    `ready_since` is when its Ready condition last became true, None while it is not.
+    """
+
+    name: str
+    uid: str = ""
+    labels: Labels = NO_LABELS
+    annotations: Labels = NO_LABELS
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    allocatable: Resources = NOTHING
+    pods: int = 110
+    images: tuple[tuple[str, int], ...] = ()
+    ready: bool = True
+    ready_since: datetime | None = None
+    created: datetime
+    deleted: datetime | None = None
+    resource_version: str = ""

@@ -1,0 +1,127 @@
+"""Pods: what the scheduler, the disruption controller and we ourselves look at, and nothing else."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from rebalancer.model.affinity import NodeAffinity, PodAffinity, Toleration
+from rebalancer.model.labels import NO_LABELS, Labels
+from rebalancer.model.spread import SpreadConstraint
+
+
+class PodPhase(StrEnum):
+    """`status.phase`."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class OwnerReference(Struct, frozen=True, gc=False, kw_only=True):
+    """The owner with `controller: true`. `group` is "" for the core group, else for example "apps"."""
+
+    group: str
+    kind: str
+    name: str
+    uid: str
+
+
+class Resources(Struct, frozen=True, gc=False, kw_only=True):
+    """Amounts by resource: CPU in thousandths of a core, memory and ephemeral storage in bytes, others in units."""
+
+    cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    extended: tuple[tuple[str, int], ...] = ()
+    """Sorted (name, amount) of every other resource; zero amounts are left out."""
+
+
+NOTHING = Resources()
+
+
+class HostPort(Struct, frozen=True, gc=False, order=True):
+    """A port taken on the node; `ip` is 0.0.0.0 where the pod names none."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+class PodSpec(Struct, frozen=True, gc=False, kw_only=True):
+    """What a pod asks of its place. Equal specs are one object, so it also serves as the pod's scheduling class.
+
+    `requests` are the effective ones of docs/semantics.md (init and sidecar containers, overhead, pod level); `scored`
+    is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container that asks for nothing.
+    `unpredictable` names the fields whose effect the model cannot know (gates, resource claims, inline volumes…).
+    """
+
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    tolerations: tuple[Toleration, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    requests: Resources = NOTHING
+    scored: tuple[int, int] = (0, 0)
+    host_ports: tuple[HostPort, ...] = ()
+    images: tuple[str, ...] = ()
+    containers: int = 1
+    priority: int = 0
+    priority_class: str = ""
+    preempts: bool = True
+    scheduler: str = "default-scheduler"
+    gated: bool = False
+    unpredictable: tuple[str, ...] = ()
+    eviction_responders: bool = False
+
+
+class Pod(Struct, frozen=True, gc=False, kw_only=True):
+    """A pod as the API server shows it.
+
+    `node` is None until it is bound. `claims` are the names of its PersistentVolumeClaims, with those that ephemeral
+    volumes create. `requests` are the spec's, or more where an in-place resize is under way. `local_storage`: it has
+    an emptyDir or hostPath. `deleted` is its deletionTimestamp: such a pod is terminating. `finished` means Succeeded
+    or Failed.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Labels = NO_LABELS
+    annotations: Labels = NO_LABELS
+    spec: PodSpec = PodSpec()
+    node: str | None = None
+    nominated_node: str | None = None
+    phase: PodPhase = PodPhase.PENDING
+    ready: bool = False
+    ready_since: datetime | None = None
+    created: datetime
+    deleted: datetime | None = None
+    owner: OwnerReference | None = None
+    claims: tuple[str, ...] = ()
+    requests: Resources = NOTHING
+    scored: tuple[int, int] = (0, 0)
+    mirror: bool = False
+    local_storage: bool = False
+    disruption_target: bool = False
+    resource_version: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended: the scheduler's cache does not hold such a pod."""
+        return self.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is on its way out: spread does not count it, room and affinity still do."""
+        return self.deleted is not None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for a node."""
+        return self.node is None and not self.finished and not self.terminating
+
+    def __str__(self) -> str:
+        """Name it as messages do."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,56 @@
+"""Kubernetes quantities: `100m`, `1.5Gi`, `1e3`.
+
+An own parser, because the client's accepts what the API server refuses (NaN, underscores, other scripts' digits) and
+is slow; it is held against the client's in a test. Source: apimachinery `resource.ParseQuantity`.
+"""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+_FORM = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+))?",
+    re.ASCII,
+)
+_SUFFIXES: dict[str | None, Fraction] = {
+    None: Fraction(1),
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    **{suffix: Fraction(10 ** (3 * power)) for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Fraction(2 ** (10 * power)) for power, suffix in enumerate("KMGTPE", start=1)},
+}
+_LARGEST = 2**63 - 1
+
+
+class QuantityError(ValueError):
+    """The text is no quantity."""
+
+
+@lru_cache(maxsize=65536)
+def _parse(text: str) -> Fraction:
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise QuantityError(f"{text!r} is no quantity; expected a number such as 2, 500m, 1.5Gi or 1e3")
+    exponent = int(found["exponent"] or 0)
+    if abs(exponent) > 64:
+        # The server caps at 2^63-1 and rounds below 1n up; a million digits must not be computed to learn that.
+        exponent = 64 if exponent > 0 else -64
+    return Fraction(found["number"]) * _SUFFIXES[found["suffix"]] * Fraction(10) ** exponent
+
+
+def _ceiling(value: Fraction) -> int:
+    rounded = -(-value.numerator // value.denominator)
+    return max(-_LARGEST, min(_LARGEST, rounded))
+
+
+@lru_cache(maxsize=65536)
+def units(text: str) -> int:
+    """Whole units, rounded up (`Quantity.Value`); bytes for memory."""
+    return _ceiling(_parse(text))
+
+
+@lru_cache(maxsize=65536)
+def milli(text: str) -> int:
+    """Thousandths, rounded up (`Quantity.MilliValue`); the scheduler counts CPU in them."""
+    return _ceiling(_parse(text) * 1000)

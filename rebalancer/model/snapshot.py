@@ -1,0 +1,150 @@
+"""The snapshot: everything known of a cluster at one moment, and the indexes over it."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import NEWEST, Namespace, PriorityClass, Service, Version
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod
+from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from rebalancer.model.workloads import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """An object that could not be read: it is left out, and everything it might touch is judged with care.
+
+    `namespace` is "" for objects without one, `name` "" where even that could not be read.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    message: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        where = "/".join(part for part in (self.namespace, self.name) if part) or "(unnamed)"
+        return f"{self.kind} {where}: {self.message}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A cluster at one moment. Immutable; every index is derived from the fields and built when first asked for.
+
+    `unknown` names the kinds that were not read at all: absent is not empty. Order of the objects carries no meaning
+    except where the scheduler itself goes by it (`nodes` are in the order in which the API server lists them).
+    """
+
+    taken_at: datetime
+    version: Version = NEWEST
+    pods: Sequence[Pod] = ()
+    nodes: Sequence[Node] = ()
+    workloads: Sequence[Workload] = ()
+    budgets: Sequence[DisruptionBudget] = ()
+    namespaces: Sequence[Namespace] = ()
+    services: Sequence[Service] = ()
+    volumes: Sequence[PersistentVolume] = ()
+    claims: Sequence[PersistentVolumeClaim] = ()
+    storage_classes: Sequence[StorageClass] = ()
+    csi_nodes: Sequence[CSINode] = ()
+    priority_classes: Sequence[PriorityClass] = ()
+    unknown: frozenset[str] = frozenset()
+    faults: tuple[Fault, ...] = field(default=())
+
+    @cached_property
+    def node(self) -> Mapping[str, Node]:
+        """Nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def pod(self) -> Mapping[str, Pod]:
+        """Pods by UID."""
+        return {pod.uid: pod for pod in self.pods}
+
+    @cached_property
+    def pods_on(self) -> Mapping[str, Sequence[Pod]]:
+        """Pods by the node they are bound to, if that node exists; finished ones hold nothing and are left out."""
+        found: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
+        for pod in self.pods:
+            if pod.node is not None and pod.node in found and not pod.finished:
+                found[pod.node].append(pod)
+        return found
+
+    @cached_property
+    def pods_in(self) -> Mapping[str, Sequence[Pod]]:
+        """Pods by namespace."""
+        found: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in self.pods:
+            found[pod.namespace].append(pod)
+        return found
+
+    @cached_property
+    def pods_of(self) -> Mapping[str, Sequence[Pod]]:
+        """Pods by the UID of their controller."""
+        found: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in self.pods:
+            if pod.owner is not None:
+                found[pod.owner.uid].append(pod)
+        return found
+
+    @cached_property
+    def workload(self) -> Mapping[str, Workload]:
+        """Workloads by UID."""
+        return {workload.uid: workload for workload in self.workloads}
+
+    @cached_property
+    def budgets_in(self) -> Mapping[str, Sequence[DisruptionBudget]]:
+        """Disruption budgets by namespace."""
+        found: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
+        for budget in self.budgets:
+            found[budget.namespace].append(budget)
+        return found
+
+    @cached_property
+    def namespace(self) -> Mapping[str, Namespace]:
+        """Namespaces by name."""
+        return {namespace.name: namespace for namespace in self.namespaces}
+
+    @cached_property
+    def services_in(self) -> Mapping[str, Sequence[Service]]:
+        """Services by namespace."""
+        found: defaultdict[str, list[Service]] = defaultdict(list)
+        for service in self.services:
+            found[service.namespace].append(service)
+        return found
+
+    @cached_property
+    def claim(self) -> Mapping[tuple[str, str], PersistentVolumeClaim]:
+        """Claims by (namespace, name)."""
+        return {(claim.namespace, claim.name): claim for claim in self.claims}
+
+    @cached_property
+    def volume(self) -> Mapping[str, PersistentVolume]:
+        """Volumes by name."""
+        return {volume.name: volume for volume in self.volumes}
+
+    @cached_property
+    def storage_class(self) -> Mapping[str, StorageClass]:
+        """Storage classes by name."""
+        return {each.name: each for each in self.storage_classes}
+
+    @cached_property
+    def csi_node(self) -> Mapping[str, CSINode]:
+        """CSI facts by node name."""
+        return {each.name: each for each in self.csi_nodes}
+
+    def owner_of(self, pod: Pod) -> Workload | None:
+        """Return the pod's controller, or None where it has none or that is not known."""
+        return self.workload.get(pod.owner.uid) if pod.owner is not None else None
+
+    def top_owner_of(self, pod: Pod) -> Workload | None:
+        """Return the Deployment above the pod's ReplicaSet, or its controller itself."""
+        owner = self.owner_of(pod)
+        if owner is None or owner.owner is None:
+            return owner
+        return self.workload.get(owner.owner.uid, owner)

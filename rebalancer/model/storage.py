@@ -1,0 +1,56 @@
+"""Volumes, claims and classes: what ties a pod to a place."""
+
+from msgspec import Struct
+
+from rebalancer.model.affinity import NodeSelectorTerm
+from rebalancer.model.labels import NO_LABELS, Labels
+
+
+class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
+    """A volume. `node_affinity` None: reachable from everywhere. `driver` is its CSI driver, "" if it has none."""
+
+    name: str
+    labels: Labels = NO_LABELS
+    node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    storage_class: str = ""
+    driver: str = ""
+    handle: str = ""
+    claim: tuple[str, str] | None = None
+    """(namespace, name) of the claim it is reserved for."""
+    capacity: int = 0
+    access_modes: tuple[str, ...] = ()
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Struct, frozen=True, gc=False, kw_only=True):
+    """A claim. `volume` is "" until it is bound; `selected_node` is the node that a delayed binding has settled on."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    volume: str = ""
+    bound: bool = False
+    """Whether binding has completed, both ways (annotation `pv.kubernetes.io/bind-completed`)."""
+    storage_class: str = ""
+    selected_node: str = ""
+    access_modes: tuple[str, ...] = ()
+    request: int = 0
+    deleted: bool = False
+    owner_uid: str = ""
+
+
+class StorageClass(Struct, frozen=True, gc=False, kw_only=True):
+    """A storage class. `delayed`: volumes are made only when a pod has a node (WaitForFirstConsumer)."""
+
+    name: str
+    provisioner: str = ""
+    delayed: bool = False
+    allowed_topologies: tuple[NodeSelectorTerm, ...] = ()
+    default: bool = False
+
+
+class CSINode(Struct, frozen=True, gc=False, kw_only=True):
+    """What CSI drivers are on a node: (driver, how many volumes it may attach there or None, topology keys)."""
+
+    name: str
+    drivers: tuple[tuple[str, int | None, tuple[str, ...]], ...] = ()

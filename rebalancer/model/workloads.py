@@ -1,0 +1,59 @@
+"""Owners of pods: ReplicaSets, StatefulSets, ReplicationControllers, and the Deployments above ReplicaSets."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
+from rebalancer.model.pods import NOTHING, OwnerReference, PodSpec, Resources
+
+
+class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
+    """What the next pod of an owner is made from, before admission fills in its defaults.
+
+    `claims` are the names of volumes of the template that name existing claims, `claim_templates` those of a
+    StatefulSet, of which each pod gets its own (`<template>-<pod>`).
+    """
+
+    labels: Labels = NO_LABELS
+    annotations: Labels = NO_LABELS
+    spec: PodSpec = PodSpec()
+    requests: Resources = NOTHING
+    scored: tuple[int, int] = (0, 0)
+    claims: tuple[str, ...] = ()
+    claim_templates: tuple[str, ...] = ()
+
+
+class Workload(Struct, frozen=True, gc=False, kw_only=True):
+    """An owner that creates pods, or a Deployment.
+
+    `replicas` is the desired number; `current`, `ready` and `updated` are the numbers of its status, `observed` says
+    that its controller has seen the newest generation. `revision` is the label value that marks pods of the current
+    template (`pod-template-hash`, `controller-revision-hash`), "" where there is none.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Labels = NO_LABELS
+    annotations: Labels = NO_LABELS
+    selector: LabelSelector | None = None
+    template: PodTemplate | None = None
+    replicas: int = 1
+    current: int = 0
+    ready: int = 0
+    updated: int = 0
+    revision: str = ""
+    observed: bool = True
+    paused: bool = False
+    min_ready_seconds: int = 0
+    owner: OwnerReference | None = None
+    created: datetime
+    deleted: datetime | None = None
+    resource_version: str = ""
+
+    def __str__(self) -> str:
+        """Name it as messages do."""
+        return f"{self.namespace}/{self.name} ({self.kind})"
