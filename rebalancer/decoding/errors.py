@@ -1,0 +1,36 @@
+"""What is wrong with an object that the API server would have refused."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeVar
+
+from rebalancer.model.quantities import QuantityError
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class MalformedObject(ValueError):  # noqa: N818  # it names the object's state, as callers read it
+    """A field of an object does not hold what Kubernetes allows there; the message names field and value."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+def one_of(choices: type[Choice], value: str, field: str) -> Choice:
+    """Turn text into one of an enum's values, or raise MalformedObject that lists them."""
+    try:
+        return choices(value)
+    except ValueError:
+        raise MalformedObject(field, f"{value!r} is not one of {', '.join(choices)}") from None
+
+
+def amount(parse: Callable[[str], int], value: str | float, field: str) -> int:
+    """Turn a quantity, as text or number, into whole units by `parse`; raise MalformedObject where it is none."""
+    try:
+        number = parse(str(value))
+    except QuantityError as error:
+        raise MalformedObject(field, str(error)) from None
+    if number < 0:
+        raise MalformedObject(field, f"{value!r} is negative")
+    return number

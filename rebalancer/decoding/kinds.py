@@ -1,0 +1,98 @@
+"""The kinds that are read: how each is called, where it is served, how it is decoded, where a snapshot keeps it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from rebalancer.decoding import cluster, nodes, pods, wire, workloads
+from rebalancer.decoding.interning import Interner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of object. `field` is the snapshot's; `plural` also names the resource in RBAC rules and metrics."""
+
+    name: str
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+    field: str
+    decoder: msgspec.json.Decoder[Any]
+    convert: Callable[[Any, Interner], Any]
+
+    @property
+    def path(self) -> str:
+        """The path of the list of all of them."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"{root}/{self.plural}"
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` of such objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def _kind(
+    shape: type[wire.Wire],
+    convert: Callable[[Any, Interner], Any],
+    path: str,
+    field: str,
+    *,
+    name: str = "",
+    namespaced: bool = True,
+) -> Kind:
+    group_version, _, plural = path.rpartition("/")
+    group, _, version = group_version.rpartition("/")
+    return Kind(
+        name=name or shape.__name__,
+        group=group,
+        version=version,
+        plural=plural,
+        namespaced=namespaced,
+        field=field,
+        decoder=msgspec.json.Decoder(shape),
+        convert=convert,
+    )
+
+
+PODS = _kind(wire.Pod, pods.pod, "v1/pods", "pods")
+NODES = _kind(wire.Node, nodes.node, "v1/nodes", "nodes", namespaced=False)
+BUDGETS = _kind(
+    wire.DisruptionBudget,
+    cluster.budget,
+    "policy/v1/poddisruptionbudgets",
+    "budgets",
+    name="PodDisruptionBudget",
+)
+KINDS: tuple[Kind, ...] = (
+    PODS,
+    NODES,
+    BUDGETS,
+    _kind(wire.Owner, workloads.deployment, "apps/v1/deployments", "workloads", name="Deployment"),
+    _kind(wire.Owner, workloads.replica_set, "apps/v1/replicasets", "workloads", name="ReplicaSet"),
+    _kind(wire.Owner, workloads.stateful_set, "apps/v1/statefulsets", "workloads", name="StatefulSet"),
+    _kind(wire.ReplicationController, workloads.replication_controller, "v1/replicationcontrollers", "workloads"),
+    _kind(wire.Namespace, cluster.namespace, "v1/namespaces", "namespaces", namespaced=False),
+    _kind(wire.Service, cluster.service, "v1/services", "services"),
+    _kind(wire.PersistentVolume, cluster.persistent_volume, "v1/persistentvolumes", "volumes", namespaced=False),
+    _kind(wire.PersistentVolumeClaim, cluster.claim, "v1/persistentvolumeclaims", "claims"),
+    _kind(
+        wire.StorageClass,
+        cluster.storage_class,
+        "storage.k8s.io/v1/storageclasses",
+        "storage_classes",
+        namespaced=False,
+    ),
+    _kind(wire.CSINode, cluster.csi_node, "storage.k8s.io/v1/csinodes", "csi_nodes", namespaced=False),
+    _kind(
+        wire.PriorityClass,
+        cluster.priority_class,
+        "scheduling.k8s.io/v1/priorityclasses",
+        "priority_classes",
+        namespaced=False,
+    ),
+)
+KIND_NAMED = {kind.name: kind for kind in KINDS}

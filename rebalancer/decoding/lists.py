@@ -1,0 +1,139 @@
+"""Pages of a list from the API server, whole files of mixed kinds, single objects.
+
+Objects are decoded one at a time: one that is malformed costs itself, not its page.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from rebalancer.decoding import wire
+from rebalancer.decoding.errors import MalformedObject
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import KIND_NAMED, KINDS, Kind
+from rebalancer.model.cluster import NEWEST, Version
+from rebalancer.model.snapshot import Fault, Snapshot
+
+
+class _ListMetadata(wire.Wire, frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(wire.Wire, frozen=True):
+    items: list[msgspec.Raw]
+    metadata: _ListMetadata = _ListMetadata()
+    kind: str = ""
+    api_version: str = ""
+
+
+_PAGE = msgspec.json.Decoder(_Page)
+_HEAD = msgspec.json.Decoder(wire.Head)
+_IDENTITY = msgspec.json.Decoder(wire.Identity)
+
+
+class UnreadableList(ValueError):  # noqa: N818  # it names what the document is, as callers read it
+    """The document as a whole is no list of Kubernetes objects; the message says what it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """One page: what could be read, what could not, and where the list goes on."""
+
+    objects: Sequence[Any]
+    faults: Sequence[Fault]
+    resource_version: str
+    continue_token: str
+
+
+def decode(kind: Kind, data: bytes | msgspec.Raw, intern: Interner) -> Any:
+    """Decode one object of a kind, or return the Fault that says why it could not be."""
+    try:
+        return kind.convert(kind.decoder.decode(data), intern)
+    except (msgspec.ValidationError, MalformedObject) as error:
+        return _fault(kind.name, data, str(error))
+
+
+def _fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
+    try:
+        names = _IDENTITY.decode(data).metadata
+        return Fault(kind=kind, namespace=str(names.namespace), name=str(names.name), message=message)
+    except msgspec.ValidationError:
+        return Fault(kind=kind, namespace="", name="", message=message)
+
+
+def decode_page(kind: Kind, data: bytes, intern: Interner) -> Page:
+    """Decode a page of a list; raise UnreadableList where the body is no list."""
+    page = _page(data)
+    objects: list[Any] = []
+    faults: list[Fault] = []
+    for item in page.items:
+        found = decode(kind, item, intern)
+        (faults if isinstance(found, Fault) else objects).append(found)
+    return Page(
+        objects=objects,
+        faults=faults,
+        resource_version=page.metadata.resource_version,
+        continue_token=page.metadata.continue_,
+    )
+
+
+def _page(data: bytes) -> _Page:
+    try:
+        return _PAGE.decode(data)
+    except msgspec.DecodeError as error:
+        raise UnreadableList(f"no list of Kubernetes objects: {error}") from None
+
+
+@dataclass
+class Gathered:
+    """Objects by the snapshot's field, the kinds that were there, and the faults."""
+
+    objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in KINDS})
+    kinds: set[str] = field(default_factory=set)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def decode_file(data: bytes) -> Gathered:
+    """Decode a `List` as `kubectl get … -o json` prints it, or the server's own `PodList` and so on.
+
+    Kinds that are not ours are passed over. An empty list of one kind says that there is none of it; a kind that a
+    mixed list does not mention is unknown.
+    """
+    page = _page(data)
+    gathered, intern = Gathered(), Interner()
+    of_list = page.kind.removesuffix("List")
+    if of_list in KIND_NAMED:
+        gathered.kinds.add(of_list)
+    for item in page.items:
+        kind = KIND_NAMED.get(_HEAD.decode(item).kind or of_list)
+        if kind is None:
+            continue
+        gathered.kinds.add(kind.name)
+        found = decode(kind, item, intern)
+        if isinstance(found, Fault):
+            gathered.faults.append(found)
+        else:
+            gathered.objects[kind.field].append(found)
+    return gathered
+
+
+def snapshot(
+    objects: Mapping[str, Sequence[Any]],
+    *,
+    taken_at: datetime,
+    known: Iterable[str],
+    version: Version = NEWEST,
+    faults: Iterable[Fault] = (),
+) -> Snapshot:
+    """Put decoded objects together; `known` names the kinds that were read, even if there was none of them."""
+    return Snapshot(
+        taken_at=taken_at,
+        version=version,
+        unknown=frozenset(KIND_NAMED) - frozenset(known),
+        faults=tuple(faults),
+        **{field: tuple(found) for field, found in objects.items()},
+    )

@@ -1,0 +1,76 @@
+"""What all objects share: labels, annotations, owners, selectors."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from rebalancer.decoding import wire
+from rebalancer.decoding.errors import MalformedObject, one_of
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.pods import OwnerReference
+
+UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
+"""Creation time of an object that names none, as hand-written files do: old enough for every rule of age."""
+
+_ANNOTATION_PREFIXES = (
+    "rebalancer.dev/",
+    "descheduler.alpha.kubernetes.io/",
+    "cluster-autoscaler.kubernetes.io/",
+    "karpenter.sh/",
+)
+_ANNOTATIONS = frozenset({"controller.kubernetes.io/pod-deletion-cost", "deployment.kubernetes.io/revision"})
+
+_WITHOUT_VALUES = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
+_LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN}) | _WITHOUT_VALUES
+
+
+def labels(found: Mapping[str, str] | None) -> Labels:
+    """Make a label set."""
+    return Labels(found) if found else NO_LABELS
+
+
+def annotations(found: Mapping[str, str] | None) -> Labels:
+    """Keep only the annotations that somebody here reads: the others can be large and private."""
+    if not found:
+        return NO_LABELS
+    kept = {key: value for key, value in found.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)}
+    return Labels(kept) if kept else NO_LABELS
+
+
+def controller_of(metadata: wire.Metadata) -> OwnerReference | None:
+    """Return the owner that has `controller: true`."""
+    for reference in metadata.owner_references or ():
+        if reference.controller:
+            group, _, _ = reference.api_version.rpartition("/")
+            return OwnerReference(group=group, kind=reference.kind, name=reference.name, uid=reference.uid)
+    return None
+
+
+def created(metadata: wire.Metadata) -> datetime:
+    """Return when it was created."""
+    return metadata.creation_timestamp or UNDATED
+
+
+def selector(found: wire.LabelSelector | None, field: str) -> LabelSelector | None:
+    """Turn a label selector into the model's; null stays None."""
+    if found is None:
+        return None
+    expressions = tuple(
+        requirement(each, f"{field}.matchExpressions[{position}]", _LABEL_OPERATORS)
+        for position, each in enumerate(found.match_expressions or ())
+    )
+    return LabelSelector.of(found.match_labels, expressions)
+
+
+def requirement(found: wire.Expression, field: str, operators: Iterable[Operator] = Operator) -> Requirement:
+    """Turn one expression into the model's, with the API server's rules on operators and values."""
+    operator = one_of(Operator, found.operator, f"{field}.operator")
+    if operator not in operators:
+        raise MalformedObject(f"{field}.operator", f"{found.operator!r} is for node selectors only")
+    values = tuple(sorted(set(found.values or ())))
+    if operator in _WITHOUT_VALUES and values:
+        raise MalformedObject(f"{field}.values", f"{operator} takes no values")
+    if operator in {Operator.IN, Operator.NOT_IN} and not values:
+        raise MalformedObject(f"{field}.values", f"{operator} needs at least one value")
+    if operator in {Operator.GT, Operator.LT} and len(values) != 1:
+        raise MalformedObject(f"{field}.values", f"{operator} needs exactly one value")
+    return Requirement(found.key, operator, values)

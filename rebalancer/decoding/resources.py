@@ -1,0 +1,117 @@
+"""A pod's effective requests, as the scheduler adds them up.
+
+Source: component-helpers `resource.PodRequests`; rules in docs/semantics.md. Amounts are summed as whole thousandths
+of a core and whole bytes, which is what the scheduler compares.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from rebalancer.decoding import wire
+from rebalancer.decoding.errors import amount
+from rebalancer.model.pods import NOTHING, Resources
+from rebalancer.model.quantities import milli, units
+
+_Amounts = dict[str, int]
+_CPU, _MEMORY, _STORAGE = "cpu", "memory", "ephemeral-storage"
+_SCORING_DEFAULTS: Mapping[str, int] = {_CPU: 100, _MEMORY: 200 * 1024 * 1024}
+_NO_DEFAULTS: Mapping[str, int] = {}
+
+
+def amounts(found: Mapping[str, wire.Quantity] | None, field: str) -> _Amounts:
+    """Read a resource list: CPU in thousandths, all else in units, rounded up."""
+    if not found:
+        return {}
+    return {name: amount(milli if name == _CPU else units, value, f"{field}.{name}") for name, value in found.items()}
+
+
+def resources(found: Mapping[str, int]) -> Resources:
+    """Put a resource list into the model's form."""
+    extended = tuple(
+        sorted((name, value) for name, value in found.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
+    )
+    made = Resources(
+        cpu=found.get(_CPU, 0),
+        memory=found.get(_MEMORY, 0),
+        ephemeral_storage=found.get(_STORAGE, 0),
+        extended=extended,
+    )
+    return made if made != NOTHING else NOTHING
+
+
+def effective(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[Resources, tuple[int, int]]:
+    """Return what the pod takes from a node, and (CPU, memory) as LeastAllocated counts them.
+
+    With a status, a container that is being resized in place counts the most of what it asks for, was allotted and
+    has, unless the resize was found infeasible: then what it asks for is left out.
+    """
+    actual = _actual(spec, status)
+    plain = _total(spec, actual, _NO_DEFAULTS)
+    scored = _total(spec, actual, _SCORING_DEFAULTS)
+    return resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
+
+
+def _actual(spec: wire.PodSpec, status: wire.PodStatus | None) -> Callable[[wire.Container, str], _Amounts]:
+    statuses = {}
+    infeasible = False
+    if status is not None:
+        for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
+            if each.resources is not None:
+                statuses[each.name] = each
+        infeasible = any(
+            condition.type == "PodResizePending" and condition.reason == "Infeasible"
+            for condition in status.conditions or ()
+        )
+    restartable = {each.name for each in spec.init_containers or () if each.restart_policy == "Always"}
+    ordinary_init = {each.name for each in spec.init_containers or ()} - restartable
+
+    def request(container: wire.Container, field: str) -> _Amounts:
+        asked = amounts(container.resources.requests if container.resources else None, f"{field}.resources.requests")
+        found = statuses.get(container.name)
+        if found is None or container.name in ordinary_init:
+            return asked
+        lists = [
+            amounts(found.resources.requests if found.resources else None, "status.containerStatuses.resources"),
+            amounts(found.allocated_resources, "status.containerStatuses.allocatedResources"),
+        ]
+        return _most([*lists, asked] if not infeasible else lists)
+
+    return request
+
+
+def _total(
+    spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
+) -> _Amounts:
+    """Sum up as PodRequests does: containers and sidecars run together, ordinary init containers one by one."""
+    total: _Amounts = {}
+    for position, container in enumerate(spec.containers):
+        _add(total, {**defaults, **request(container, f"spec.containers[{position}]")})
+    sidecars: _Amounts = {}
+    peak: _Amounts = {}
+    for position, container in enumerate(spec.init_containers or ()):
+        asked = {**defaults, **request(container, f"spec.initContainers[{position}]")}
+        if container.restart_policy == "Always":
+            _add(total, asked)
+            _add(sidecars, asked)
+            asked = dict(sidecars)
+        else:
+            _add(asked, sidecars)
+        peak = _most([peak, asked])
+    total = _most([total, peak])
+    for name, value in amounts(spec.resources.requests if spec.resources else None, "spec.resources.requests").items():
+        if name in {_CPU, _MEMORY} or name.startswith("hugepages-"):
+            total[name] = value
+    _add(total, amounts(spec.overhead, "spec.overhead"))
+    return total
+
+
+def _add(total: _Amounts, more: Mapping[str, int]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def _most(lists: Iterable[Mapping[str, int]]) -> _Amounts:
+    most: _Amounts = {}
+    for each in lists:
+        for name, value in each.items():
+            most[name] = max(value, most.get(name, value))
+    return most

@@ -1,0 +1,425 @@
+"""The fields that are read, as Kubernetes writes them: camelCase, null for an empty list, unknown fields skipped.
+
+Only shapes live here. Wrong types are refused by msgspec with the path of the field; wrong values by the modules that
+build the model.
+"""
+
+from datetime import datetime
+
+from msgspec import Struct, field
+
+Quantity = str | int | float
+IntOrString = int | str
+
+
+class Wire(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
+    """Base of all: immutable, outside the garbage collector, camelCase."""
+
+
+class Head(Wire, frozen=True):
+    """Enough to know what an object is."""
+
+    kind: str = ""
+    api_version: str = ""
+
+
+class OwnerReference(Wire, frozen=True):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+
+
+class Metadata(Wire, frozen=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 1
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class TemplateMetadata(Wire, frozen=True):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Identity(Wire, frozen=True):
+    """A name at least, for the report on an object that could not be read."""
+
+    class Names(Wire, frozen=True):
+        name: object = ""
+        namespace: object = ""
+
+    metadata: Names = Names()
+
+
+class Expression(Wire, frozen=True):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(Wire, frozen=True):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class NodeSelectorTerm(Wire, frozen=True):
+    match_expressions: list[Expression] | None = None
+    match_fields: list[Expression] | None = None
+
+
+class NodeSelector(Wire, frozen=True):
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class PreferredNodeTerm(Wire, frozen=True):
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(Wire, frozen=True):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] | None = None
+
+
+class PodAffinityTerm(Wire, frozen=True):
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class WeightedPodTerm(Wire, frozen=True):
+    weight: int
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(Wire, frozen=True):
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodTerm] | None = None
+
+
+class Affinity(Wire, frozen=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Wire, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Spread(Wire, frozen=True):
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class Amounts(Wire, frozen=True):
+    requests: dict[str, Quantity] | None = None
+
+
+class Port(Wire, frozen=True):
+    host_port: int = 0
+    host_ip: str = field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(Wire, frozen=True):
+    name: str = ""
+    image: str = ""
+    ports: list[Port] | None = None
+    resources: Amounts | None = None
+    restart_policy: str | None = None
+
+
+class ClaimSource(Wire, frozen=True):
+    claim_name: str
+
+
+class Present(Wire, frozen=True):
+    """Something whose content is not read, only that it is there."""
+
+
+class Volume(Wire, frozen=True):
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: Present | None = None
+    empty_dir: Present | None = None
+    host_path: Present | None = None
+    gce_persistent_disk: Present | None = None
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    iscsi: Present | None = None
+    rbd: Present | None = None
+
+
+class PodSpec(Wire, frozen=True):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    topology_spread_constraints: list[Spread] | None = None
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: Amounts | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    volumes: list[Volume] | None = None
+    scheduling_gates: list[Present] | None = None
+    resource_claims: list[Present] | None = None
+    workload_ref: Present | None = None
+    scheduling_group: Present | None = None
+    eviction_responders: list[Present] | None = None
+
+
+class Condition(Wire, frozen=True):
+    type: str
+    status: str
+    reason: str | None = None
+    last_transition_time: datetime | None = None
+
+
+class ContainerStatus(Wire, frozen=True):
+    name: str
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: Amounts | None = None
+
+
+class PodStatus(Wire, frozen=True):
+    phase: str = "Pending"
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    nominated_node_name: str = ""
+
+
+class Pod(Wire, frozen=True):
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class PodTemplate(Wire, frozen=True):
+    metadata: TemplateMetadata | None = None
+    spec: PodSpec = PodSpec()
+
+
+class Taint(Wire, frozen=True):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Wire, frozen=True):
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class Image(Wire, frozen=True):
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
+class NodeStatus(Wire, frozen=True):
+    allocatable: dict[str, Quantity] | None = None
+    conditions: list[Condition] | None = None
+    images: list[Image] | None = None
+
+
+class Node(Wire, frozen=True):
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class OwnerSpec(Wire, frozen=True):
+    """Spec of a Deployment, ReplicaSet, StatefulSet."""
+
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplate | None = None
+    paused: bool = False
+    min_ready_seconds: int = 0
+    volume_claim_templates: list["ClaimTemplate"] | None = None
+
+
+class ClaimTemplate(Wire, frozen=True):
+    metadata: Metadata
+
+
+class OwnerStatus(Wire, frozen=True):
+    replicas: int = 0
+    ready_replicas: int = 0
+    updated_replicas: int = 0
+    observed_generation: int = 0
+    update_revision: str = ""
+
+
+class Owner(Wire, frozen=True):
+    metadata: Metadata
+    spec: OwnerSpec = OwnerSpec()
+    status: OwnerStatus = OwnerStatus()
+
+
+class ControllerSpec(Wire, frozen=True):
+    """Spec of a ReplicationController: its selector is a plain map."""
+
+    replicas: int | None = None
+    selector: dict[str, str] | None = None
+    template: PodTemplate | None = None
+    min_ready_seconds: int = 0
+
+
+class ReplicationController(Wire, frozen=True):
+    metadata: Metadata
+    spec: ControllerSpec = ControllerSpec()
+    status: OwnerStatus = OwnerStatus()
+
+
+class BudgetSpec(Wire, frozen=True):
+    selector: LabelSelector | None = None
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class BudgetStatus(Wire, frozen=True):
+    observed_generation: int = 0
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    disrupted_pods: dict[str, datetime] | None = None
+    conditions: list[Condition] | None = None
+
+
+class DisruptionBudget(Wire, frozen=True):
+    metadata: Metadata
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+
+class NamespaceStatus(Wire, frozen=True):
+    phase: str = "Active"
+
+
+class Namespace(Wire, frozen=True):
+    metadata: Metadata
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class ServiceSpec(Wire, frozen=True):
+    selector: dict[str, str] | None = None
+
+
+class Service(Wire, frozen=True):
+    metadata: Metadata
+    spec: ServiceSpec = ServiceSpec()
+
+
+class PriorityClass(Wire, frozen=True):
+    metadata: Metadata
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class VolumeNodeAffinity(Wire, frozen=True):
+    required: NodeSelector | None = None
+
+
+class ObjectReference(Wire, frozen=True):
+    namespace: str = ""
+    name: str = ""
+
+
+class CSISource(Wire, frozen=True):
+    driver: str
+    volume_handle: str = ""
+
+
+class VolumeSpec(Wire, frozen=True):
+    node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str = ""
+    claim_ref: ObjectReference | None = None
+    capacity: dict[str, Quantity] | None = None
+    access_modes: list[str] | None = None
+    csi: CSISource | None = None
+
+
+class VolumeStatus(Wire, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolume(Wire, frozen=True):
+    metadata: Metadata
+    spec: VolumeSpec = VolumeSpec()
+    status: VolumeStatus = VolumeStatus()
+
+
+class ClaimSpec(Wire, frozen=True):
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    access_modes: list[str] | None = None
+    resources: Amounts | None = None
+
+
+class PersistentVolumeClaim(Wire, frozen=True):
+    metadata: Metadata
+    spec: ClaimSpec = ClaimSpec()
+
+
+class TopologyExpression(Wire, frozen=True):
+    key: str
+    values: list[str]
+
+
+class TopologyTerm(Wire, frozen=True):
+    match_label_expressions: list[TopologyExpression] | None = None
+
+
+class StorageClass(Wire, frozen=True):
+    metadata: Metadata
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: list[TopologyTerm] | None = None
+
+
+class Allocatable(Wire, frozen=True):
+    count: int | None = None
+
+
+class CSIDriver(Wire, frozen=True):
+    name: str
+    allocatable: Allocatable | None = None
+    topology_keys: list[str] | None = None
+
+
+class CSINodeSpec(Wire, frozen=True):
+    drivers: list[CSIDriver] | None = None
+
+
+class CSINode(Wire, frozen=True):
+    metadata: Metadata
+    spec: CSINodeSpec = CSINodeSpec()

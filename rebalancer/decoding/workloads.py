@@ -1,0 +1,85 @@
+"""Owners of pods."""
+
+from rebalancer.decoding import wire
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.metadata import annotations, controller_of, created, labels, selector
+from rebalancer.decoding.pods import template
+from rebalancer.model.labels import LabelSelector
+from rebalancer.model.workloads import Workload
+
+
+def deployment(found: wire.Owner, intern: Interner) -> Workload:
+    """Turn a Deployment into the model's; its pods carry the revision of its newest ReplicaSet, not of its own."""
+    return _owner(found, "Deployment", "", intern)
+
+
+def replica_set(found: wire.Owner, intern: Interner) -> Workload:
+    """Turn a ReplicaSet into the model's."""
+    return _owner(found, "ReplicaSet", (found.metadata.labels or {}).get("pod-template-hash", ""), intern)
+
+
+def stateful_set(found: wire.Owner, intern: Interner) -> Workload:
+    """Turn a StatefulSet into the model's; its revision is the one it is updating to."""
+    return _owner(found, "StatefulSet", found.status.update_revision, intern)
+
+
+def replication_controller(found: wire.ReplicationController, intern: Interner) -> Workload:
+    """Turn a ReplicationController into the model's; without a selector it selects its template's labels."""
+    found_spec = found.spec
+    chosen = found_spec.selector
+    if not chosen and found_spec.template is not None and found_spec.template.metadata is not None:
+        chosen = found_spec.template.metadata.labels
+    metadata = found.metadata
+    return Workload(
+        group="",
+        kind="ReplicationController",
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        labels=intern(labels(metadata.labels)),
+        annotations=intern(annotations(metadata.annotations)),
+        selector=LabelSelector.of(chosen) if chosen else None,
+        template=template(found_spec.template),
+        replicas=_default(found_spec.replicas),
+        current=found.status.replicas,
+        ready=found.status.ready_replicas,
+        updated=found.status.replicas,
+        observed=found.status.observed_generation >= metadata.generation,
+        min_ready_seconds=found_spec.min_ready_seconds,
+        owner=controller_of(metadata),
+        created=created(metadata),
+        deleted=metadata.deletion_timestamp,
+        resource_version=metadata.resource_version,
+    )
+
+
+def _owner(found: wire.Owner, kind: str, revision: str, intern: Interner) -> Workload:
+    metadata, found_spec, status = found.metadata, found.spec, found.status
+    claim_templates = tuple(each.metadata.name for each in found_spec.volume_claim_templates or ())
+    return Workload(
+        group="apps",
+        kind=kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        labels=intern(labels(metadata.labels)),
+        annotations=intern(annotations(metadata.annotations)),
+        selector=selector(found_spec.selector, "spec.selector"),
+        template=template(found_spec.template, claim_templates),
+        replicas=_default(found_spec.replicas),
+        current=status.replicas,
+        ready=status.ready_replicas,
+        updated=status.replicas if kind == "ReplicaSet" else status.updated_replicas,
+        revision=revision,
+        observed=status.observed_generation >= metadata.generation,
+        paused=found_spec.paused,
+        min_ready_seconds=found_spec.min_ready_seconds,
+        owner=controller_of(metadata),
+        created=created(metadata),
+        deleted=metadata.deletion_timestamp,
+        resource_version=metadata.resource_version,
+    )
+
+
+def _default(replicas: int | None) -> int:
+    return 1 if replicas is None else replicas
