@@ -1,0 +1,41 @@
+"""Intent: what people want of the rebalancer, as one immutable `Policy` read from one strict file.
+
+A policy accepts only what the product acts on. A field that were accepted and ignored could evict where its author
+believed to have forbidden it, so an unknown field is an error, with its line and the nearest known name.
+
+`loader` reads bytes, `document` is the policy as a whole, `sections` its parts, and one module each holds the small
+types (`durations`, `amounts`, `selectors`, `names`).
+"""
+
+from rebalancer.policy.amounts import Amount
+from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy, json_schema
+from rebalancer.policy.durations import format_duration, parse_duration
+from rebalancer.policy.loader import load_policy
+from rebalancer.policy.modes import Mode
+from rebalancer.policy.names import NamespaceFilter, Owner
+from rebalancer.policy.problems import PolicyError, Problem
+from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
+from rebalancer.policy.selectors import Selector
+
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "Amount",
+    "Budgets",
+    "Eligibility",
+    "Mode",
+    "NamespaceFilter",
+    "Nodes",
+    "Owner",
+    "Policy",
+    "PolicyError",
+    "Problem",
+    "Scheduler",
+    "Selector",
+    "Spread",
+    "default_policy",
+    "format_duration",
+    "json_schema",
+    "load_policy",
+    "parse_duration",
+]

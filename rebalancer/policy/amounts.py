@@ -1,0 +1,84 @@
+"""Budgets: a number, or a percentage of something that is known only later."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from rebalancer.policy.base import unexpected
+
+LARGEST = 2**31 - 1
+"""Kubernetes counts replicas in 32 bits."""
+
+_PERCENTAGE = r"^(100|[1-9]?[0-9])%$"
+_PERCENT = re.compile(_PERCENTAGE.removesuffix("$") + r"\Z")
+_EXPECTED = "a whole number such as 2 or a percentage such as 10%"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Amount:
+    """A number of pods: `value` itself, or `value` percent of a total."""
+
+    value: int
+    percent: bool = False
+
+    @classmethod
+    def of(cls, written: int | str) -> Self:
+        """Read `2` or `"10%"`; ValueError says what was expected."""
+        if isinstance(written, str):
+            match = _PERCENT.match(written)
+            if match is None:
+                raise ValueError(f"expected {_EXPECTED}")
+            return cls(value=int(match.group(1)), percent=True)
+        if not 0 <= written <= LARGEST:
+            raise ValueError(f"expected a number from 0 to {LARGEST}")
+        return cls(value=written)
+
+    def resolve(self, total: int) -> int:
+        """Return the number it means for `total` pods.
+
+        A percentage rounds down, but not below 1 where there are at least two: else 10% would freeze every workload of
+        fewer than ten replicas. 0% stays 0: who writes it wants nothing to move.
+        """
+        if not self.percent:
+            return self.value
+        number = total * self.value // 100
+        return 1 if number == 0 and self.value and total >= 2 else number
+
+    def __str__(self) -> str:
+        """Show it as the file has it."""
+        return f"{self.value}%" if self.percent else str(self.value)
+
+
+def _validated(value: object) -> Amount:
+    if isinstance(value, Amount):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise unexpected(_EXPECTED)
+    try:
+        return Amount.of(value)
+    except ValueError as error:
+        meant = value if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else None
+        raise unexpected(str(error).removeprefix("expected "), suggestion=meant) from None
+
+
+def _written(amount: Amount) -> int | str:
+    return str(amount) if amount.percent else amount.value
+
+
+AmountField = Annotated[
+    Amount,
+    PlainValidator(_validated),
+    PlainSerializer(_written, return_type=int | str),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": LARGEST},
+                {"type": "string", "pattern": _PERCENTAGE},
+            ],
+            "examples": [2, "10%"],
+        }
+    ),
+]
+"""A field for a budget."""

@@ -1,0 +1,34 @@
+"""What all parts of a policy share: the strict, immutable base model and the one way a value is refused."""
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+UNEXPECTED = "unexpected_value"
+"""The type of the errors made by `unexpected`; their context holds `expected` and `suggestion`."""
+
+
+class Section(BaseModel):
+    """A mapping of the policy file: snake_case in Python, camelCase in the file.
+
+    Python code builds sections by attribute names; the loader allows the file's names only, so that each setting has
+    one spelling there.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+        validate_default=False,
+    )
+
+
+def unexpected(expected: str, *, suggestion: str | None = None) -> PydanticCustomError:
+    """Make the error that refuses a value: `expected` continues "expected …", `suggestion` is what was likely meant."""
+    return PydanticCustomError(
+        UNEXPECTED, "expected {expected}", {"expected": expected, "suggestion": suggestion or ""}
+    )

@@ -1,0 +1,75 @@
+"""The policy as a whole: one document, its hash, its full text and its JSON Schema."""
+
+import hashlib
+import json
+from datetime import timedelta
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field
+
+from rebalancer.policy.base import Section
+from rebalancer.policy.durations import PositiveDuration
+from rebalancer.policy.modes import Mode
+from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
+
+API_VERSION: Literal["rebalancer.dev/v1alpha1"] = "rebalancer.dev/v1alpha1"
+KIND: Literal["RebalancePolicy"] = "RebalancePolicy"
+
+
+class Policy(Section):
+    """What the rebalancer may do, and to whom."""
+
+    api_version: Literal["rebalancer.dev/v1alpha1"]
+    """The format's version."""
+    kind: Literal["RebalancePolicy"]
+    """The document's kind."""
+    mode: Mode = Mode.OBSERVE
+    """Observe reports and evicts nothing; Evict carries plans out."""
+    interval: PositiveDuration = timedelta(seconds=60)
+    """The time from one cycle to the next."""
+    plan_ttl: PositiveDuration = Field(default=timedelta(minutes=15), alias="planTTL")
+    """How long a plan may be carried out after it was made."""
+    scheduler: Scheduler = Scheduler()
+    """The scheduler that places the replacements."""
+    spread: Spread = Spread()
+    """Which violated topologySpreadConstraints are repaired."""
+    eligibility: Eligibility = Eligibility()
+    """Which pods may be evicted."""
+    budgets: Budgets = Budgets()
+    """How much may be out at once."""
+    nodes: Nodes = Nodes()
+    """What is expected of the nodes that take the replacements."""
+
+    @property
+    def hash(self) -> str:
+        """Sixteen hexadecimal digits that two policies share when they mean the same, however they are written."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document with every default filled in, in the file's spelling, of JSON's types only."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def to_yaml(self) -> str:
+        """Return the document with every default filled in, as a file that `load_policy` reads back."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=120)
+
+
+def default_policy() -> Policy:
+    """Return the policy of somebody who has written none: it observes."""
+    return Policy(api_version=API_VERSION, kind=KIND)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of policy files, for editors and CI.
+
+    It accepts what the loader accepts, except where the loader knows more than a schema can say: duplicate keys,
+    durations beyond a year.
+    """
+    schema = Policy.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://rebalancer.dev/schemas/v1alpha1/policy.json",
+        **schema,
+    }

@@ -1,0 +1,99 @@
+"""Lengths of time as people write them in Kubernetes: `90s`, `5m`, `1h30m`.
+
+A number without a unit is refused: `interval: 5` would be read as seconds by one person and as minutes by the next.
+"""
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
+
+from rebalancer.policy.base import unexpected
+
+LONGEST = timedelta(days=365)
+"""Longer is a typing error; the bound also keeps every sum with a point in time representable."""
+
+_PATTERN = r"^(?=[0-9])(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?$"
+_DURATION = re.compile(_PATTERN.removesuffix("$") + r"\Z")
+_LOOSE = re.compile(r"([0-9]{1,9}) ?([A-Za-z]{0,7})\Z")
+_EXPECTED = "a duration such as 90s, 5m or 1h30m"
+_UNITS = {
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "m": ("m", "min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
+}
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration, or raise ValueError with what was expected."""
+    match = _DURATION.match(text)
+    if match is None:
+        raise ValueError(f"expected {_EXPECTED}")
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    duration = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if duration > LONGEST:
+        raise ValueError(f"expected at most {format_duration(LONGEST)}")
+    return duration
+
+
+def format_duration(duration: timedelta) -> str:
+    """Write a duration of whole seconds the way `parse_duration` reads it: `1h30m`, `1m30s`, `0s`."""
+    minutes, seconds = divmod(int(duration.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def _validated(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        if timedelta(0) <= value <= LONGEST and not value.microseconds:
+            return value
+        raise unexpected(f"whole seconds from 0s to {format_duration(LONGEST)}")
+    if not isinstance(value, str):
+        meant = f"{value}s" if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+        raise unexpected(f"{_EXPECTED}, with its unit", suggestion=meant)
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise unexpected(str(error).removeprefix("expected "), suggestion=_meant(value)) from None
+
+
+def _meant(text: str) -> str | None:
+    """Guess the unit behind another spelling: `5 minutes`, `5M`, `2d`, a quoted number."""
+    match = _LOOSE.match(text)
+    if match is None:
+        return None
+    number, word = match.group(1), match.group(2).lower()
+    if word in {"d", "day", "days"}:
+        guess = f"{int(number) * 24}h"
+    else:
+        unit = next((unit for unit, words in _UNITS.items() if word in words), None if word else "s")
+        if unit is None:
+            return None
+        guess = number + unit
+    return guess if _DURATION.match(guess) and guess != text else None
+
+
+def _positive(duration: timedelta) -> timedelta:
+    if duration:
+        return duration
+    raise unexpected("more than 0s")
+
+
+Duration = Annotated[
+    timedelta,
+    PlainValidator(_validated),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _PATTERN, "examples": ["90s", "5m", "1h30m"]}),
+]
+"""A field for a length of time, 0s included."""
+
+PositiveDuration = Annotated[
+    Duration,
+    AfterValidator(_positive),
+    WithJsonSchema(
+        {"type": "string", "pattern": r"^(?=.*[1-9])" + _PATTERN.removeprefix("^"), "examples": ["90s", "5m", "1h30m"]}
+    ),
+]
+"""A field for a length of time that cannot be nothing."""

@@ -1,0 +1,142 @@
+"""From pydantic's errors to sentences: what was found, what was expected, and what was likely meant."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, get_args
+
+from pydantic_core import ErrorDetails
+
+from rebalancer.policy.base import UNEXPECTED, Section
+from rebalancer.policy.document import Policy
+from rebalancer.policy.tree import Path, Place
+from rebalancer.policy.wording import dotted, found, one_of
+
+_SIMPLE = re.compile(r"[A-Za-z0-9._*-]{1,40}\Z")
+_EXPECTED = {
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+    "int_type": "a whole number",
+    "string_type": "text",
+    "string_unicode": "text",
+}
+
+
+def path_of(error: ErrorDetails) -> Path:
+    """Return where the error stands in the file; pydantic marks the key of a mapping with a last `[key]`."""
+    location = error["loc"]
+    return location[:-1] if location and location[-1] == "[key]" else location
+
+
+def explain(error: ErrorDetails, *, place: Place | None) -> str:
+    """Say what is wrong in one sentence; `place` is None where nothing stands in the file."""
+    path, value = path_of(error), error["input"]
+    context: dict[str, Any] = error.get("ctx", {})
+    suggestion: str | None = None
+    match error["type"]:
+        case "missing":
+            return f"missing; expected {_expected_of(path)}"
+        case "extra_forbidden":
+            return f"unknown field; {_known(path)}"
+        case "enum" | "literal_error":
+            return _choice(path, value, place)
+        case kind if kind == UNEXPECTED:
+            expected, suggestion = context["expected"], context["suggestion"]
+            if isinstance(value, dict) or error["loc"] != path:  # the mapping or key itself stands in the path
+                return f"expected {expected}"
+        case "greater_than_equal":
+            expected = f"at least {context['ge']}"
+        case "less_than_equal":
+            expected = f"at most {context['le']}"
+        case kind:
+            expected = _EXPECTED.get(kind, error["msg"])
+            suggestion = _converted(kind, value)
+    hint = f"; did you mean {suggestion}?" if suggestion else ""
+    if value is None and _nested(path) is not None:
+        hint = "; leave the field out for its defaults"
+    return f"found {found(value, text=place.text if place else None)}; expected {expected}{hint}"
+
+
+def _converted(kind: str, value: object) -> str | None:
+    """Return a value in the type that was expected, where that is plain."""
+    if not isinstance(value, str) or not _SIMPLE.match(value):
+        return None
+    if kind == "tuple_type":
+        return f"[{value}]"
+    return value if kind == "int_type" and value.isdecimal() else None
+
+
+def _choice(path: Path, value: object, place: Place | None) -> str:
+    names = _choices(path)
+    close = get_close_matches(str(value).lower(), [name.lower() for name in names], n=1)
+    hint = next((f"; did you mean {name}?" for name in names if [name.lower()] == close), "")
+    return f"found {found(value, text=place.text if place else None)}; expected {one_of(names)}{hint}"
+
+
+def _choices(path: Path) -> list[str]:
+    """List the values of the enumeration or literal at a path."""
+    annotation = _annotation(path)
+    alternatives = get_args(annotation)
+    for each in (annotation, *alternatives):
+        if isinstance(each, type) and issubclass(each, Enum):
+            return [str(member.value) for member in each]
+    return [str(each) for each in alternatives]
+
+
+def _expected_of(path: Path) -> str:
+    choices = _choices(path)
+    return f"{path[-1]}: {one_of(choices)}" if choices and str not in get_args(_annotation(path)) else "a value"
+
+
+def _known(path: Path) -> str:
+    """Suggest the field that an unknown one was meant to be, here or elsewhere, else list what there is."""
+    name = str(path[-1])
+    siblings = {field.alias or key: key for key, field in _section(path[:-1]).model_fields.items()}
+    by_lower = {alias.lower(): alias for alias in siblings} | {key.lower(): alias for alias, key in siblings.items()}
+    close = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.7)
+    if close:
+        return f"did you mean {by_lower[close[0]]}?"
+    elsewhere = next((each for each in _all_fields(Policy) if str(each[-1]).lower() == name.lower()), None)
+    if elsewhere:
+        return f"did you mean {dotted(elsewhere)}?"
+    return f"known here: {', '.join(siblings)}"
+
+
+def _all_fields(section: type[Section], above: Path = ()) -> Iterator[Path]:
+    for key, field in section.model_fields.items():
+        path = (*above, field.alias or key)
+        yield path
+        inner = _section_in(field.annotation)
+        if inner is not None:
+            yield from _all_fields(inner, path)
+
+
+def _annotation(path: Path) -> Any:
+    """Return the type of the field at a path of aliases and indexes; None where there is no such field."""
+    section: type[Section] | None = Policy
+    annotation: Any = Policy
+    for step in path:
+        if isinstance(step, int):
+            continue
+        fields = section.model_fields if section else {}
+        annotation = next((each.annotation for key, each in fields.items() if step == (each.alias or key)), None)
+        section = _section_in(annotation)
+    return annotation
+
+
+def _nested(path: Path) -> type[Section] | None:
+    return _section_in(_annotation(path))
+
+
+def _section(path: Path) -> type[Section]:
+    return _nested(path) or Policy
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """Find the section within a type: itself, optional, or the items of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next((inner for inner in map(_section_in, get_args(annotation)) if inner), None)

@@ -1,0 +1,72 @@
+"""Bytes to a policy, or to everything that is wrong with them.
+
+The file is read strictly and once: bytes, text, node tree, models. Whatever the bytes are, the outcome is a `Policy` or
+a `PolicyError`; a controller that polls the file can rely on that.
+"""
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from rebalancer.policy.document import Policy
+from rebalancer.policy.explain import explain, path_of
+from rebalancer.policy.problems import PolicyError, Problem
+from rebalancer.policy.tree import Path, Place, Tree, UnreadableError, read_tree
+from rebalancer.policy.wording import dotted
+
+LARGEST_FILE = 1024 * 1024
+"""Bytes; what a ConfigMap can hold."""
+
+_MOST_PROBLEMS = 100
+
+
+def load_policy(data: bytes, *, source: str) -> Policy:
+    """Read a policy; PolicyError names `source`, line and field of every problem."""
+    try:
+        tree = read_tree(_text(data))
+    except UnreadableError as error:
+        raise PolicyError(source=source, problems=(error.problem,)) from None
+    try:
+        policy = Policy.model_validate(tree.value, by_alias=True, by_name=False)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    else:
+        if not tree.problems:
+            return policy
+        errors = []
+    located: dict[tuple[int, Path], str | ErrorDetails] = {
+        (line, path): message for line, path, message in tree.problems
+    }
+    for each in errors:
+        located.setdefault((_place(tree, path_of(each)).line, path_of(each)), each)
+    raise _refusal(tree, located, source=source)
+
+
+def _text(data: bytes) -> str:
+    if len(data) > LARGEST_FILE:
+        message = (
+            f"the file has {len(data):,} bytes; expected at most {LARGEST_FILE:,}, which is what a ConfigMap holds"
+        )
+        raise UnreadableError(line=1, message=message)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"found the byte 0x{data[error.start]:02x}; expected text in UTF-8"
+        raise UnreadableError(line=line, message=message) from None
+
+
+def _refusal(tree: Tree, located: dict[tuple[int, Path], str | ErrorDetails], *, source: str) -> PolicyError:
+    """Put the first hundred problems into words; suggestions for thousands would take longer than the rest."""
+    ordered = sorted(located.items(), key=lambda item: (item[0][0], dotted(item[0][1])))
+    problems = tuple(
+        Problem(line, dotted(path), what if isinstance(what, str) else explain(what, place=tree.places.get(path)))
+        for (line, path), what in ordered[:_MOST_PROBLEMS]
+    )
+    return PolicyError(source=source, problems=problems, unlisted=len(ordered) - len(problems))
+
+
+def _place(tree: Tree, path: Path) -> Place:
+    """Return the place of a path, or of the nearest mapping or list around it."""
+    while path not in tree.places:
+        path = path[:-1]
+    return tree.places[path]

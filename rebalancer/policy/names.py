@@ -1,0 +1,153 @@
+"""Names that a policy refers to: namespaces by globs, owners by kind, priority classes, the scheduler, files."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Self
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from rebalancer.policy.base import Section, unexpected
+
+_GLOB = r"^[a-z0-9*?-]{1,253}$"
+_KIND = r"[A-Z][A-Za-z0-9]{0,62}"
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_OWNER = rf"^(?:ReplicaSet|StatefulSet|ReplicationController|{_KIND}(?:\.{_LABEL})+)$"
+_PRIORITY_CLASS = rf"^(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*$"
+_TEXT = r"^[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
+
+_BUILT_IN = {"ReplicaSet": "apps", "StatefulSet": "apps", "ReplicationController": ""}
+_NEVER_MOVED = {"DaemonSet", "Node"}
+_KNOWN_GROUPS = {"Deployment": "apps", "DaemonSet": "apps", "Job": "batch", "CronJob": "batch"}
+_SMALLEST, _LARGEST = -(2**31), 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A kind of owner whose pods may be moved; `group` is "" for the core group."""
+
+    kind: str
+    group: str
+
+    @classmethod
+    def of(cls, written: str) -> Self:
+        """Read `ReplicaSet` or `CloneSet.apps.kruise.io`; ValueError says what was expected."""
+        kind, dot, group = written.partition(".")
+        built_in = _BUILT_IN.get(kind)
+        if built_in is not None and group in {built_in, ""} and not (dot and not group):
+            return cls(kind, built_in)
+        if kind in _NEVER_MOVED and group in {"", "apps"}:
+            raise ValueError(f"expected owners whose pods can be moved; pods of a {kind} belong to their node")
+        if kind == "Deployment" and group in {"", "apps"}:
+            raise ValueError("expected ReplicaSet: it owns the pods of a Deployment")
+        if not re.match(_OWNER.removesuffix("$") + r"\Z", written):
+            known = _KNOWN_GROUPS.get(kind)
+            example = f"{kind}.{known}" if known else "CloneSet.apps.kruise.io"
+            raise ValueError(f"expected {', '.join(_BUILT_IN)}, or Kind.group such as {example}")
+        return cls(kind, group)
+
+    def __str__(self) -> str:
+        """Show it as the file has it."""
+        built_in = _BUILT_IN.get(self.kind)
+        return self.kind if built_in == self.group else f"{self.kind}.{self.group}"
+
+
+def _text(value: object, expected: str) -> str:
+    if isinstance(value, str):
+        return value
+    meant = f'"{value}"' if isinstance(value, int) and not isinstance(value, bool) else None
+    raise unexpected(expected, suggestion=meant)
+
+
+def _owner(value: object) -> Owner:
+    if isinstance(value, Owner):
+        return value
+    try:
+        return Owner.of(_text(value, "an owner such as ReplicaSet or CloneSet.apps.kruise.io"))
+    except ValueError as error:
+        raise unexpected(str(error).removeprefix("expected ")) from None
+
+
+def _glob(value: object) -> str:
+    expected = "a namespace or a glob such as team-* (lower case letters, digits, -, * and ?)"
+    text = _text(value, expected)
+    if re.match(_GLOB.removesuffix("$") + r"\Z", text):
+        return text
+    lower = text.lower()
+    raise unexpected(expected, suggestion=lower if re.match(_GLOB.removesuffix("$") + r"\Z", lower) else None)
+
+
+def _priority(value: object) -> int | str:
+    expected = "a priority such as 1000 or the name of a PriorityClass"
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise unexpected(expected)
+    if isinstance(value, int):
+        if _SMALLEST <= value <= _LARGEST:
+            return value
+        raise unexpected(f"a priority from {_SMALLEST} to {_LARGEST}")
+    if value.lstrip("-").isdecimal():
+        raise unexpected(f"{expected}; a number stands without quotes")
+    if not re.match(_PRIORITY_CLASS.removesuffix("$") + r"\Z", value):
+        raise unexpected(expected)
+    return value
+
+
+def _plain_text(value: object) -> str:
+    text = _text(value, "text")
+    if text and text.isprintable() and text == text.strip():
+        return text
+    raise unexpected("text of printable characters, with none but the inner ones blank")
+
+
+OwnerField = Annotated[
+    Owner,
+    PlainValidator(_owner),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _OWNER}),
+]
+"""A field for a kind of owner."""
+
+Glob = Annotated[str, PlainValidator(_glob), WithJsonSchema({"type": "string", "pattern": _GLOB})]
+"""A field for a namespace or a pattern of them: `*` any characters, `?` one."""
+
+PriorityBound = Annotated[
+    int | str,
+    PlainValidator(_priority),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": _SMALLEST, "maximum": _LARGEST},
+                {"type": "string", "pattern": _PRIORITY_CLASS, "not": {"pattern": "^-*[0-9]+$"}},
+            ]
+        }
+    ),
+]
+"""A field for a priority: a number, or the name of a PriorityClass."""
+
+PlainText = Annotated[str, PlainValidator(_plain_text), WithJsonSchema({"type": "string", "pattern": _TEXT})]
+"""A field for a name or path without a grammar of its own."""
+
+
+class NamespaceFilter(Section):
+    """Which namespaces are meant: those that `include` names, less those that `exclude` names."""
+
+    include: tuple[Glob, ...] = ("*",)
+    """Globs of the namespaces that are in."""
+    exclude: tuple[Glob, ...] = ()
+    """Globs of the namespaces that are out, whatever `include` says."""
+
+    def selects(self, namespace: str) -> bool:
+        """Say whether the namespace is in."""
+        including, excluding = self._compiled
+        return bool(including.match(namespace)) and not excluding.match(namespace)
+
+    @cached_property
+    def _compiled(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        return _union(self.include), _union(self.exclude)
+
+
+def _union(globs: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile globs into one pattern; none at all matches nothing."""
+    wild = {"*": ".*", "?": "."}
+    each = ("".join(wild.get(character, re.escape(character)) for character in glob) for glob in globs)
+    return re.compile("(?:" + "|".join(each) + r")\Z" if globs else r"(?!)")

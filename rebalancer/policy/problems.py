@@ -1,0 +1,36 @@
+"""What is wrong with a policy file, as data and as the lines a person reads."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing to mend. `line` counts from 1; `field` is the dotted path in the file's spelling, "" for the whole."""
+
+    line: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        """Show field and message."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class PolicyError(Exception):
+    """A policy file was refused. All its problems are told at once, in the order of the lines.
+
+    `unlisted` counts those beyond the first hundred.
+    """
+
+    def __init__(self, *, source: str, problems: tuple[Problem, ...], unlisted: int = 0) -> None:
+        self.source = source
+        self.problems = problems
+        self.unlisted = unlisted
+        super().__init__(source, problems, unlisted)
+
+    def __str__(self) -> str:
+        """Show one line a problem, in the form editors can jump to: `policy.yaml:7: budgets.perNode: …`."""
+        lines = [f"{self.source}:{problem.line}: {problem}" for problem in self.problems]
+        if self.unlisted:
+            lines.append(f"{self.source}: and {self.unlisted} more")
+        return "\n".join(lines)

@@ -1,0 +1,82 @@
+"""The parts of a policy: the scheduler it reckons with, what is repaired, what may move, and how much at once.
+
+Defaults are chosen so that an empty section is safe on a production cluster. Descriptions end up in the JSON Schema.
+"""
+
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import Field
+
+from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.policy.amounts import LARGEST, Amount, AmountField
+from rebalancer.policy.base import Section
+from rebalancer.policy.durations import Duration
+from rebalancer.policy.names import NamespaceFilter, Owner, OwnerField, PlainText, PriorityBound
+from rebalancer.policy.selectors import Selector
+
+
+class Scheduler(Section):
+    """The scheduler that places the replacements."""
+
+    name: PlainText = "default-scheduler"
+    """Only pods with this `schedulerName` are moved."""
+    config_file: PlainText | None = None
+    """A KubeSchedulerConfiguration: default constraints, weights, profiles. null: Kubernetes' defaults."""
+
+
+class Spread(Section):
+    """Which violated topologySpreadConstraints are repaired."""
+
+    act_on: tuple[WhenUnsatisfiable, ...] = (WhenUnsatisfiable.DO_NOT_SCHEDULE,)
+    """Constraints with these `whenUnsatisfiable` are repaired; all are reported."""
+    for_: Duration = Field(default=timedelta(minutes=2), alias="for")
+    """How long a violation must last before anything is evicted for it."""
+
+
+class Eligibility(Section):
+    """Which pods may be evicted. Pods that may not are counted all the same, as the scheduler counts them."""
+
+    namespaces: NamespaceFilter = NamespaceFilter(exclude=("kube-system",))
+    """Namespaces whose pods may be evicted."""
+    selector: Selector | None = None
+    """Pods that may be evicted; null or {}: all."""
+    owners: tuple[OwnerField, ...] = (
+        Owner("ReplicaSet", "apps"),
+        Owner("StatefulSet", "apps"),
+        Owner("ReplicationController", ""),
+    )
+    """Kinds whose pods may be evicted; other owners as Kind.group."""
+    min_replicas: Annotated[int, Field(strict=True, ge=1, le=LARGEST)] = 2
+    """Workloads with fewer replicas are left alone."""
+    min_age: Duration = timedelta(minutes=5)
+    """Younger pods are left alone."""
+    priority_below: PriorityBound = "system-cluster-critical"
+    """Only pods of a lower priority are evicted: a number, or a PriorityClass whose value is meant."""
+
+
+class Budgets(Section):
+    """How much may be out at once. All apply, the smallest wins; PodDisruptionBudgets apply besides.
+
+    A percentage rounds down, but not below 1 of two or more.
+    """
+
+    max_unavailable: AmountField = Amount(value=1)
+    """Pods of a workload that may be unavailable, whatever the cause; a percentage is of its replicas."""
+    per_workload: AmountField = Amount(value=10, percent=True)
+    """Evictions in flight at once of a workload; a percentage is of its replicas."""
+    per_cycle: AmountField = Amount(value=50)
+    """Evictions sent in a cycle; a percentage is of all pods that may be evicted."""
+    per_node: AmountField = Amount(value=2)
+    """Evictions sent in a cycle from one node; a percentage is of the pods on it."""
+    per_namespace: AmountField = Amount(value=20)
+    """Evictions sent in a cycle in one namespace; a percentage is of the pods in it."""
+    per_minute: AmountField = Amount(value=60)
+    """Evictions sent in a minute; a percentage is of all pods that may be evicted."""
+
+
+class Nodes(Section):
+    """What is expected of the nodes that take the replacements."""
+
+    settle: Duration = timedelta(minutes=5)
+    """A node is no target until it has been Ready this long."""

@@ -1,0 +1,78 @@
+"""Label selectors in policies: written and checked as Kubernetes does, matched by the model.
+
+Kubernetes' rules: `ValidateLabelSelector` of apimachinery. A key is an optional DNS prefix and a name of at most 63
+characters, a value is empty or such a name; In and NotIn need values, Exists and DoesNotExist have none.
+"""
+
+import re
+from functools import cached_property
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+
+from rebalancer.model.labels import LabelSelector, Operator, Requirement
+from rebalancer.policy.base import Section, unexpected
+
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_KEY = rf"^(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_NAME}$"
+_VALUE = rf"^(?:{_NAME})?$"
+_LABEL_KEY = re.compile(_KEY.removesuffix("$") + r"\Z")
+_LABEL_VALUE = re.compile(_VALUE.removesuffix("$") + r"\Z")
+
+
+def _key(value: object) -> str:
+    if isinstance(value, str) and _LABEL_KEY.match(value):
+        return value
+    raise unexpected("a label key such as app or app.kubernetes.io/name (its name at most 63 characters)")
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        if _LABEL_VALUE.match(value):
+            return value
+        raise unexpected("a label value: at most 63 letters, digits, -, _ and ., a letter or digit at both ends")
+    quoted = f'"{str(value).lower()}"' if isinstance(value, int) else None
+    raise unexpected("a label value, which is text", suggestion=quoted)
+
+
+LabelKey = Annotated[str, PlainValidator(_key), WithJsonSchema({"type": "string", "pattern": _KEY})]
+"""A field for the key of a label."""
+
+LabelValue = Annotated[str, PlainValidator(_value), WithJsonSchema({"type": "string", "pattern": _VALUE})]
+"""A field for the value of a label."""
+
+
+class Expression(Section):
+    """One condition of `matchExpressions`."""
+
+    key: LabelKey
+    """The label's key."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """NotIn and DoesNotExist also match where the label is absent."""
+    values: tuple[LabelValue, ...] = ()
+    """For In and NotIn, at least one; for the others, none."""
+
+    @model_validator(mode="after")
+    def _values_fit(self) -> Self:
+        wants_values = self.operator in {"In", "NotIn"}
+        if wants_values and not self.values:
+            raise unexpected(f"at least one of `values` for operator {self.operator}")
+        if not wants_values and self.values:
+            raise unexpected(f"no `values` for operator {self.operator}")
+        return self
+
+
+class Selector(Section):
+    """A Kubernetes label selector; `{}` matches everything."""
+
+    match_labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels and the value each must have."""
+    match_expressions: tuple[Expression, ...] = ()
+    """Conditions that must hold as well."""
+
+    @cached_property
+    def compiled(self) -> LabelSelector:
+        """The selector that matches."""
+        requirements = (Requirement(each.key, Operator(each.operator), each.values) for each in self.match_expressions)
+        return LabelSelector.of(self.match_labels, requirements)

@@ -1,0 +1,58 @@
+"""A value or a path of a policy file in words: never longer than a line, never with control characters in it."""
+
+import re
+from collections.abc import Sequence
+
+from rebalancer.policy.tree import Path, Unfit
+
+_LONGEST = 60
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+
+
+def found(value: object, *, text: str | None = None) -> str:
+    """Describe a value; `text` is how the file has it."""
+    match value:
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case None:
+            return f"nothing ({text})" if text else "nothing"
+        case str():
+            return quoted(value)
+        case Unfit(text=written):
+            return _clipped(repr(written)[1:-1])
+        case bool():
+            word = str(value).lower()
+            return word if text in {None, word} else f"{text}, which YAML reads as {word}"
+        case _:
+            return _clipped(str(value))
+
+
+def quoted(text: str) -> str:
+    """Quote text, escaping what a terminal should not get."""
+    inner = _clipped(repr(text)[1:-1].replace("\\'", "'"))
+    return f'"{inner}"'
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def dotted(path: Path) -> str:
+    """Write a path as `eligibility.selector.matchLabels["example.com/app"]`, `owners[0]`."""
+    result = ""
+    for step in path:
+        if isinstance(step, int):
+            result += f"[{step}]"
+        elif _PLAIN.match(step):
+            result += f".{step}" if result else step
+        else:
+            result += f"[{quoted(step)}]"
+    return result
+
+
+def one_of(names: Sequence[str]) -> str:
+    """List alternatives: `a`, `a or b`, `a, b or c`."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
