@@ -7,7 +7,7 @@ from msgspec import Struct
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Requirement
 
 
-class NodeSelectorTerm(Struct, frozen=True, gc=False):
+class NodeSelectorTerm(Struct, frozen=True, gc=False, cache_hash=True):
     """Requirements on a node's labels and fields, all of which must hold; none at all selects nothing."""
 
     expressions: tuple[Requirement, ...] = ()
@@ -21,7 +21,7 @@ class PreferredNodeTerm(Struct, frozen=True, gc=False):
     term: NodeSelectorTerm
 
 
-class NodeAffinity(Struct, frozen=True, gc=False, kw_only=True):
+class NodeAffinity(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """`nodeSelector` and node affinity together: what a pod asks of a node's labels.
 
     `required` None: no required affinity. An empty tuple of terms selects no node.
@@ -32,7 +32,7 @@ class NodeAffinity(Struct, frozen=True, gc=False, kw_only=True):
     preferred: tuple[PreferredNodeTerm, ...] = ()
 
 
-class PodAffinityTerm(Struct, frozen=True, gc=False, kw_only=True):
+class PodAffinityTerm(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """A term of pod affinity or anti-affinity.
 
     `namespaces` and `namespace_selector` (None: null) both empty mean the pod's own namespace; an empty
@@ -54,7 +54,7 @@ class PreferredPodTerm(Struct, frozen=True, gc=False):
     term: PodAffinityTerm
 
 
-class PodAffinity(Struct, frozen=True, gc=False, kw_only=True):
+class PodAffinity(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """Required and preferred terms of affinity, and of anti-affinity."""
 
     required: tuple[PodAffinityTerm, ...] = ()
@@ -79,7 +79,7 @@ class Taint(Struct, frozen=True, gc=False):
     value: str = ""
 
 
-class Toleration(Struct, frozen=True, gc=False, kw_only=True):
+class Toleration(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """A toleration of a pod: empty `effect` means any, empty `key` with Exists means every taint.
 
     `operator` is kept as written: Equal, Exists, and Lt and Gt, which an alpha gate knows.

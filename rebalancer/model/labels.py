@@ -50,7 +50,7 @@ class Operator(StrEnum):
     LT = "Lt"
 
 
-class Requirement(Struct, frozen=True, gc=False, order=True):
+class Requirement(Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """One condition on one label; `values` is sorted and without duplicates for In and NotIn."""
 
     key: str
@@ -93,7 +93,7 @@ def _integer(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-class LabelSelector(Struct, frozen=True, gc=False):
+class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
     """All requirements must hold. No requirement at all matches everything.
 
     The null selector, which matches nothing, is `None` where a selector is optional: a caller cannot forget the

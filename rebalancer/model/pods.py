@@ -50,7 +50,7 @@ class HostPort(Struct, frozen=True, gc=False, order=True):
     port: int
 
 
-class PodSpec(Struct, frozen=True, gc=False, kw_only=True):
+class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """What a pod asks of its place. Equal specs are one object, so it also serves as the pod's scheduling class.
 
     `requests` are the effective ones of docs/semantics.md (init and sidecar containers, overhead, pod level); `scored`

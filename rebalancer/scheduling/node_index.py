@@ -1,0 +1,159 @@
+"""Which nodes carry a label, satisfy an affinity, or repel a pod: set algebra over node names, worked out once.
+
+Nodes do not change while a planner steps through hypothetical states, so every answer here is kept. A requirement is
+judged once for each distinct value of its label, not once for each node: 5,000 nodes in three zones cost three tests.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, Taint, TaintEffect, Toleration
+from rebalancer.model.labels import Labels, Operator, Requirement
+from rebalancer.model.nodes import Node
+
+NONE: frozenset[str] = frozenset()
+REPELLING = frozenset({TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE})
+"""Effects that keep a pod off a node; PreferNoSchedule only costs score."""
+
+
+class RequiredAffinity(NamedTuple):
+    """The part of a node affinity that must hold: `nodeSelector` AND one of the required terms."""
+
+    selector: Labels
+    required: tuple[NodeSelectorTerm, ...] | None
+
+
+def required_part(affinity: NodeAffinity) -> RequiredAffinity | None:
+    """Return what must hold, or None where nothing is asked (so that all such pods share one answer)."""
+    if not affinity.selector and affinity.required is None:
+        return None
+    return RequiredAffinity(affinity.selector, affinity.required)
+
+
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Say whether one of the tolerations covers the taint.
+
+    Source: component-helpers `ToleratesTaint`. Lt and Gt belong to an alpha gate that is off: they tolerate nothing.
+    """
+    for each in tolerations:
+        if each.effect and each.effect != taint.effect:
+            continue
+        if each.key and each.key != taint.key:
+            continue
+        if each.operator == "Exists" or (each.operator in {"", "Equal"} and each.value == taint.value):
+            return True
+    return False
+
+
+class NodeIndex:
+    """Nodes by name and by everything the scheduler selects them by."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.by_name: dict[str, Node] = {node.name: node for node in nodes}
+        self._values: dict[str, Mapping[str, str]] = {}
+        self._groups: dict[str, Mapping[str, frozenset[str]]] = {}
+        self._carrying: dict[tuple[str, ...], frozenset[str]] = {}
+        self._requirements: dict[Requirement, frozenset[str]] = {}
+        self._affinities: dict[RequiredAffinity | None, frozenset[str]] = {}
+        self._tolerated: dict[tuple[Toleration, ...], frozenset[str]] = {}
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """All nodes."""
+        return frozenset(self.by_name)
+
+    def values(self, key: str) -> Mapping[str, str]:
+        """Return the value of a label by node, for the nodes that carry it. The empty string is a value."""
+        found = self._values.get(key)
+        if found is None:
+            found = {node.name: node.labels[key] for node in self.by_name.values() if key in node.labels}
+            self._values[key] = found
+        return found
+
+    def groups(self, key: str) -> Mapping[str, frozenset[str]]:
+        """Return the nodes by their value of a label."""
+        found = self._groups.get(key)
+        if found is None:
+            groups: dict[str, list[str]] = {}
+            for name, value in self.values(key).items():
+                groups.setdefault(value, []).append(name)
+            found = self._groups[key] = {value: frozenset(names) for value, names in groups.items()}
+        return found
+
+    def carrying(self, keys: tuple[str, ...]) -> frozenset[str]:
+        """Return the nodes that carry every one of the labels."""
+        found = self._carrying.get(keys)
+        if found is None:
+            found = self.names.intersection(*(self.values(key).keys() for key in keys))
+            self._carrying[keys] = found
+        return found
+
+    def matching(self, affinity: RequiredAffinity | None) -> frozenset[str]:
+        """Return the nodes that satisfy `nodeSelector` and required node affinity.
+
+        Source: component-helpers `nodeaffinity.GetRequiredNodeAffinity`. Terms are ORed, what is in a term is ANDed, a
+        term without expressions and fields selects nothing.
+        """
+        found = self._affinities.get(affinity)
+        if found is None:
+            found = self.names if affinity is None else self._matching(affinity)
+            self._affinities[affinity] = found
+        return found
+
+    def _matching(self, affinity: RequiredAffinity) -> frozenset[str]:
+        chosen = self.names
+        for key, value in affinity.selector.items():
+            chosen = chosen & self.groups(key).get(value, NONE)
+        if affinity.required is not None:
+            chosen = chosen & NONE.union(*(self.selected(term) for term in affinity.required))
+        return chosen
+
+    def selected(self, term: NodeSelectorTerm) -> frozenset[str]:
+        """Return the nodes that one node selector term selects."""
+        if not term.expressions and not term.fields:
+            return NONE
+        chosen = self.names
+        for requirement in term.expressions:
+            chosen = chosen & self._satisfying(requirement)
+        for field in term.fields:
+            chosen = chosen & self._named(field)
+        return chosen
+
+    def _satisfying(self, requirement: Requirement) -> frozenset[str]:
+        found = self._requirements.get(requirement)
+        if found is None:
+            key = requirement.key
+            groups = self.groups(key)
+            found = NONE.union(*(names for value, names in groups.items() if requirement.matches({key: value})))
+            if requirement.matches({}):
+                found |= self.names - self.carrying((key,))
+            self._requirements[requirement] = found
+        return found
+
+    def _named(self, field: Requirement) -> frozenset[str]:
+        """Select by `metadata.name`, the only field there is; In and NotIn are the only operators for it."""
+        if field.key != "metadata.name":
+            return NONE
+        named = self.names.intersection(field.values)
+        return self.names - named if field.operator is Operator.NOT_IN else named
+
+    def tolerated(self, tolerations: tuple[Toleration, ...]) -> frozenset[str]:
+        """Return the nodes of which no NoSchedule or NoExecute taint is left untolerated."""
+        found = self._tolerated.get(tolerations)
+        if found is None:
+            repelled = (
+                names
+                for taints, names in self._by_taints.items()
+                if any(taint.effect in REPELLING and not tolerates(tolerations, taint) for taint in taints)
+            )
+            found = self._tolerated[tolerations] = self.names.difference(*repelled)
+        return found
+
+    @cached_property
+    def _by_taints(self) -> Mapping[tuple[Taint, ...], frozenset[str]]:
+        found: dict[tuple[Taint, ...], list[str]] = {}
+        for node in self.by_name.values():
+            if node.taints:
+                found.setdefault(node.taints, []).append(node.name)
+        return {taints: frozenset(names) for taints, names in found.items()}

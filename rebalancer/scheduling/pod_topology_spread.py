@@ -1,0 +1,242 @@
+"""PodTopologySpread: counting pods by domain, and the filter.
+
+Source: `podtopologyspread/filtering.go` and `common.go` of Kubernetes 1.36; docs/semantics.md, "Skew". Three rules make
+up most of the difference to a naive count: a domain exists only through an *eligible* node; terminating and finished
+pods do not count while bound pods that are not ready do; and `labelSelector: {}` counts nobody from 1.27 to 1.37.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+from rebalancer.model.pods import Pod
+from rebalancer.model.spread import InclusionPolicy
+from rebalancer.scheduling.node_index import required_part
+from rebalancer.scheduling.population import NOBODY
+from rebalancer.scheduling.spread_constraints import (
+    HOSTNAME,
+    SYSTEM_DEFAULTS,
+    ZONE,
+    Constraints,
+    EffectiveConstraint,
+    Origin,
+    constraints_of,
+    default_selector,
+)
+from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable, unschedulable
+from rebalancer.scheduling.view import View
+
+__all__ = [
+    "HOSTNAME",
+    "NAME",
+    "SYSTEM_DEFAULTS",
+    "ZONE",
+    "Constraints",
+    "Counts",
+    "DomainCounts",
+    "EffectiveConstraint",
+    "Eligibility",
+    "Origin",
+    "SpreadFilter",
+    "constraints_of",
+    "counts",
+    "default_selector",
+    "eligibility",
+    "ineffective",
+]
+
+NAME: Final = "PodTopologySpread"
+MISSING_LABEL: Final = unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
+UNSATISFIED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
+
+
+class Eligibility:
+    """The nodes that take part in a constraint, and the domains that they make.
+
+    One object for all pods that see the same nodes, so it serves as a dictionary key by identity.
+    """
+
+    def __init__(self, nodes: frozenset[str], groups: Mapping[str, frozenset[str]]) -> None:
+        self.nodes: Final = nodes
+        self._groups = groups
+
+    @cached_property
+    def domains(self) -> Mapping[str, frozenset[str]]:
+        """Eligible nodes by domain; a value without an eligible node is no domain, whatever pods it holds."""
+        found = {value: members & self.nodes for value, members in self._groups.items()}
+        return {value: members for value, members in found.items() if members}
+
+
+def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligibility:
+    """Return the nodes whose pods count for a constraint of this pod.
+
+    A node takes part if it carries the keys of all constraints of the list, and satisfies the pod's node affinity and
+    taints where the policies say Honor. Readiness, room and `spec.unschedulable` itself never matter.
+    """
+    honor = InclusionPolicy.HONOR
+    affinity = required_part(pod.spec.node_affinity) if constraint.node_affinity_policy is honor else None
+    tolerations = pod.spec.tolerations if constraint.node_taints_policy is honor else None
+
+    def make() -> Eligibility:
+        index = view.nodes
+        nodes = index.carrying(constraint.required_keys)
+        if affinity is not None:
+            nodes = nodes & index.matching(affinity)
+        if tolerations is not None:
+            nodes = nodes & index.tolerated(tolerations)
+        return Eligibility(nodes, index.groups(constraint.key))
+
+    return view.memo(("eligible", constraint.key, constraint.required_keys, affinity, tolerations), make)
+
+
+class DomainCounts(Mapping[str, int]):
+    """Matching pods by domain, domains without any included, without a row for each of thousands of empty ones."""
+
+    def __init__(self, domains: Mapping[str, frozenset[str]], filled: Mapping[str, int]) -> None:
+        self.filled: Final = filled
+        """Only the domains that hold at least one."""
+        self._domains = domains
+
+    def __getitem__(self, value: str) -> int:
+        """Return the number of pods of a domain; KeyError where it is none."""
+        found = self.filled.get(value)
+        if found is not None:
+            return found
+        if value in self._domains:
+            return 0
+        raise KeyError(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._domains)
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class Counts:
+    """What one constraint sees: matching pods by domain, the minimum, and what may still be added.
+
+    `self_match` is 1 if the pod matches its own constraint: then its arrival adds to the count that it is judged by.
+    """
+
+    def __init__(
+        self,
+        constraint: EffectiveConstraint,
+        eligible: Eligibility,
+        per_node: Mapping[str, int],
+        values: Mapping[str, str],
+        self_match: int,
+    ) -> None:
+        self.constraint: Final = constraint
+        self.eligible: Final = eligible
+        self.self_match: Final = self_match
+        self._per_node = per_node
+        self._values = values
+
+    @cached_property
+    def by_node(self) -> Mapping[str, int]:
+        """Counted pods by eligible node; nodes without any are absent."""
+        nodes = self.eligible.nodes
+        return {node: count for node, count in self._per_node.items() if node in nodes}
+
+    @cached_property
+    def by_domain(self) -> DomainCounts:
+        """Counted pods by domain."""
+        nodes, values = self.eligible.nodes, self._values
+        filled: dict[str, int] = {}
+        for node, count in self._per_node.items():
+            if node in nodes:
+                value = values[node]
+                filled[value] = filled.get(value, 0) + count
+        return DomainCounts(self.eligible.domains, filled)
+
+    @cached_property
+    def minimum(self) -> int:
+        """The global minimum: 0 while there are fewer domains than `minDomains`, else the least count."""
+        return self._least if len(self.by_domain) >= self.constraint.min_domains else 0
+
+    @property
+    def _least(self) -> int:
+        filled = self.by_domain.filled
+        return min(filled.values()) if filled and len(filled) == len(self.by_domain) else 0
+
+    @cached_property
+    def maximum(self) -> int:
+        """The greatest count of a domain."""
+        return max(self.by_domain.filled.values(), default=0)
+
+    @property
+    def skew(self) -> int:
+        """The actual skew: greatest count less the minimum."""
+        return self.maximum - self.minimum
+
+    @property
+    def violated(self) -> bool:
+        """Whether the constraint does not hold now. The scheduler enforces it only where it places a pod."""
+        return self.skew > self.constraint.max_skew
+
+    def skew_of(self, value: str) -> int:
+        """Return the skew of one domain: its count less the minimum."""
+        return self.by_domain[value] - self.minimum
+
+    def admits(self, value: str) -> bool:
+        """Say whether a node with this label value passes. A value that is no domain counts as holding none."""
+        held = self.by_domain.filled.get(value, 0)
+        return held + self.self_match - self.minimum <= self.constraint.max_skew
+
+    def verdict(self, labels: Mapping[str, str]) -> Verdict:
+        """Judge a node by its labels, eligible or not: other filters reject the ineligible ones."""
+        value = labels.get(self.constraint.key)
+        if value is None:
+            return MISSING_LABEL
+        return SUCCESS if self.admits(value) else UNSATISFIED
+
+
+def counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Counts:
+    """Count for one of the pod's constraints (hard or soft), as the scheduler would if it placed the pod now.
+
+    The result is the same for all pods of equal namespace, constraint and `eligibility`, but for `self_match`.
+    """
+    selector = constraint.selector
+    per_node = NOBODY
+    if selector is not None and (selector.requirements or view.rules.empty_selector_counts):
+        per_node = view.live(pod.namespace, selector)
+    self_match = 1 if selector is not None and selector.matches(pod.labels) else 0
+    eligible = eligibility(constraint, pod, view)
+    return Counts(constraint, eligible, per_node, view.nodes.values(constraint.key), self_match)
+
+
+def ineffective(constraint: EffectiveConstraint, view: View) -> bool:
+    """Say whether the constraint never does anything: `labelSelector: {}` from 1.27 to 1.37 counts nobody."""
+    selector = constraint.selector
+    return selector is not None and selector.empty and not view.rules.empty_selector_counts
+
+
+class SpreadFilter:
+    """The filter for one pod in one state: every hard constraint counted once, then asked node by node."""
+
+    def __init__(self, pod: Pod, view: View) -> None:
+        self.counts: Final = tuple(counts(constraint, pod, view) for constraint in constraints_of(pod, view).hard)
+        self._nodes = view.nodes
+
+    def verdict(self, node: str) -> Verdict:
+        """Judge a node: constraints in list order, the first that fails decides."""
+        labels = self._nodes.by_name[node].labels
+        for each in self.counts:
+            verdict = each.verdict(labels)
+            if not verdict:
+                return verdict
+        return SUCCESS
+
+    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of the nodes that pass, without saying why the others do not."""
+        for each in self.counts:
+            values = self._nodes.values(each.constraint.key)
+            # maxSkew is at least 1 and a self-match at most 1: an empty domain is never full.
+            room = each.constraint.max_skew + each.minimum - each.self_match
+            full = {value for value, count in each.by_domain.filled.items() if count > room}
+            nodes = frozenset(node for node in nodes if node in values and values[node] not in full)
+        return nodes

@@ -1,0 +1,163 @@
+"""Which topology spread constraints apply to a pod, and what they select.
+
+Source: `podtopologyspread/plugin.go` (getConstraints), `common.go` (filterTopologySpreadConstraints,
+buildDefaultConstraints) and `plugins/helper/spread.go` (DefaultSelector).
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from rebalancer.model.labels import Labels, LabelSelector, Requirement
+from rebalancer.model.pods import Pod
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
+from rebalancer.scheduling.view import View
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+
+
+class Origin(StrEnum):
+    """Where an effective constraint comes from."""
+
+    OWN = "own"
+    """The pod says it so."""
+    MERGED = "merged"
+    """The pod says it, narrowed by the values of its matchLabelKeys."""
+    DEFAULT = "default"
+    """The scheduler's default constraints."""
+
+
+class EffectiveConstraint(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
+    """A constraint as the scheduler evaluates it for a pod. Equal constraints of equal namespaces count the same pods.
+
+    `selector` None matches nothing. `required_keys` are the labels that a node must carry to take part: the keys of
+    all constraints of the same list (for system defaults its own key only). `min_domains` is at least 1.
+    """
+
+    key: str
+    max_skew: int
+    when_unsatisfiable: WhenUnsatisfiable
+    selector: LabelSelector | None
+    required_keys: tuple[str, ...]
+    min_domains: int = 1
+    node_affinity_policy: InclusionPolicy = InclusionPolicy.HONOR
+    node_taints_policy: InclusionPolicy = InclusionPolicy.IGNORE
+    origin: Origin = Origin.OWN
+
+    @property
+    def hard(self) -> bool:
+        """Whether it keeps pods off nodes, or only prefers others."""
+        return self.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+
+
+class Constraints(NamedTuple):
+    """A pod's constraints: the hard ones filter, the soft ones score; the two never mix."""
+
+    hard: tuple[EffectiveConstraint, ...]
+    soft: tuple[EffectiveConstraint, ...]
+
+
+NO_CONSTRAINTS: Final = Constraints((), ())
+
+
+def _soft(key: str, max_skew: int) -> SpreadConstraint:
+    return SpreadConstraint(
+        topology_key=key,
+        max_skew=max_skew,
+        when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY,
+        selector=None,
+    )
+
+
+SYSTEM_DEFAULTS: Final = (_soft(HOSTNAME, 3), _soft(ZONE, 5))
+"""`defaultingType: System` (1.20 and newer)."""
+
+
+def constraints_of(pod: Pod, view: View) -> Constraints:
+    """Return the hard and the soft constraints that apply to a pod.
+
+    A pod with any constraint of its own gets no default at all, not even where its own are all soft or all hard.
+    """
+    if pod.spec.spread:
+        keys = {key for constraint in pod.spec.spread for key in constraint.match_label_keys}
+        values = tuple((key, pod.labels[key]) for key in sorted(keys) if key in pod.labels)
+        key = ("constraints", pod.spec.spread, values)
+        return view.memo(key, lambda: _own(pod.spec.spread, dict(values)))
+    if view.profile.default_constraints == ():
+        return NO_CONSTRAINTS
+    owner = (pod.owner.kind, pod.owner.group, pod.owner.name) if pod.owner is not None else None
+    return view.memo(("defaults", pod.namespace, pod.labels, owner), lambda: _defaults(pod, view))
+
+
+def _own(spread: tuple[SpreadConstraint, ...], labels: dict[str, str]) -> Constraints:
+    made = []
+    for written in spread:
+        narrowing = Labels({key: labels[key] for key in written.match_label_keys if key in labels})
+        merged = written.selector is not None and bool(narrowing)
+        selector = written.selector.narrowed(narrowing) if written.selector is not None and merged else written.selector
+        made.append((written, selector, Origin.MERGED if merged else Origin.OWN))
+    return _split(made, require_all=True)
+
+
+def _defaults(pod: Pod, view: View) -> Constraints:
+    selector = default_selector(pod, view)
+    if selector.empty:
+        return NO_CONSTRAINTS
+    configured = view.profile.default_constraints
+    chosen = SYSTEM_DEFAULTS if configured is None else configured
+    made = [(each, selector, Origin.DEFAULT) for each in chosen]
+    return _split(made, require_all=configured is not None)
+
+
+def _split(
+    made: Sequence[tuple[SpreadConstraint, LabelSelector | None, Origin]],
+    *,
+    require_all: bool,
+) -> Constraints:
+    """Make the two lists, each entry knowing the keys of its own list.
+
+    System defaults do not require every key, so that nodes without a zone label are still spread by hostname.
+    """
+    lists: dict[WhenUnsatisfiable, tuple[EffectiveConstraint, ...]] = {}
+    for action in WhenUnsatisfiable:
+        entries = [each for each in made if each[0].when_unsatisfiable is action]
+        keys = tuple(sorted({written.topology_key for written, _, _ in entries}))
+        lists[action] = tuple(
+            EffectiveConstraint(
+                key=written.topology_key,
+                max_skew=written.max_skew,
+                when_unsatisfiable=action,
+                selector=selector,
+                required_keys=keys if require_all else (written.topology_key,),
+                min_domains=(written.min_domains or 1) if action is WhenUnsatisfiable.DO_NOT_SCHEDULE else 1,
+                node_affinity_policy=written.node_affinity_policy,
+                node_taints_policy=written.node_taints_policy,
+                origin=origin,
+            )
+            for written, selector, origin in entries
+        )
+    return Constraints(lists[WhenUnsatisfiable.DO_NOT_SCHEDULE], lists[WhenUnsatisfiable.SCHEDULE_ANYWAY])
+
+
+SELECTING_OWNERS: Final = frozenset({("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")})
+
+
+def default_selector(pod: Pod, view: View) -> LabelSelector:
+    """Return the selector that default constraints get for a pod: its Services' and its owner's together.
+
+    Empty where nothing selects the pod; then no default constraint applies. The owner is looked up by name, as the
+    scheduler does; other kinds of owner (Job, DaemonSet) add nothing.
+    """
+    requirements: set[Requirement] = set()
+    for service in view.snapshot.services_in.get(pod.namespace, ()):
+        if service.selector is not None and service.selector.items() <= pod.labels.items():
+            requirements.update(LabelSelector.of(service.selector).requirements)
+    owner = pod.owner
+    if owner is not None and (owner.group, owner.kind) in SELECTING_OWNERS:
+        workload = view.owner_named(owner.group, owner.kind, pod.namespace, owner.name)
+        if workload is not None and workload.selector is not None:
+            requirements.update(workload.selector.requirements)
+    return LabelSelector.of(None, requirements)

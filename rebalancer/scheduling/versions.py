@@ -1,0 +1,38 @@
+"""Differences between Kubernetes versions, as data.
+
+Only what changes a verdict or a score from 1.30 on is here (docs/semantics.md, "Versions"). Older rules, named so that
+nobody looks for them: counting of pods on ineligible nodes (up to 1.23), minDomains behind a gate (up to 1.26),
+inclusion policies behind a gate (up to 1.25).
+"""
+
+from dataclasses import dataclass
+
+from rebalancer.model.cluster import Version
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How one version of kube-scheduler decides where versions differ."""
+
+    empty_selector_counts: bool
+    """Whether `labelSelector: {}` of a spread constraint counts the namespace's pods, or nobody."""
+    balance_by_improvement: bool
+    """Whether BalancedAllocation compares the node with and without the pod, or looks at the outcome only."""
+    ties_random: bool
+    """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
+    taint_reason_short: bool
+    """Whether TaintToleration's reason leaves out which taint it was."""
+
+
+EMPTY_SELECTOR_FIXED = Version(1, 38)
+"""First version after the fix of kubernetes/kubernetes#141339; not released when this was written."""
+
+
+def rules_of(version: Version) -> Rules:
+    """Return the rules of a version; unknown newer ones follow the newest known."""
+    return Rules(
+        empty_selector_counts=version >= EMPTY_SELECTOR_FIXED,
+        balance_by_improvement=version >= Version(1, 36),
+        ties_random=version < Version(1, 35) or version >= EMPTY_SELECTOR_FIXED,
+        taint_reason_short=version >= Version(1, 36),
+    )

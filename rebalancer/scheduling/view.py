@@ -1,0 +1,212 @@
+"""One state of a cluster, real or supposed, as every function of this package sees it.
+
+A `View` is made once from a snapshot. Supposed states are made from it by `without`, `with_placed` and `terminating`:
+they share all indexes with the first one and carry only the pods that stand elsewhere, so a planner can step through
+thousands of them. No view ever changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from rebalancer.model.affinity import PodAffinity
+from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import Workload
+from rebalancer.scheduling.node_index import NodeIndex
+from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, Population, Standing, standings
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.scheduling.versions import Rules, rules_of
+
+T = TypeVar("T")
+
+SETTLE_AFTER: Final = 1024
+"""Moved pods after which the indexes are rebuilt: the differences would otherwise cost more than they save."""
+
+
+class Change(NamedTuple):
+    """One pod more (`sign` 1) or less (-1) on a node than the indexes know of."""
+
+    pod: Pod
+    node: str
+    sign: int
+    terminating: bool
+
+
+class View:
+    """A snapshot, a scheduler profile, and where each pod stands in this state."""
+
+    def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE) -> None:
+        self.snapshot: Final = snapshot
+        self.profile: Final = profile
+        self.rules: Final[Rules] = rules_of(snapshot.version)
+        self.nodes: Final = NodeIndex(snapshot.nodes)
+        self._memo: dict[Hashable, Any] = {}
+        self._population = Population(standings(snapshot.pods, self.nodes.by_name), self.nodes.by_name)
+        self._moved: dict[str, Standing] = {}
+
+    # Supposed states
+
+    def without(self, pods: Iterable[Pod]) -> Self:
+        """Return the state in which these pods are gone."""
+        return self._moving((pod, None, False) for pod in pods)
+
+    def with_placed(self, pod: Pod, node: str) -> Self:
+        """Return the state in which this pod runs on that node, wherever it was before."""
+        return self._moving([(pod, node, False)])
+
+    def terminating(self, pods: Iterable[Pod]) -> Self:
+        """Return the state in which these pods have been deleted but are still there.
+
+        They hold resources, ports, volumes and affinity; spread no longer counts them.
+        """
+        return self._moving((pod, self.where(pod), True) for pod in pods)
+
+    def _moving(self, pods: Iterable[tuple[Pod, str | None, bool]]) -> Self:
+        moved = self._moved.copy()
+        for pod, node, terminating in pods:
+            if node is not None and node not in self.nodes.by_name:
+                raise KeyError(f"pod {pod}: there is no node {node!r}")
+            moved[pod.uid] = Standing(pod, node, terminating)
+        # Not a copy: what this state has worked out for itself does not hold for the next.
+        derived = object.__new__(type(self))
+        derived.__dict__.update(
+            snapshot=self.snapshot,
+            profile=self.profile,
+            rules=self.rules,
+            nodes=self.nodes,
+            _memo=self._memo,
+            _population=self._population,
+            _moved=moved,
+        )
+        if len(moved) > SETTLE_AFTER:
+            derived.__dict__.update(_population=Population(list(derived.standings()), self.nodes.by_name), _moved={})
+        return derived
+
+    # Where pods stand
+
+    def where(self, pod: Pod) -> str | None:
+        """Return the pod's node in this state, None where it has none."""
+        standing = self._moved.get(pod.uid) or self._population.by_uid.get(pod.uid)
+        return standing.node if standing is not None else None
+
+    def standings(self) -> Iterable[Standing]:
+        """Yield every pod that stands on a node in this state."""
+        moved = self._moved
+        yield from (each for each in self._population.standings if each.pod.uid not in moved)
+        yield from (each for each in moved.values() if each.node is not None)
+
+    @cached_property
+    def changes(self) -> Sequence[Change]:
+        """What differs from the shared indexes."""
+        found: list[Change] = []
+        for uid, now in self._moved.items():
+            before = self._population.by_uid.get(uid)
+            if before is not None and before.node is not None:
+                found.append(Change(before.pod, before.node, -1, before.terminating))
+            if now.node is not None:
+                found.append(Change(now.pod, now.node, 1, now.terminating))
+        return found
+
+    @cached_property
+    def changes_in(self) -> Mapping[str, Sequence[Change]]:
+        """What differs, by namespace."""
+        found: dict[str, list[Change]] = {}
+        for change in self.changes:
+            found.setdefault(change.pod.namespace, []).append(change)
+        return found
+
+    @cached_property
+    def changes_on(self) -> Mapping[str, Sequence[Change]]:
+        """What differs, by node."""
+        found: dict[str, list[Change]] = {}
+        for change in self.changes:
+            found.setdefault(change.node, []).append(change)
+        return found
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        """Return the pods on a node, terminating ones among them."""
+        changes = self.changes_on.get(node)
+        pods = self._population.on[node]
+        if changes is None:
+            return pods
+        gone = {change.pod.uid for change in changes if change.sign < 0}
+        return [pod for pod in pods if pod.uid not in gone] + [change.pod for change in changes if change.sign > 0]
+
+    def owner_named(self, group: str, kind: str, namespace: str, name: str) -> Workload | None:
+        """Return a workload by name."""
+        return self.memo("owners", self._owners).get((group, kind, namespace, name))
+
+    def _owners(self) -> Mapping[tuple[str, str, str, str], Workload]:
+        return {(each.group, each.kind, each.namespace, each.name): each for each in self.snapshot.workloads}
+
+    # Counting
+
+    def live(self, namespace: str, selector: LabelSelector) -> Mapping[str, int]:
+        """Count matching pods that are not terminating, by node; nodes without any are absent."""
+        sets = self._population.live.get(namespace)
+        counts = sets.per_node(selector) if sets is not None else NOBODY
+        return self._adjusted(counts, namespace, selector, terminating=(False,))
+
+    def present(self, namespace: str, selector: LabelSelector) -> Mapping[str, int]:
+        """Count matching pods, terminating ones among them, by node."""
+        sets = self._population.live.get(namespace)
+        counts = sets.per_node(selector) if sets is not None else NOBODY
+        ending = self._population.terminating.get(namespace)
+        if ending is not None:
+            counts = _sum(counts, ending.per_node(selector))
+        return self._adjusted(counts, namespace, selector, terminating=(False, True))
+
+    def _adjusted(
+        self, counts: Mapping[str, int], namespace: str, selector: LabelSelector, terminating: tuple[bool, ...]
+    ) -> Mapping[str, int]:
+        changes = self.changes_in.get(namespace)
+        if changes is None:
+            return counts
+        adjusted: dict[str, int] | None = None
+        matches: dict[Labels, bool] = {}
+        for pod, node, sign, ending in changes:
+            if ending not in terminating:
+                continue
+            matching = matches.get(pod.labels)
+            if matching is None:
+                matching = matches[pod.labels] = selector.matches(pod.labels)
+            if matching:
+                if adjusted is None:
+                    adjusted = dict(counts)
+                adjusted[node] = adjusted.get(node, 0) + sign
+        if adjusted is None:
+            return counts
+        return {node: count for node, count in adjusted.items() if count}
+
+    @cached_property
+    def affine(self) -> Mapping[tuple[str, PodAffinity], Mapping[str, int]]:
+        """Pods with affinity or anti-affinity terms: how many a node, by (namespace, terms)."""
+        found: dict[tuple[str, PodAffinity], Mapping[str, int]] = dict(self._population.affine)
+        for pod, node, sign, _ in self.changes:
+            affinity = pod.spec.pod_affinity
+            if affinity != NO_AFFINITY:
+                key = (pod.namespace, affinity)
+                found[key] = _sum(found.get(key, NOBODY), {node: sign})
+        return found
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returns, from the store that all views of one snapshot share.
+
+        Only for answers that do not depend on where pods stand.
+        """
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = make()
+        answer: T = found
+        return answer
+
+
+def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> Mapping[str, int]:
+    total = dict(left)
+    for node, count in right.items():
+        total[node] = total.get(node, 0) + count
+    return {node: count for node, count in total.items() if count}

@@ -1,0 +1,326 @@
+"""Counting for topology spread, where a naive count goes wrong."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rebalancer.model.affinity import NodeAffinity, Toleration
+from rebalancer.model.cluster import Service, Version
+from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec
+from rebalancer.model.spread import SpreadConstraint
+from rebalancer.model.workloads import Workload
+from rebalancer.scheduling.pod_topology_spread import (
+    Counts,
+    Origin,
+    SpreadFilter,
+    constraints_of,
+    counts,
+    eligibility,
+    ineffective,
+)
+from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.view import View
+from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, pod, selector, snapshot, spread, taint, term
+
+WEB = selector(app="web")
+EVERYTHING = LabelSelector()
+
+
+def zones(*names: str) -> list[Node]:
+    return [node(f"{name}-1", {ZONE: name}) for name in names]
+
+
+def webs(**per_node: int) -> list[Pod]:
+    return [pod({"app": "web"}, on=name.replace("_", "-")) for name, count in per_node.items() for _ in range(count)]
+
+
+def web(*constraints: SpreadConstraint, **fields: Any) -> Pod:
+    spec = PodSpec(spread=constraints or (spread(selects=WEB),), **fields)
+    return pod({"app": "web"}, spec=spec)
+
+
+def first(incoming: Pod, view: View) -> Counts:
+    constraints = constraints_of(incoming, view)
+    return counts((constraints.hard or constraints.soft)[0], incoming, view)
+
+
+def by_zone(incoming: Pod, nodes: list[Node], pods: list[Pod]) -> Mapping[str, int]:
+    return dict(first(incoming, View(snapshot(nodes, pods))).by_domain)
+
+
+def letters(incoming: Pod, view: View) -> str:
+    """S, U or X (unresolvable) for each node in order."""
+    spread_filter = SpreadFilter(incoming, view)
+    verdicts = {"Success": "S", "Unschedulable": "U", "UnschedulableAndUnresolvable": "X"}
+    return "".join(verdicts[spread_filter.verdict(name).code.value] for name in view.nodes.by_name)
+
+
+class TestWhichPodsCount:
+    @pytest.mark.parametrize(
+        ("fields", "counted"),
+        [
+            ({"deleted": NOW}, 0),
+            ({"phase": PodPhase.SUCCEEDED}, 0),
+            ({"phase": PodPhase.FAILED}, 0),
+            ({"namespace": "other"}, 0),
+            ({"phase": PodPhase.PENDING}, 1),
+            ({"ready": False}, 1),
+            ({"mirror": True}, 1),
+            ({"disruption_target": True}, 1),
+        ],
+    )
+    def test_terminating_finished_and_foreign_pods_do_not_and_bound_ones_do(
+        self, fields: dict[str, Any], counted: int
+    ) -> None:
+        existing = pod({"app": "web"}, on="a-1", **fields)
+        assert by_zone(web(), zones("a", "b"), [existing]) == {"a": counted, "b": 0}
+
+    def test_unscheduled_pods_count_nowhere(self) -> None:
+        assert by_zone(web(), zones("a", "b"), [pod({"app": "web"}), *webs(a_1=1)]) == {"a": 1, "b": 0}
+
+    def test_pods_of_a_deleted_node_do_not_and_its_zone_is_no_domain(self) -> None:
+        assert by_zone(web(), zones("a"), [*webs(a_1=1), pod({"app": "web"}, on="gone")]) == {"a": 1}
+
+    def test_the_label_a_pod_has_now_decides(self) -> None:
+        assert by_zone(web(), zones("a"), [pod({"app": "db"}, on="a-1")]) == {"a": 0}
+
+
+class TestSelectors:
+    def test_the_null_selector_matches_nothing_and_blocks_nothing(self) -> None:
+        view = View(snapshot(zones("a", "b"), webs(a_1=5)))
+        assert letters(web(spread(selects=None)), view) == "SS"
+
+    @pytest.mark.parametrize(
+        ("version", "expected"),
+        [(Version(1, 30), "SS"), (Version(1, 36), "SS"), (Version(1, 37), "SS"), (Version(1, 38), "US")],
+    )
+    def test_the_empty_selector_counts_nobody_until_the_fix(self, version: Version, expected: str) -> None:
+        view = View(snapshot(zones("a", "b"), webs(a_1=5), version=version))
+        incoming = web(spread(selects=EVERYTHING))
+        assert letters(incoming, view) == expected
+        assert ineffective(constraints_of(incoming, view).hard[0], view) == (expected == "SS")
+
+    def test_the_empty_selector_with_a_match_label_key_counts_normally(self) -> None:
+        view = View(snapshot(zones("a", "b"), webs(a_1=5)))
+        assert letters(web(spread(selects=EVERYTHING, keys=("app",))), view) == "US"
+
+    def test_match_label_keys_narrow_to_the_pods_own_value(self) -> None:
+        old = [pod({"app": "web", "hash": "1"}, on="a-1") for _ in range(3)]
+        spec = PodSpec(spread=(spread(selects=WEB, keys=("hash",)),))
+        counted = first(pod({"app": "web", "hash": "2"}, spec=spec), View(snapshot(zones("a", "b"), old)))
+        assert dict(counted.by_domain) == {"a": 0, "b": 0}
+        assert counted.constraint.origin is Origin.MERGED
+
+    def test_a_match_label_key_that_the_pod_lacks_is_ignored(self) -> None:
+        incoming = web(spread(selects=WEB, keys=("missing",)))
+        assert by_zone(incoming, zones("a"), webs(a_1=2)) == {"a": 2}
+
+    def test_merging_by_the_api_server_changes_nothing(self) -> None:
+        nodes, labels = zones("a", "b"), {"app": "web", "hash": "1"}
+        merged = PodSpec(spread=(spread(selects=selector(app="web", hash="1"), keys=("hash",)),))
+        unmerged = PodSpec(spread=(spread(selects=WEB, keys=("hash",)),))
+        view = View(snapshot(nodes, [pod(labels, on="a-1")]))
+        assert constraints_of(pod(labels, spec=merged), view) == constraints_of(pod(labels, spec=unmerged), view)
+
+    def test_a_relabelled_pod_with_a_merged_selector_matches_nobody(self) -> None:
+        spec = PodSpec(spread=(spread(selects=selector(app="web", hash="1"), keys=("hash",)),))
+        counted = first(
+            pod({"app": "web", "hash": "2"}, spec=spec),
+            View(snapshot(zones("a", "b"), [pod({"app": "web", "hash": h}, on="a-1") for h in "12"])),
+        )
+        assert counted.self_match == 0
+        assert counted.maximum == 0
+
+    def test_not_in_matches_pods_without_the_label(self) -> None:
+        written = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["x"]}]}
+        existing = [pod({}, on="a-1"), pod({"tier": "x"}, on="a-1"), pod({"tier": "y"}, on="a-1")]
+        assert by_zone(web(spread(selects=selector(written))), zones("a"), existing) == {"a": 2}
+
+    def test_a_selector_of_several_values_matches_each(self) -> None:
+        written = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}
+        existing = [pod({"app": name}, on="a-1") for name in ("web", "api", "db")]
+        assert by_zone(web(spread(selects=selector(written))), zones("a"), existing) == {"a": 2}
+
+
+class TestEligibleNodes:
+    def test_an_empty_zone_is_a_domain(self) -> None:
+        view = View(snapshot(zones("a", "b", "c"), webs(a_1=1, b_1=1)))
+        assert letters(web(), view) == "UUS"
+
+    def test_a_node_without_the_key_is_unresolvable_and_its_pods_do_not_count(self) -> None:
+        nodes = [*zones("a", "b"), node("c-1", {"zon": "b"})]
+        view = View(snapshot(nodes, webs(a_1=2, b_1=1, c_1=1)))
+        assert letters(web(), view) == "USX"
+        assert dict(first(web(), view).by_domain) == {"a": 2, "b": 1}
+
+    def test_the_empty_string_is_a_domain(self) -> None:
+        assert by_zone(web(), [node("x", {ZONE: ""}), *zones("a")], webs(x=1)) == {"": 1, "a": 0}
+
+    def test_a_tainted_zone_stays_a_domain_unless_taints_are_honoured(self) -> None:
+        nodes = [*zones("a", "b"), node("c-1", {ZONE: "c"}, taints=(taint("gpu"),))]
+        view = View(snapshot(nodes, webs(a_1=1, b_1=1)))
+        assert letters(web(), view) == "UUS"
+        assert letters(web(spread(selects=WEB, taints="Honor")), view) == "SSS"
+
+    @pytest.mark.parametrize(
+        ("effect", "domain"), [("PreferNoSchedule", True), ("NoSchedule", False), ("NoExecute", False)]
+    )
+    def test_honoured_taints_are_those_that_repel(self, effect: str, domain: bool) -> None:
+        nodes = [node("a-1", {ZONE: "a"}, taints=(taint("k", effect),))]
+        incoming = web(spread(selects=WEB, taints="Honor"))
+        assert by_zone(incoming, nodes, webs(a_1=1)) == ({"a": 1} if domain else {})
+
+    def test_a_toleration_for_another_effect_does_not_help(self) -> None:
+        nodes = [node("a-1", {ZONE: "a"}, taints=(taint("k", "NoExecute"),))]
+        tolerations = (Toleration(key="k", operator="Exists", effect="NoSchedule"),)
+        assert by_zone(web(spread(selects=WEB, taints="Honor"), tolerations=tolerations), nodes, []) == {}
+
+    def test_only_the_tainted_nodes_pods_drop_out_of_a_zone(self) -> None:
+        nodes = [*zones("a", "b"), node("a-2", {ZONE: "a"}, taints=(taint("k"),))]
+        pods = webs(a_1=1, a_2=3, b_1=1)
+        assert by_zone(web(spread(selects=WEB, taints="Honor")), nodes, pods) == {"a": 1, "b": 1}
+        assert by_zone(web(), nodes, pods) == {"a": 4, "b": 1}
+
+    def test_a_cordoned_node_stays_a_domain_even_honoured_until_its_taint_is_set(self) -> None:
+        nodes = [*zones("a"), node("b-1", {ZONE: "b"}, unschedulable=True)]
+        assert by_zone(web(spread(selects=WEB, taints="Honor")), nodes, []) == {"a": 0, "b": 0}
+
+    def test_node_affinity_is_honoured_unless_told_otherwise(self) -> None:
+        nodes = [node("a-1", {ZONE: "a", "disk": "ssd"}), node("a-2", {ZONE: "a"}), *zones("b")]
+        affinity = NodeAffinity(selector=Labels({"disk": "ssd"}))
+        pods = webs(a_1=1, a_2=3, b_1=1)
+        assert by_zone(web(node_affinity=affinity), nodes, pods) == {"a": 1}
+        ignoring = web(spread(selects=WEB, affinity="Ignore"), node_affinity=affinity)
+        assert by_zone(ignoring, nodes, pods) == {"a": 4, "b": 1}
+
+    def test_every_hard_key_is_needed_and_soft_keys_are_not(self) -> None:
+        nodes = [node("a-1", {ZONE: "a", "rack": "1"}), node("b-1", {ZONE: "b"})]
+        pods = webs(a_1=1, b_1=5)
+        assert by_zone(web(spread(selects=WEB), spread("rack", selects=WEB)), nodes, pods) == {"a": 1}
+        assert by_zone(web(spread(selects=WEB), spread("rack", selects=WEB, soft=True)), nodes, pods) == {
+            "a": 1,
+            "b": 5,
+        }
+
+    def test_a_node_outside_the_affinity_in_a_low_zone_still_passes_this_filter(self) -> None:
+        nodes = [*zones("a", "b"), node("c-1", {ZONE: "c"})]
+        affinity = NodeAffinity(required=(term((ZONE, "In", ("a", "b"))),))
+        view = View(snapshot(nodes, webs(a_1=1, b_1=1)))
+        assert letters(web(node_affinity=affinity), view) == "SSS"
+
+    def test_pods_that_see_the_same_nodes_share_one_eligibility(self) -> None:
+        view = View(snapshot(zones("a", "b")))
+        one, two = web(), web(tolerations=(Toleration(operator="Exists"),))
+        constraint = constraints_of(one, view).hard[0]
+        assert eligibility(constraint, one, view) is eligibility(constraint, two, view)
+
+
+class TestMinimum:
+    def test_too_few_domains_make_it_zero(self) -> None:
+        view = View(snapshot(zones("a", "b"), webs(a_1=1, b_1=1)))
+        assert letters(web(spread(selects=WEB, min_domains=3)), view) == "UU"
+        assert first(web(spread(selects=WEB, min_domains=3)), view).minimum == 0
+
+    def test_too_few_domains_admit_until_each_holds_max_skew(self) -> None:
+        view = View(snapshot(zones("a", "b")))
+        assert letters(web(spread(selects=WEB, min_domains=3)), view) == "SS"
+
+    def test_only_eligible_domains_count_towards_min_domains(self) -> None:
+        affinity = NodeAffinity(required=(term((ZONE, "In", ("a", "b", "c"))),))
+        view = View(snapshot(zones(*"abcde"), webs(a_1=1, b_1=1, c_1=1)))
+        assert first(web(spread(selects=WEB, min_domains=4), node_affinity=affinity), view).minimum == 0
+
+    def test_a_pod_that_does_not_match_itself_adds_nothing(self) -> None:
+        view = View(snapshot(zones(*"abcd"), webs(a_1=2, b_1=1, d_1=3)))
+        stranger = pod({"app": "db"}, spec=PodSpec(spread=(spread(selects=WEB),)))
+        assert letters(stranger, view) == "USSU"
+
+    def test_at_rest_a_skew_may_be_legal_that_no_new_pod_may_widen(self) -> None:
+        view = View(snapshot(zones(*"abc"), webs(a_1=1, b_1=3, c_1=3)))
+        incoming = web(spread(selects=WEB, max_skew=2))
+        assert not first(incoming, view).violated
+        assert letters(incoming, view) == "SUU"
+
+    def test_no_eligible_node_at_all_counts_as_zero(self) -> None:
+        counted = first(web(node_affinity=NodeAffinity(required=())), View(snapshot(zones("a"), webs(a_1=2))))
+        assert (dict(counted.by_domain), counted.minimum, counted.maximum, counted.skew) == ({}, 0, 0, 0)
+
+    def test_a_value_that_is_no_domain_has_no_count(self) -> None:
+        counted = first(web(), View(snapshot(zones("a"))))
+        with pytest.raises(KeyError):
+            counted.by_domain["nowhere"]
+
+
+class TestSeveralConstraints:
+    def test_the_first_failure_in_list_order_decides_the_code(self) -> None:
+        nodes = [*zones("a", "b")]
+        view = View(snapshot(nodes, webs(a_1=1)))
+        zone, rack = spread(selects=WEB), spread("rack", selects=WEB, affinity="Ignore")
+        # No node carries both keys, so nothing is eligible; the zone constraint passes and the rack key is missing.
+        assert letters(web(zone, rack), view) == "XX"
+
+    def test_hard_and_soft_of_one_key_are_two_constraints(self) -> None:
+        view = View(snapshot(zones("a")))
+        constraints = constraints_of(web(spread(selects=WEB), spread(selects=WEB, soft=True)), view)
+        assert (len(constraints.hard), len(constraints.soft)) == (1, 1)
+
+    def test_nodes_of_equal_hostname_are_one_domain(self) -> None:
+        nodes = [node("a", {HOSTNAME: "same"}), node("b", {HOSTNAME: "same"})]
+        view = View(snapshot(nodes, webs(a=1, b=2)))
+        assert dict(first(web(spread(HOSTNAME, selects=WEB)), view).by_domain) == {"same": 3}
+
+
+class TestDefaults:
+    def owned(self, kind: str = "ReplicaSet", group: str = "apps") -> tuple[Pod, Workload]:
+        owner = OwnerReference(group=group, kind=kind, name="web", uid="u")
+        workload = Workload(group=group, kind=kind, namespace="default", name="web", uid="u", selector=WEB, created=NOW)
+        return pod({"app": "web"}, owner=owner), workload
+
+    def test_a_replica_sets_pod_gets_the_systems_soft_ones(self) -> None:
+        incoming, workload = self.owned()
+        constraints = constraints_of(incoming, View(snapshot(zones("a"), workloads=[workload])))
+        assert constraints.hard == ()
+        assert [(each.key, each.max_skew, each.origin) for each in constraints.soft] == [
+            (HOSTNAME, 3, Origin.DEFAULT),
+            (ZONE, 5, Origin.DEFAULT),
+        ]
+        assert constraints.soft[0].selector == WEB
+
+    @pytest.mark.parametrize(("kind", "group"), [("Job", "batch"), ("DaemonSet", "apps")])
+    def test_other_owners_give_none(self, kind: str, group: str) -> None:
+        incoming, workload = self.owned(kind, group)
+        assert constraints_of(incoming, View(snapshot(zones("a"), workloads=[workload]))) == ((), ())
+
+    def test_services_that_select_the_pod_are_joined(self) -> None:
+        services = [
+            Service(namespace="default", name="a", selector=Labels({"app": "web"})),
+            Service(namespace="default", name="b", selector=Labels({"tier": "front"})),
+            Service(namespace="default", name="c", selector=Labels({"app": "other"})),
+            Service(namespace="default", name="d", selector=None),
+            Service(namespace="elsewhere", name="e", selector=Labels({"x": "y"})),
+        ]
+        incoming = pod({"app": "web", "tier": "front", "x": "y"})
+        constraints = constraints_of(incoming, View(snapshot(zones("a"), services=services)))
+        assert constraints.soft[0].selector == selector(app="web", tier="front")
+
+    def test_any_constraint_of_the_pods_own_switches_them_off(self) -> None:
+        incoming, workload = self.owned()
+        view = View(snapshot(zones("a"), workloads=[workload]))
+        with_soft = pod({"app": "web"}, spec=PodSpec(spread=(spread(selects=WEB, soft=True),)), owner=incoming.owner)
+        constraints = constraints_of(with_soft, view)
+        assert constraints.hard == ()
+        assert [each.origin for each in constraints.soft] == [Origin.OWN]
+
+    def test_a_profiles_list_replaces_them_and_may_be_hard(self) -> None:
+        incoming, workload = self.owned()
+        profile = Profile(default_constraints=(spread(ZONE, 1),))
+        view = View(snapshot(zones("a", "b"), webs(a_1=1), workloads=[workload]), profile)
+        assert letters(incoming, view) == "US"
+
+    def test_an_empty_list_switches_them_off(self) -> None:
+        incoming, workload = self.owned()
+        view = View(snapshot(zones("a"), workloads=[workload]), Profile(default_constraints=()))
+        assert constraints_of(incoming, view) == ((), ())

@@ -1,0 +1,75 @@
+"""Supposed states: cheap, and equal to the state built from scratch."""
+
+import pytest
+
+from rebalancer.model.labels import LabelSelector
+from rebalancer.model.pods import PodSpec
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.scheduling import view as view_module
+from rebalancer.scheduling.pod_topology_spread import SpreadFilter
+from rebalancer.scheduling.view import View
+from tests.scheduling.build import NOW, changed, node, pod, selector, snapshot, spread
+
+WEB = selector(app="web") or LabelSelector()
+
+
+def cluster() -> Snapshot:
+    return snapshot([node("a"), node("b")], [pod({"app": "web"}, on="a", name=f"w{i}") for i in range(3)])
+
+
+def test_a_pod_that_is_gone_counts_nowhere() -> None:
+    made = cluster()
+    view = View(made)
+    fewer = view.without(made.pods[:2])
+    assert fewer.live("default", WEB) == {"a": 1}
+    assert fewer.where(made.pods[0]) is None
+    assert [each.name for each in fewer.pods_on("a")] == ["w2"]
+    assert view.live("default", WEB) == {"a": 3}
+
+
+def test_a_terminating_pod_is_present_but_does_not_count_for_spread() -> None:
+    made = cluster()
+    ending = View(made).terminating(made.pods[:1])
+    assert ending.live("default", WEB) == {"a": 2}
+    assert ending.present("default", WEB) == {"a": 3}
+    assert len(ending.pods_on("a")) == 3
+
+
+def test_a_placed_pod_counts_where_it_was_put_and_nowhere_else() -> None:
+    made = cluster()
+    view = View(made).with_placed(made.pods[0], "b").with_placed(pod({"app": "web"}, name="new"), "b")
+    assert view.live("default", WEB) == {"a": 2, "b": 2}
+    back = view.with_placed(made.pods[0], "a")
+    assert back.live("default", WEB) == {"a": 3, "b": 1}
+
+
+def test_a_terminating_pod_of_the_snapshot_can_leave() -> None:
+    dying = pod({"app": "web"}, on="a", deleted=NOW)
+    view = View(snapshot([node("a")], [dying]))
+    assert view.present("default", WEB) == {"a": 1}
+    assert view.without([dying]).present("default", WEB) == {}
+
+
+def test_the_filter_follows_the_state() -> None:
+    made = cluster()
+    incoming = pod({"app": "web"}, spec=PodSpec(spread=(spread("kubernetes.io/hostname", selects=WEB),)))
+    view = View(made)
+    assert SpreadFilter(incoming, view).admitted(view.nodes.names) == {"b"}
+    balanced = view.without(made.pods)
+    assert SpreadFilter(incoming, balanced).admitted(view.nodes.names) == {"a", "b"}
+
+
+def test_a_node_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(KeyError, match="there is no node 'nowhere'"):
+        View(cluster()).with_placed(pod(), "nowhere")
+
+
+def test_many_moves_settle_without_a_visible_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "SETTLE_AFTER", 4)
+    made = cluster()
+    view = View(made).terminating(made.pods[:1])
+    for number in range(12):
+        view = view.with_placed(pod({"app": "web"}, name=f"n{number}"), "b")
+    assert view.live("default", WEB) == {"a": 2, "b": 12}
+    assert view.present("default", WEB) == {"a": 3, "b": 12}
+    assert changed(made.pods[0]).uid in {standing.pod.uid for standing in view.standings()}
