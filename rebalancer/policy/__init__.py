@@ -8,13 +8,14 @@ types (`durations`, `amounts`, `selectors`, `names`).
 """
 
 from rebalancer.policy.amounts import Amount
-from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy, json_schema
+from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
 from rebalancer.policy.durations import format_duration, parse_duration
 from rebalancer.policy.loader import load_policy
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
 from rebalancer.policy.problems import PolicyError, Problem
-from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
+from rebalancer.policy.schema import json_schema
+from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
 from rebalancer.policy.selectors import Selector
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Amount",
     "Budgets",
     "Eligibility",
+    "EligibleNamespaces",
     "Mode",
     "NamespaceFilter",
     "Nodes",

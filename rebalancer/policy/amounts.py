@@ -46,9 +46,14 @@ class Amount:
         number = total * self.value // 100
         return 1 if number == 0 and self.value and total >= 2 else number
 
+    @property
+    def written(self) -> int | str:
+        """The value as the file has it."""
+        return f"{self.value}%" if self.percent else self.value
+
     def __str__(self) -> str:
         """Show it as the file has it."""
-        return f"{self.value}%" if self.percent else str(self.value)
+        return str(self.written)
 
 
 def _validated(value: object) -> Amount:
@@ -63,14 +68,10 @@ def _validated(value: object) -> Amount:
         raise unexpected(str(error).removeprefix("expected "), suggestion=meant) from None
 
 
-def _written(amount: Amount) -> int | str:
-    return str(amount) if amount.percent else amount.value
-
-
 AmountField = Annotated[
     Amount,
     PlainValidator(_validated),
-    PlainSerializer(_written, return_type=int | str),
+    PlainSerializer(lambda amount: amount.written, return_type=int | str),
     WithJsonSchema(
         {
             "anyOf": [

@@ -1,4 +1,4 @@
-"""The policy as a whole: one document, its hash, its full text and its JSON Schema."""
+"""The policy as a whole: one document, its hash and its full text."""
 
 import hashlib
 import json
@@ -59,17 +59,3 @@ class Policy(Section):
 def default_policy() -> Policy:
     """Return the policy of somebody who has written none: it observes."""
     return Policy(api_version=API_VERSION, kind=KIND)
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of policy files, for editors and CI.
-
-    It accepts what the loader accepts, except where the loader knows more than a schema can say: duplicate keys,
-    durations beyond a year.
-    """
-    schema = Policy.model_json_schema(by_alias=True)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "https://rebalancer.dev/schemas/v1alpha1/policy.json",
-        **schema,
-    }

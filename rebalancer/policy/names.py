@@ -103,7 +103,7 @@ OwnerField = Annotated[
     Owner,
     PlainValidator(_owner),
     PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": _OWNER}),
+    WithJsonSchema({"type": "string", "pattern": _OWNER, "not": {"pattern": r"^(?:DaemonSet|Deployment)(?:\.apps)?$"}}),
 ]
 """A field for a kind of owner."""
 
@@ -129,7 +129,10 @@ PlainText = Annotated[str, PlainValidator(_plain_text), WithJsonSchema({"type": 
 
 
 class NamespaceFilter(Section):
-    """Which namespaces are meant: those that `include` names, less those that `exclude` names."""
+    """Which namespaces are meant: those that `include` names, less those that `exclude` names.
+
+    A subclass per place in the policy holds that place's default of `exclude`: who writes `include` alone keeps it.
+    """
 
     include: tuple[Glob, ...] = ("*",)
     """Globs of the namespaces that are in."""

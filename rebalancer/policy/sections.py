@@ -12,12 +12,12 @@ from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy.amounts import LARGEST, Amount, AmountField
 from rebalancer.policy.base import Section
 from rebalancer.policy.durations import Duration
-from rebalancer.policy.names import NamespaceFilter, Owner, OwnerField, PlainText, PriorityBound
+from rebalancer.policy.names import Glob, NamespaceFilter, Owner, OwnerField, PlainText, PriorityBound
 from rebalancer.policy.selectors import Selector
 
 
 class Scheduler(Section):
-    """The scheduler that places the replacements."""
+    """A scheduler, by the name that pods give, and its configuration."""
 
     name: PlainText = "default-scheduler"
     """Only pods with this `schedulerName` are moved."""
@@ -26,7 +26,7 @@ class Scheduler(Section):
 
 
 class Spread(Section):
-    """Which violated topologySpreadConstraints are repaired."""
+    """Which kinds of constraints are repaired, and how long a violation must last."""
 
     act_on: tuple[WhenUnsatisfiable, ...] = (WhenUnsatisfiable.DO_NOT_SCHEDULE,)
     """Constraints with these `whenUnsatisfiable` are repaired; all are reported."""
@@ -34,10 +34,17 @@ class Spread(Section):
     """How long a violation must last before anything is evicted for it."""
 
 
+class EligibleNamespaces(NamespaceFilter):
+    """Namespaces whose pods may be evicted: those that `include` names, less those that `exclude` names."""
+
+    exclude: tuple[Glob, ...] = ("kube-system",)
+    """Globs of the namespaces that are out, whatever `include` says."""
+
+
 class Eligibility(Section):
     """Which pods may be evicted. Pods that may not are counted all the same, as the scheduler counts them."""
 
-    namespaces: NamespaceFilter = NamespaceFilter(exclude=("kube-system",))
+    namespaces: EligibleNamespaces = EligibleNamespaces()
     """Namespaces whose pods may be evicted."""
     selector: Selector | None = None
     """Pods that may be evicted; null or {}: all."""
@@ -76,7 +83,7 @@ class Budgets(Section):
 
 
 class Nodes(Section):
-    """What is expected of the nodes that take the replacements."""
+    """When a node that came back counts as one to rely on."""
 
     settle: Duration = timedelta(minutes=5)
     """A node is no target until it has been Ready this long."""

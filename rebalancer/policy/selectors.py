@@ -8,7 +8,7 @@ import re
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from rebalancer.model.labels import LabelSelector, Operator, Requirement
 from rebalancer.policy.base import Section, unexpected
@@ -42,9 +42,29 @@ LabelKey = Annotated[str, PlainValidator(_key), WithJsonSchema({"type": "string"
 LabelValue = Annotated[str, PlainValidator(_value), WithJsonSchema({"type": "string", "pattern": _VALUE})]
 """A field for the value of a label."""
 
+MatchLabels = Annotated[
+    dict[LabelKey, LabelValue],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": _KEY},
+            "additionalProperties": {"type": "string", "pattern": _VALUE},
+        }
+    ),
+]
+"""A field for labels and their values."""
+
 
 class Expression(Section):
     """One condition of `matchExpressions`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"operator": {"enum": ["In", "NotIn"]}}},
+            "then": {"required": ["values"], "properties": {"values": {"minItems": 1}}},
+            "else": {"properties": {"values": {"maxItems": 0}}},
+        }
+    )
 
     key: LabelKey
     """The label's key."""
@@ -66,7 +86,7 @@ class Expression(Section):
 class Selector(Section):
     """A Kubernetes label selector; `{}` matches everything."""
 
-    match_labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    match_labels: MatchLabels = Field(default_factory=dict)
     """Labels and the value each must have."""
     match_expressions: tuple[Expression, ...] = ()
     """Conditions that must hold as well."""

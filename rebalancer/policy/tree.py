@@ -22,6 +22,8 @@ _TOO_DEEP = f"nested deeper than {_DEEPEST} levels; a policy needs fewer than te
 _TOO_MANY = f"more than {_MOST_VALUES:,} values, those of anchors counted at each use"
 _TAG = "tag:yaml.org,2002:"
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})\Z")
+_TEXTS = frozenset({"str", "timestamp", "merge", "value"})
+_SCALARS = _TEXTS | {"null", "bool", "int", "float"}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -138,7 +140,7 @@ class _Expansion:
             return self.mapping(node, path=path, depth=depth)
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
             return self._sequence(node, path=path, depth=depth)
-        if isinstance(node, yaml.ScalarNode) and node.tag.startswith(_TAG):
+        if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(_TAG) in _SCALARS:
             return self._scalar(node, path=path)
         self._note(line, path, f"found the tag {node.tag!r}; expected a plain value, mapping or list")
         return Unfit(str(node.tag))
@@ -204,7 +206,7 @@ class _Expansion:
 
     def _scalar(self, node: yaml.ScalarNode, *, path: Path) -> Any:
         text, kind = str(node.value), node.tag.removeprefix(_TAG)
-        if kind in {"str", "timestamp", "merge", "value"}:
+        if kind in _TEXTS:
             return text
         self.tree.places[path] = Place(self.tree.places[path].line, text)
         if kind == "null":

@@ -1,0 +1,47 @@
+"""The JSON Schema of policy files, for editors and CI.
+
+It accepts what the loader accepts, except where the loader knows more than a schema can say: duplicate keys, a number
+written as 2.0, durations beyond a year.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from rebalancer.policy.amounts import Amount
+from rebalancer.policy.document import Policy
+from rebalancer.policy.durations import format_duration
+from rebalancer.policy.names import Owner
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the schema, draft 2020-12."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://rebalancer.dev/schemas/v1alpha1/policy.json",
+        **Policy.model_json_schema(by_alias=True, schema_generator=_Generator),
+    }
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's, with defaults as a file has them and without titles that only repeat the name."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Leave titles out."""
+        del schema
+        return False
+
+    def encode_default(self, dft: Any) -> Any:
+        """Write a default as the file does."""
+        match dft:
+            case timedelta():
+                return format_duration(dft)
+            case Amount():
+                return dft.written
+            case Owner():
+                return str(dft)
+            case tuple():
+                return [self.encode_default(each) for each in dft]
+            case _:
+                return super().encode_default(dft)

@@ -1,0 +1,78 @@
+"""Hypothesis strategies that draw any policy the format allows, as the document a file would hold."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,10}[A-Za-z0-9])?", fullmatch=True)
+keys = st.builds(lambda prefix, name: prefix + name, st.sampled_from(["", "example.com/", "a.b/"]), names)
+values = st.one_of(st.just(""), names)
+durations = st.builds(
+    lambda h, m, s: f"{h}h{m}m{s}s", st.integers(0, 100), st.integers(0, 200), st.integers(0, 200)
+) | st.sampled_from(["0s", "90s", "5m", "2h", "1h30m", "8760h"])
+long_durations = durations.filter(lambda text: any(digit in text for digit in "123456789"))
+amounts = st.one_of(st.integers(0, 2**31 - 1), st.integers(0, 100).map(lambda number: f"{number}%"))
+globs = st.from_regex(r"[a-z0-9*?-]{1,12}", fullmatch=True)
+owners = st.sampled_from(
+    [
+        "ReplicaSet",
+        "StatefulSet",
+        "ReplicationController",
+        "CloneSet.apps.kruise.io",
+        "Job.batch",
+        "Rollout.argoproj.io",
+    ]
+)
+texts = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20)
+expressions = st.one_of(
+    st.fixed_dictionaries(
+        {"key": keys, "operator": st.sampled_from(["In", "NotIn"]), "values": st.lists(values, min_size=1, max_size=3)}
+    ),
+    st.fixed_dictionaries({"key": keys, "operator": st.sampled_from(["Exists", "DoesNotExist"])}),
+)
+selectors = st.fixed_dictionaries(
+    {},
+    optional={
+        "matchLabels": st.dictionaries(keys, values, max_size=3),
+        "matchExpressions": st.lists(expressions, max_size=3),
+    },
+)
+
+
+def _section(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"apiVersion": st.just("rebalancer.dev/v1alpha1"), "kind": st.just("RebalancePolicy")},
+    optional={
+        "mode": st.sampled_from(["Observe", "Evict"]),
+        "interval": long_durations,
+        "planTTL": long_durations,
+        "scheduler": _section(name=texts, configFile=st.none() | texts),
+        "spread": st.fixed_dictionaries(
+            {},
+            optional={
+                "actOn": st.lists(st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]), max_size=2),
+                "for": durations,
+            },
+        ),
+        "eligibility": _section(
+            namespaces=_section(include=st.lists(globs, max_size=3), exclude=st.lists(globs, max_size=3)),
+            selector=st.none() | selectors,
+            owners=st.lists(owners, max_size=3),
+            minReplicas=st.integers(1, 2**31 - 1),
+            minAge=durations,
+            priorityBelow=st.integers(-(2**31), 2**31 - 1) | st.sampled_from(["system-node-critical", "a.b-c", "x1"]),
+        ),
+        "budgets": _section(
+            maxUnavailable=amounts,
+            perWorkload=amounts,
+            perCycle=amounts,
+            perNode=amounts,
+            perNamespace=amounts,
+            perMinute=amounts,
+        ),
+        "nodes": _section(settle=durations),
+    },
+)

@@ -1,0 +1,165 @@
+"""Durations, amounts, owners, globs and selectors: the small types of a policy."""
+
+import re
+from datetime import timedelta
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from rebalancer.model.labels import LabelSelector, Operator, Requirement
+from rebalancer.policy import (
+    Amount,
+    EligibleNamespaces,
+    Mode,
+    NamespaceFilter,
+    Nodes,
+    Owner,
+    Selector,
+    default_policy,
+    format_duration,
+    parse_duration,
+)
+from tests.policy import strategies
+
+
+@given(st.integers(0, 365 * 24 * 3600))
+def test_every_duration_reads_back_as_itself(seconds: int) -> None:
+    """What is printed can be pasted into a file."""
+    duration = timedelta(seconds=seconds)
+    assert parse_duration(format_duration(duration)) == duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("5m", 300), ("2h", 7200), ("1h30m", 5400), ("1h1m1s", 3661), ("0s", 0)]
+)
+def test_durations_have_their_units(text: str, seconds: int) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "5M", "m", "-5m", "5m ", "5m\n", "1.5h", "30m1h", "1d", "\u0665m", "8761h", "9" * 40 + "s", "PT5M"],
+)
+def test_everything_else_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("value", [timedelta(seconds=-1), timedelta(days=400), timedelta(milliseconds=1500)])
+def test_code_cannot_build_a_policy_that_no_file_could_hold(value: timedelta) -> None:
+    """Else the shown policy would not read back."""
+    with pytest.raises(ValidationError, match="whole seconds"):
+        Nodes(settle=value)
+
+
+@given(st.integers(1, 100), st.integers(0, 10**6))
+def test_a_percentage_rounds_down_but_frees_at_least_one_of_two(percent: int, total: int) -> None:
+    """10% of 9 replicas is one, not none: else small workloads could never be repaired."""
+    number = Amount(value=percent, percent=True).resolve(total)
+    exact = total * percent / 100
+    assert number <= max(exact, 1)
+    assert number > exact - 1
+    assert number >= 1 or total < 2
+
+
+@pytest.mark.parametrize(
+    ("written", "total", "number"), [(3, 0, 3), (0, 9, 0), ("0%", 500, 0), ("50%", 1, 0), ("100%", 1, 1), ("34%", 3, 1)]
+)
+def test_amounts_at_the_edges(written: int | str, total: int, number: int) -> None:
+    """A plain number ignores the total; 0% is nothing; a percentage of one pod may be none."""
+    assert Amount.of(written).resolve(total) == number
+
+
+@pytest.mark.parametrize("written", ["101%", "-1%", "1.5%", "5 %", "%", "", "\u0665%", "5%\n", -1, 2**31])
+def test_everything_else_is_no_amount(written: int | str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Amount.of(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "owner", "shown"),
+    [
+        ("ReplicaSet", Owner("ReplicaSet", "apps"), "ReplicaSet"),
+        ("ReplicaSet.apps", Owner("ReplicaSet", "apps"), "ReplicaSet"),
+        ("ReplicationController", Owner("ReplicationController", ""), "ReplicationController"),
+        ("StatefulSet.apps.kruise.io", Owner("StatefulSet", "apps.kruise.io"), "StatefulSet.apps.kruise.io"),
+        ("Job.batch", Owner("Job", "batch"), "Job.batch"),
+    ],
+)
+def test_owners_are_kinds_with_their_group(written: str, owner: Owner, shown: str) -> None:
+    """A vendor's StatefulSet is not Kubernetes' own."""
+    assert Owner.of(written) == owner
+    assert str(owner) == shown
+
+
+@pytest.mark.parametrize(
+    "written", ["replicaset", "CloneSet", "ReplicaSet.", "Job", "Deployment.apps", "DaemonSet", "Node", "A.b/c", ""]
+)
+def test_owners_whose_pods_are_never_moved_are_refused(written: str) -> None:
+    """Accepting what nothing acts on would be a promise not kept."""
+    with pytest.raises(ValueError, match="expected"):
+        Owner.of(written)
+
+
+@given(st.lists(strategies.globs, max_size=3), st.lists(strategies.globs, max_size=3), st.text("ab-*?", max_size=6))
+def test_namespaces_are_chosen_as_a_shell_would(include: list[str], exclude: list[str], name: str) -> None:
+    """Held against the standard library's globs; exclude wins."""
+    chosen = NamespaceFilter(include=tuple(include), exclude=tuple(exclude)).selects(name)
+    assert chosen == (
+        any(fnmatchcase(name, glob) for glob in include) and not any(fnmatchcase(name, glob) for glob in exclude)
+    )
+
+
+def test_naming_namespaces_keeps_kube_system_out() -> None:
+    """The default of `exclude` does not depend on whether `include` is written."""
+    assert not EligibleNamespaces(include=("*",)).selects("kube-system")
+    assert EligibleNamespaces(include=("*",), exclude=()).selects("kube-system")
+
+
+def test_a_selector_compiles_to_the_models() -> None:
+    """Matching has one implementation, the model's."""
+    selector = Selector.model_validate(
+        {
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["b", "a"]}],
+        }
+    )
+    assert selector.compiled == LabelSelector.of({"app": "web"}, [Requirement("tier", Operator.NOT_IN, ("a", "b"))])
+    assert Selector().compiled.matches({"any": "pod"})
+
+
+@given(strategies.selectors)
+def test_every_valid_selector_compiles(document: dict[str, object]) -> None:
+    selector = Selector.model_validate(document)
+    assert isinstance(selector.compiled.matches({}), bool)
+    assert selector == Selector.model_validate(selector.model_dump(mode="json"))
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/a", "a/", "A.b/c", "a/b/c", "-a", "a" * 64, "a" * 254 + "/b", "a_b/c", "a b", "ä"]
+)
+def test_label_keys_are_checked_as_kubernetes_does(key: str) -> None:
+    with pytest.raises(ValidationError):
+        Selector(match_labels={key: "x"})
+
+
+@pytest.mark.parametrize("value", ["-", "a.", "a b", "a" * 64, "a/b", "ä", "a\n"])
+def test_label_values_are_checked_as_kubernetes_does(value: str) -> None:
+    with pytest.raises(ValidationError):
+        Selector(match_labels={"a": value})
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("limit", [None, *Mode])
+def test_a_limit_only_makes_the_mode_safer(mode: Mode, limit: Mode | None) -> None:
+    """Evict results only where both say so."""
+    result = mode.at_most(limit)
+    assert (result is Mode.EVICT) == (mode is Mode.EVICT and limit is not Mode.OBSERVE)
+
+
+def test_the_hash_is_short_and_printable() -> None:
+    """It stands in plans, logs and annotations."""
+    assert re.fullmatch(r"[0-9a-f]{16}", default_policy().hash)
