@@ -1,0 +1,30 @@
+"""What ends a command early: a clear message and an exit code.
+
+CliError          exit 1: the message says what is wrong and the way out
+└── UsageError    exit 2: the command line itself is wrong
+"""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """The exit codes, the same for every verb."""
+
+    FINE = 0
+    ERROR = 1
+    USAGE = 2
+    SOMETHING = 3
+    """What was asked for with --detailed-exitcode or --fail-on is there."""
+    INTERRUPTED = 130
+
+
+class CliError(Exception):
+    """The command cannot be done; its text is shown on standard error, without a traceback."""
+
+    exit_code = Exit.ERROR
+
+
+class UsageError(CliError):
+    """The command line asks for something that does not exist or contradicts itself."""
+
+    exit_code = Exit.USAGE

@@ -1,0 +1,82 @@
+"""The entry point: finds the verb, runs it, and turns every end into an exit code and at most one message."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from rebalancer import __version__
+from rebalancer.cli.errors import CliError, Exit, UsageError
+from rebalancer.cli.parsing import Parser, add_verbs
+from rebalancer.cli.registry import VERBS, Verb
+
+_DESCRIPTION = (
+    "Keeps Kubernetes workloads spread the way kube-scheduler would count it: "
+    "the fewest evictions, proved, within every budget."
+)
+_EPILOG = (
+    "Exit codes: 0 fine, 1 error, 2 wrong usage, 3 there is something where that was asked for, 130 Ctrl-C. "
+    "Each command has its own --help."
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; `argv` is without the program's name."""
+    prog = _program(sys.argv[0])
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    verb = next((verb for verb in VERBS if arguments and verb.name == arguments[0]), None)
+    try:
+        code = _overview(prog, arguments) if verb is None else _run(verb, prog, arguments[1:])
+        sys.stdout.flush()
+    except SystemExit as stop:  # argparse: help, version, or a usage message that it has already shown
+        return stop.code if isinstance(stop.code, int) else Exit.ERROR
+    except CliError as error:
+        return _failed(str(error), code=error.exit_code)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED if verb is None else verb.interrupted
+    except BrokenPipeError:  # `| head` has seen enough
+        _silence()
+        return Exit.FINE
+    except OSError as error:  # files that cannot be read or written; anything else unforeseen keeps its traceback
+        return _failed(str(error), code=Exit.ERROR)
+    return code
+
+
+def _run(verb: Verb, prog: str, arguments: Sequence[str]) -> int:
+    module = verb.load()
+    parser = Parser(prog=f"{prog} {verb.name}", description=f"{verb.summary}.")
+    module.add_arguments(parser)
+    return module.run(parser.parse_args(arguments))
+
+
+def _overview(prog: str, arguments: Sequence[str]) -> int:
+    """Answer what names no verb: help, version, or a mistake."""
+    parser = Parser(prog=prog, description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=f"rebalancer {__version__}")
+    add_verbs(parser, {verb.name: verb.summary for verb in VERBS}, dest="verb")
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return Exit.USAGE
+    parser.parse_args(arguments)
+    raise UsageError(f"found {arguments[0]!r}, expected a command first; `{prog} --help` lists them")
+
+
+def _program(path: str) -> str:
+    """Name the program as the user called it: kubectl runs the plugin `kubectl-rebalance`."""
+    return "kubectl rebalance" if PurePath(path).name.startswith("kubectl-rebalance") else "rebalancer"
+
+
+def _failed(message: str, *, code: Exit) -> Exit:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence()
+    print(f"error: {message}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _silence() -> None:
+    """Let the interpreter's last flush of standard output go nowhere instead of failing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

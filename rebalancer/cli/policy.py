@@ -1,0 +1,49 @@
+"""`rebalancer policy`: check a policy file, show it with every default, print the JSON Schema. Needs no cluster."""
+
+import argparse
+import json
+import sys
+
+from rebalancer.cli.errors import Exit
+from rebalancer.cli.files import read_policy
+from rebalancer.cli.parsing import Parser, add_verbs
+from rebalancer.policy import json_schema
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the verbs below `policy`."""
+    verbs = add_verbs(
+        parser,
+        {
+            "validate": "Check a policy file and tell all its problems with their lines",
+            "schema": "Print the JSON Schema of policy files, for editors and CI",
+            "show": "Print a policy with every default filled in",
+        },
+        dest="policy_verb",
+    )
+    verbs["validate"].add_argument("file", metavar="FILE", help="the policy file; - is standard input")
+    verbs["show"].add_argument(
+        "--policy", metavar="FILE", help="the policy file; - is standard input (default: the shipped policy)"
+    )
+    verbs["validate"].set_defaults(act=_validate)
+    verbs["schema"].set_defaults(act=_schema)
+    verbs["show"].set_defaults(act=_show)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    sys.stdout.write(args.act(args))
+    return Exit.FINE
+
+
+def _validate(args: argparse.Namespace) -> str:
+    policy = read_policy(args.file)
+    return f"{args.file}: valid (mode {policy.mode}, hash {policy.hash})\n"
+
+
+def _schema(_: argparse.Namespace) -> str:
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _show(args: argparse.Namespace) -> str:
+    return read_policy(args.policy).to_yaml()

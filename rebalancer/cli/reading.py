@@ -1,0 +1,120 @@
+"""What every verb that looks at a cluster is told: where to read, what to select, how to print. Declared once."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Self
+
+from rebalancer.cli.errors import UsageError
+from rebalancer.cli.files import read_policy
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.selectors import parse_selector
+from rebalancer.model.cluster import NEWEST, Version
+from rebalancer.model.labels import LabelSelector
+from rebalancer.policy import Policy
+
+FORMATS = ("table", "json", "yaml")
+
+
+def add_reading_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS) -> None:
+    """Declare the shared flags; the first of `formats` is the default."""
+    source = parser.add_argument_group("where to read", "A live cluster, or what kubectl get … -o json has printed.")
+    source.add_argument("--snapshot", metavar="FILE", help="a Kubernetes List in JSON or YAML; - is standard input")
+    source.add_argument(
+        "--server-version",
+        metavar="VERSION",
+        type=_version,
+        help=f"the Kubernetes version the snapshot is from (default: {NEWEST})",
+    )
+    source.add_argument(
+        "--at", metavar="TIME", type=_time, help="when it was taken, RFC 3339 (default: the newest time in it)"
+    )
+    source.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="the kubeconfig file (default: $KUBECONFIG, the pod's own account, ~/.kube/config)",
+    )
+    source.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: the current one)")
+    chosen = parser.add_argument_group("what to look at")
+    namespaces = chosen.add_mutually_exclusive_group()
+    namespaces.add_argument("-n", "--namespace", metavar="NAME", help="only this namespace")
+    namespaces.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces (the default)")
+    chosen.add_argument(
+        "-l", "--selector", metavar="SELECTOR", type=_selector, help="only pods with these labels, as kubectl takes it"
+    )
+    chosen.add_argument("--policy", metavar="FILE", help="the policy file (default: the shipped policy)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        choices=formats,
+        default=formats[0],
+        help=f"{', '.join(formats[:-1])} or {formats[-1]} (default: {formats[0]})",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """The shared flags, checked. `snapshot` None is a live cluster; `namespace` None is all of them."""
+
+    snapshot: str | None
+    server_version: Version
+    at: datetime | None
+    kubeconfig: str | None
+    context: str | None
+    namespace: str | None
+    selector: LabelSelector
+    policy: Policy
+    output: str
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Self:
+        """Take the flags from parsed arguments and read the policy; CliError where they contradict each other."""
+        if args.snapshot is None:
+            _refuse(args, ("server_version", "at"), "describes a snapshot; add --snapshot FILE or leave it out")
+        else:
+            _refuse(args, ("kubeconfig", "context"), "names a live cluster; leave it out or --snapshot")
+        if args.snapshot == "-" and args.policy == "-":
+            raise UsageError("standard input holds either the snapshot or the policy; give one of them as a file")
+        return cls(
+            snapshot=args.snapshot,
+            server_version=args.server_version or NEWEST,
+            at=args.at,
+            kubeconfig=args.kubeconfig,
+            context=args.context,
+            namespace=args.namespace,
+            selector=args.selector or LabelSelector(),
+            policy=read_policy(args.policy),
+            output=args.output,
+        )
+
+
+def _refuse(args: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    for name in names:
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} {why}")
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a time with its zone such as 2026-01-31T08:00:00Z")
+    return time.astimezone(UTC)
+
+
+def _selector(text: str) -> LabelSelector:
+    try:
+        return parse_selector(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

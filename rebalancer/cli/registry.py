@@ -1,0 +1,40 @@
+"""The verbs, in the order that `--help` lists them. Knows their modules by name only, so that listing imports none."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from rebalancer.cli.errors import Exit
+from rebalancer.cli.parsing import Parser
+
+
+class VerbModule(Protocol):
+    """What a verb's module has."""
+
+    add_arguments: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verb:
+    """A verb: its name, one line about it, its module, and how it ends on Ctrl-C."""
+
+    name: str
+    summary: str
+    module: str
+    interrupted: Exit = Exit.INTERRUPTED
+
+    def load(self) -> VerbModule:
+        """Import the module."""
+        return cast("VerbModule", import_module(self.module))
+
+
+VERBS = (
+    Verb(
+        name="policy",
+        summary="Check a policy file, show the policy with every default, print its JSON Schema",
+        module="rebalancer.cli.policy",
+    ),
+)

@@ -1,0 +1,46 @@
+"""The flags of `rebalancer run`, made from the declarations of the settings, so that nothing is declared twice."""
+
+import argparse
+from datetime import timedelta
+
+from pydantic.fields import FieldInfo
+
+from rebalancer.cli.errors import CliError
+from rebalancer.cli.parsing import Parser
+from rebalancer.policy import format_duration
+from rebalancer.settings import Settings, SettingsError, Shown, flag_of, load_settings, variable_of
+
+
+def add_settings_arguments(parser: Parser) -> None:
+    """Declare a flag for each setting; its help names the default and the environment variable."""
+    for name, field in Settings.model_fields.items():
+        about = (field.description or "").removesuffix(".").replace("%", "%%")
+        text = f"{about} [default: {_default(field)}; ${variable_of(name)}]"
+        if field.annotation is bool:
+            parser.add_argument(flag_of(name), dest=name, action="store_true", default=argparse.SUPPRESS, help=text)
+        else:
+            form = _shown(field).form
+            parser.add_argument(flag_of(name), dest=name, metavar=form, default=argparse.SUPPRESS, help=text)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Combine the given flags with the environment; CliError tells all that is wrong."""
+    given = {name: value for name, value in vars(args).items() if name in Settings.model_fields}
+    try:
+        return load_settings(given)
+    except SettingsError as error:
+        raise CliError(f"the settings are wrong:\n{error}") from None
+
+
+def _shown(field: FieldInfo) -> Shown:
+    return next((each for each in field.metadata if isinstance(each, Shown)), Shown("VALUE"))
+
+
+def _default(field: FieldInfo) -> str:
+    described = _shown(field).default
+    if described is not None:
+        return described
+    default = field.default
+    if isinstance(default, timedelta):
+        return format_duration(default)
+    return str(default).lower() if isinstance(default, bool) else str(default)

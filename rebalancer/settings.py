@@ -1,0 +1,271 @@
+"""The process's own settings: where its policy is, where it listens, how it holds its lease, how it logs.
+
+Declared once, here. The flags of `rebalancer run` and the environment variables `REBALANCER_*` both come from these
+declarations; a flag wins over the environment. What is decided about the cluster's workloads is policy, not a setting.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from rebalancer.policy.base import unexpected
+from rebalancer.policy.durations import PositiveDuration, format_duration
+from rebalancer.policy.modes import Mode
+from rebalancer.policy.wording import found
+
+PREFIX = "REBALANCER_"
+OUTSIDE_NAMESPACE = "rebalancer-system"
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+_JITTER = 1.2
+"""A renewal may come this much later than the retry period, as in client-go's leader election."""
+
+# A Service named `rebalancer…` makes the kubelet inject such variables into the pods of its namespace.
+_SERVICE_LINK = re.compile(r"REBALANCER_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT(?:_[0-9]+_\w+)?)\Z")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
+
+
+class SettingsError(Exception):
+    """The settings were refused. `problems` are whole sentences that name the flag or the environment variable."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__(problems)
+
+    def __str__(self) -> str:
+        """Show one line a problem."""
+        return "\n".join(self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePolicy:
+    """The policy is a file, read again whenever its content changes."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        """Show it as `--policy` takes it."""
+        return str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapPolicy:
+    """The policy is the key `policy.yaml` of a ConfigMap, watched."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Show it as `--policy` takes it."""
+        return f"configmap:{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; host "" is all addresses."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Show it as `host:port`, an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How help texts show a setting: the form of its value, and its default where that depends on the surroundings."""
+
+    form: str
+    default: str | None = None
+
+
+def _policy_source(value: object) -> FilePolicy | ConfigMapPolicy:
+    if isinstance(value, FilePolicy | ConfigMapPolicy):
+        return value
+    if not isinstance(value, str) or not value.strip():
+        raise unexpected("a file or configmap:NAMESPACE/NAME")
+    if not value.startswith("configmap:"):
+        return FilePolicy(Path(value))
+    namespace, _, name = value.removeprefix("configmap:").partition("/")
+    if _NAME.match(namespace) and _NAME.match(name):
+        return ConfigMapPolicy(namespace, name)
+    raise unexpected("configmap:NAMESPACE/NAME", suggestion=f"./{value} for a file of that name")
+
+
+def _address(value: object) -> Address:
+    if isinstance(value, Address):
+        return value
+    host, colon, port = str(value).rpartition(":")
+    if not (colon and port.isascii() and port.isdecimal() and len(port) < 6 and int(port) <= 65535):
+        raise unexpected("HOST:PORT, such as :8080 for all addresses")
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        address = ip_address(host.strip("[]") if bracketed else host).compressed if host else ""
+    except ValueError:
+        raise unexpected("an IP address before the port, such as 127.0.0.1:8080 or [::1]:8080") from None
+    if bracketed != (":" in address):
+        raise unexpected("an IPv6 address in brackets, such as [::1]:8080")
+    return Address(address, int(port))
+
+
+def _namespace(value: object) -> str:
+    if isinstance(value, str) and len(value) <= 63 and "." not in value and _NAME.match(value):
+        return value
+    raise unexpected("the name of a namespace")
+
+
+def own_namespace() -> str:
+    """Return the namespace of the pod this process runs in, else `rebalancer-system`."""
+    try:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip() or OUTSIDE_NAMESPACE
+    except OSError:
+        return OUTSIDE_NAMESPACE
+
+
+def _log_format() -> Literal["json", "console"]:
+    return "console" if sys.stderr.isatty() else "json"
+
+
+PolicySource = Annotated[
+    FilePolicy | ConfigMapPolicy, NoDecode, PlainValidator(_policy_source), PlainSerializer(str, return_type=str)
+]
+ListenAddress = Annotated[Address, NoDecode, PlainValidator(_address), PlainSerializer(str, return_type=str)]
+_DURATION = Shown("DURATION")
+
+
+class Settings(BaseSettings):
+    """Everything the process can be told but its policy."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        validate_default=False,
+        use_attribute_docstrings=True,
+    )
+
+    policy: Annotated[PolicySource | None, Shown("FILE|configmap:NAMESPACE/NAME", "the shipped policy")] = None
+    """Where the policy is: a file, read again when it changes, or a ConfigMap, watched."""
+    mode: Annotated[Mode | None, Shown("MODE", "the policy's")] = None
+    """The furthest to go, whatever the policy allows: Observe or Evict. It only ever makes the policy safer."""
+    once: bool = False
+    """Repeat cycles until nothing moves and nothing can be done now, then exit; the policy's `for` is ignored."""
+    kubeconfig: Annotated[Path | None, Shown("FILE", "$KUBECONFIG, the pod's own account, ~/.kube/config")] = None
+    """The kubeconfig file that names the cluster."""
+    context: Annotated[str | None, Shown("NAME", "the current one")] = None
+    """The kubeconfig's context."""
+    namespace: Annotated[str, PlainValidator(_namespace), Shown("NAME", "the pod's own, else rebalancer-system")] = (
+        Field(default_factory=own_namespace)
+    )
+    """The namespace of the rebalancer's own objects."""
+    metrics_address: Annotated[ListenAddress, Shown("HOST:PORT")] = Address("", 8080)
+    """Where /metrics, /healthz and /readyz are served; without a host, on all addresses."""
+    lease_duration: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=15)
+    """How long others wait for a silent leader before they take over."""
+    renew_deadline: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=10)
+    """How long a leader tries to renew its lease before it stops acting; shorter than the lease."""
+    retry_period: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=2)
+    """The time between two attempts to take or renew the lease."""
+    request_timeout: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=30)
+    """How long a single request to the API server may take; watches are not bounded by it."""
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Shown("LEVEL")] = "info"
+    """The least severe messages that are logged: debug, info, warning or error."""
+    log_format: Annotated[Literal["json", "console"], Shown("FORMAT", "console on a terminal, else json")] = Field(
+        default_factory=_log_format
+    )
+    """How messages are logged: json or console."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take flags, then the environment, and nothing from files that happen to lie about."""
+        del settings_cls, dotenv_settings, file_secret_settings
+        return init_settings, env_settings
+
+    @model_validator(mode="after")
+    def _lease_holds(self) -> Self:
+        """Check the three times against each other as client-go does; else two leaders could act at once."""
+        if self.renew_deadline >= self.lease_duration:
+            raise unexpected(
+                _lease_rule("--renew-deadline", self.renew_deadline, "--lease-duration", self.lease_duration)
+            )
+        if self.retry_period * _JITTER >= self.renew_deadline:
+            slowest = f"{_JITTER} times --retry-period"
+            raise unexpected(_lease_rule(slowest, self.retry_period * _JITTER, "--renew-deadline", self.renew_deadline))
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """Return all settings for the first line of the log, in JSON's types. There is no secret among them."""
+        return self.model_dump(mode="json")
+
+
+def _lease_rule(shorter: str, value: timedelta, longer: str, limit: timedelta) -> str:
+    return f"{shorter} ({value.total_seconds():g}s) below {longer} ({format_duration(limit)})"
+
+
+def flag_of(name: str) -> str:
+    """Return the flag that sets a field."""
+    return "--" + name.replace("_", "-")
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable that sets a field."""
+    return PREFIX + name.upper()
+
+
+def load_settings(flags: Mapping[str, object]) -> Settings:
+    """Combine the flags that were given with the environment; SettingsError tells everything that is wrong at once."""
+    problems = list(_misspelt())
+    try:
+        settings = Settings(**dict(flags))  # type: ignore[arg-type]  # validated there
+    except ValidationError as error:
+        problems += [_problem(each, flags) for each in error.errors(include_url=False)]
+    else:
+        if not problems:
+            return settings
+    raise SettingsError(tuple(problems))
+
+
+def _misspelt() -> Iterator[str]:
+    """Report variables that look like settings and are none: who sets one believes it has an effect."""
+    fields = list(Settings.model_fields)
+    known = {variable_of(name) for name in fields}
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name.upper() not in known and not _SERVICE_LINK.match(name):
+            close = get_close_matches(name.removeprefix(PREFIX).lower(), fields, n=1)
+            hint = (
+                f"did you mean {variable_of(close[0])}?" if close else f"known: {', '.join(map(variable_of, fields))}"
+            )
+            yield f"{name}: unknown environment variable; {hint}"
+
+
+def _problem(error: ErrorDetails, flags: Mapping[str, object]) -> str:
+    context: dict[str, Any] = error.get("ctx", {})
+    expected = str(context.get("expected", error["msg"])).replace("'", "")
+    if not error["loc"]:
+        return f"expected {expected}"
+    name = str(error["loc"][0])
+    where = flag_of(name) if name in flags else variable_of(name)
+    if error["type"] == "bool_parsing":
+        expected = "true or false"
+    hint = f"; did you mean {context['suggestion']}?" if context.get("suggestion") else ""
+    return f"{where}: found {found(error['input'])}; expected {expected}{hint}"

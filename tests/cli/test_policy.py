@@ -1,0 +1,63 @@
+"""`rebalancer policy`: what it prints and how it ends."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rebalancer.cli.main import main
+from rebalancer.policy import default_policy, json_schema, load_policy
+
+CONFIG = Path(__file__).parents[2] / "config"
+BROKEN = Path(__file__).parents[1] / "policy" / "golden" / "broken.yaml"
+
+
+def test_a_valid_policy_is_said_to_be_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the hash that plans and logs show, to compare."""
+    file = str(CONFIG / "policy.yaml")
+    assert main(["policy", "validate", file]) == 0
+    assert capsys.readouterr().out == f"{file}: valid (mode Observe, hash {default_policy().hash})\n"
+
+
+def test_an_invalid_policy_exits_1_with_all_problems_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output stays empty, each line can be jumped to."""
+    assert main(["policy", "validate", str(BROKEN)]) == 1
+    output = capsys.readouterr()
+    expected = BROKEN.with_suffix(".txt").read_text().replace("policy.yaml:", f"{BROKEN}:").splitlines()
+    assert output.out == ""
+    assert output.err.splitlines() == [f"error: {BROKEN} is no valid policy, {len(expected)} problems:", *expected]
+
+
+@pytest.mark.parametrize("argv", [["validate", "absent.yaml"], ["show", "--policy", "absent.yaml"], ["validate", "/"]])
+def test_a_file_that_cannot_be_read_is_named(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", *argv]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {argv[-1]} cannot be read: ")
+
+
+def test_a_policy_is_read_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"mode: Evict\n")))
+    assert main(["policy", "validate", "-"]) == 1
+    assert "standard input:1: apiVersion: missing" in capsys.readouterr().err
+
+
+def test_show_prints_a_policy_that_means_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With every default filled in; without a file, the shipped policy."""
+    assert main(["policy", "show"]) == 0
+    assert load_policy(capsys.readouterr().out.encode(), source="shown") == default_policy()
+    file = tmp_path / "policy.yaml"
+    file.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ninterval: 90s\n")
+    assert main(["policy", "show", "--policy", str(file)]) == 0
+    assert "interval: 1m30s\n" in capsys.readouterr().out
+
+
+def test_the_schema_is_printed_as_it_is_committed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that renews config/policy.schema.json writes exactly that file."""
+    assert main(["policy", "schema"]) == 0
+    text = capsys.readouterr().out
+    assert json.loads(text) == json_schema()
+    assert text == (CONFIG / "policy.schema.json").read_text()
