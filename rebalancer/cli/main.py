@@ -80,3 +80,7 @@ def _silence() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+if __name__ == "__main__":  # the image starts it as a module; its interpreter knows no installed scripts
+    sys.exit(main())

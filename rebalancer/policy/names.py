@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Annotated, Self
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
@@ -141,14 +141,10 @@ class NamespaceFilter(Section):
 
     def selects(self, namespace: str) -> bool:
         """Say whether the namespace is in."""
-        including, excluding = self._compiled
-        return bool(including.match(namespace)) and not excluding.match(namespace)
-
-    @cached_property
-    def _compiled(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        return _union(self.include), _union(self.exclude)
+        return bool(_union(self.include).match(namespace)) and not _union(self.exclude).match(namespace)
 
 
+@lru_cache(maxsize=1024)
 def _union(globs: tuple[str, ...]) -> re.Pattern[str]:
     """Compile globs into one pattern; none at all matches nothing."""
     wild = {"*": ".*", "?": "."}

@@ -5,7 +5,7 @@ characters, a value is empty or such a name; In and NotIn need values, Exists an
 """
 
 import re
-from functools import cached_property
+from functools import lru_cache
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
@@ -91,8 +91,14 @@ class Selector(Section):
     match_expressions: tuple[Expression, ...] = ()
     """Conditions that must hold as well."""
 
-    @cached_property
+    @property
     def compiled(self) -> LabelSelector:
-        """The selector that matches."""
-        requirements = (Requirement(each.key, Operator(each.operator), each.values) for each in self.match_expressions)
-        return LabelSelector.of(self.match_labels, requirements)
+        """The selector that matches; the same object for equal selectors."""
+        return _compile(tuple(self.match_labels.items()), self.match_expressions)
+
+
+@lru_cache(maxsize=1024)
+def _compile(labels: tuple[tuple[str, str], ...], expressions: tuple[Expression, ...]) -> LabelSelector:
+    """Cached outside of the model: what a model caches in itself would survive `model_copy(update=…)`."""
+    requirements = (Requirement(each.key, Operator(each.operator), each.values) for each in expressions)
+    return LabelSelector.of(dict(labels), requirements)

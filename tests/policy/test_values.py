@@ -131,6 +131,16 @@ def test_a_selector_compiles_to_the_models() -> None:
     assert Selector().compiled.matches({"any": "pod"})
 
 
+def test_a_changed_copy_matches_what_it_says() -> None:
+    """Nothing compiled from the original is left in it."""
+    selector = Selector(match_labels={"app": "web"})
+    assert selector.compiled.matches({"app": "web"})
+    assert not selector.model_copy(update={"match_labels": {"app": "db"}}).compiled.matches({"app": "web"})
+    chosen = NamespaceFilter(include=("a",))
+    assert chosen.selects("a")
+    assert not chosen.model_copy(update={"include": ("b",)}).selects("a")
+
+
 @given(strategies.selectors)
 def test_every_valid_selector_compiles(document: dict[str, object]) -> None:
     selector = Selector.model_validate(document)

@@ -1,0 +1,30 @@
+# Two stages: one with pip, one with an interpreter and nothing else. Both run the same minor version of Python, so that
+# the compiled extensions and the byte code of the first fit the second.
+FROM python:3.13-slim-trixie AS build
+WORKDIR /build
+COPY requirements.lock ./
+# Only what the lock names, only with the hashes it names, nothing that would have to be compiled.
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: \
+      --target /app --requirement requirements.lock
+COPY rebalancer /app/rebalancer
+# The root file system is read-only when it runs: byte code is made now.
+RUN python -m compileall -q -j 0 /app
+
+FROM gcr.io/distroless/python3-debian13:nonroot
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="rebalancer" \
+      org.opencontainers.image.description="Keeps Kubernetes workloads spread the way kube-scheduler would count it" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+ENV PYTHONPATH=/app \
+    PYTHONSAFEPATH=1 \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1
+COPY --from=build /app /app
+USER 65532:65532
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/bin/python3", "-m", "rebalancer.cli.main"]
+CMD ["run"]

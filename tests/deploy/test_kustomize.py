@@ -1,0 +1,232 @@
+"""The manifests fit together, with each other and with the program, before any API server has seen them."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebalancer import __version__
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
+from rebalancer.policy import Mode, Policy, default_policy, load_policy
+from tests.deploy.manifests import DEPLOY, ROOT, Manifest, build, documents
+
+NAMESPACE = "rebalancer-system"
+FORMS = ("base", "evict")
+SELECTOR = {"app.kubernetes.io/name": "rebalancer"}
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def manifests(form: str) -> dict[tuple[str, str, str], Manifest]:
+    return build(DEPLOY / form)
+
+
+@pytest.fixture
+def deployment(manifests: dict[tuple[str, str, str], Manifest]) -> Manifest:
+    return manifests["Deployment", NAMESPACE, "rebalancer"]
+
+
+@pytest.fixture
+def container(deployment: Manifest) -> Manifest:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def policy_of(manifests: dict[tuple[str, str, str], Manifest]) -> Policy:
+    data = manifests["ConfigMap", NAMESPACE, "rebalancer-policy"]["data"]
+    assert data.keys() == {"policy.yaml"}
+    return load_policy(data["policy.yaml"].encode(), source="rebalancer-policy")
+
+
+def test_every_manifest_belongs_to_a_kustomization() -> None:
+    """A file that nothing lists is installed by nobody."""
+    for folder in (DEPLOY / form for form in FORMS):
+        (kustomization,) = documents(folder / "kustomization.yaml")
+        listed = {*kustomization["resources"], *(patch["path"] for patch in kustomization.get("patches", ()))}
+        assert {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"} == listed - {"../base"}
+
+
+def test_every_object_is_in_the_namespace_or_the_cluster_and_labelled(
+    manifests: dict[tuple[str, str, str], Manifest],
+) -> None:
+    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+    for (kind, namespace, name), manifest in manifests.items():
+        assert namespace == ("" if kind in cluster_wide else NAMESPACE), (kind, name)
+        assert manifest["metadata"]["labels"].items() >= SELECTOR.items(), (kind, name)
+
+
+def test_the_base_ships_the_shipped_policy_byte_for_byte() -> None:
+    """Comments included: it is what people will edit."""
+    manifests = build(DEPLOY / "base")
+    assert policy_of(manifests) == default_policy()
+    text = manifests["ConfigMap", NAMESPACE, "rebalancer-policy"]["data"]["policy.yaml"]
+    assert text == (ROOT / "config" / "policy.yaml").read_text(encoding="utf-8")
+
+
+def test_the_evicting_form_differs_by_mode_and_right_only() -> None:
+    base, evict = build(DEPLOY / "base"), build(DEPLOY / "evict")
+    assert policy_of(base).mode is Mode.OBSERVE
+    assert policy_of(evict) == default_policy().model_copy(update={"mode": Mode.EVICT})
+    added = {("ClusterRole", "", "rebalancer-evict"), ("ClusterRoleBinding", "", "rebalancer-evict")}
+    assert evict.keys() - base.keys() == added
+    policy = ("ConfigMap", NAMESPACE, "rebalancer-policy")
+    assert all(evict[key] == base[key] for key in base if key != policy)
+
+
+def test_selectors_find_the_pods(manifests: dict[tuple[str, str, str], Manifest], deployment: Manifest) -> None:
+    """Deployment, Service, PodDisruptionBudget and the spread constraints mean the same pods."""
+    template = deployment["spec"]["template"]
+    selectors = [
+        deployment["spec"]["selector"]["matchLabels"],
+        manifests["Service", NAMESPACE, "rebalancer-metrics"]["spec"]["selector"],
+        manifests["PodDisruptionBudget", NAMESPACE, "rebalancer"]["spec"]["selector"]["matchLabels"],
+        *(each["labelSelector"]["matchLabels"] for each in template["spec"]["topologySpreadConstraints"]),
+    ]
+    assert all(selector.items() <= template["metadata"]["labels"].items() for selector in selectors)
+
+
+def test_ports_and_probes_meet_what_the_program_listens_on(
+    manifests: dict[tuple[str, str, str], Manifest], container: Manifest
+) -> None:
+    parser = Parser(prog="rebalancer run", description="Run.")
+    add_settings_arguments(parser)
+    verb, *flags = container["args"]
+    settings = settings_of(parser.parse_args(flags))
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    service = manifests["Service", NAMESPACE, "rebalancer-metrics"]["spec"]
+    assert verb == "run"
+    assert ports == {"metrics": settings.metrics_address.port}
+    assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(8080, "metrics")]
+    probes = {name: container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert {name: (probe["path"], probe["port"]) for name, probe in probes.items()} == {
+        "startupProbe": ("/healthz", "metrics"),
+        "livenessProbe": ("/healthz", "metrics"),
+        "readinessProbe": ("/readyz", "metrics"),
+    }
+
+
+def test_the_policy_is_mounted_as_a_directory_where_the_program_reads_it(
+    deployment: Manifest, container: Manifest
+) -> None:
+    """A subPath mount would never see a change of the ConfigMap."""
+    (flag,) = [flag for flag in container["args"] if flag.startswith("--policy=")]
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    mount = mounts[str(Path(flag.removeprefix("--policy=")).parent)]
+    volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert Path(flag).name == "policy.yaml"
+    assert "subPath" not in mount
+    assert volumes[mount["name"]]["configMap"] == {"name": "rebalancer-policy"}
+    assert {mount["name"] for mount in mounts.values()} == volumes.keys()
+
+
+def test_the_pod_passes_the_restricted_pod_security_standard(
+    manifests: dict[tuple[str, str, str], Manifest], deployment: Manifest, container: Manifest
+) -> None:
+    """The namespace enforces it."""
+    labels = manifests["Namespace", "", NAMESPACE]["metadata"]["labels"]
+    pod = deployment["spec"]["template"]["spec"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert all(volume.keys() & {"configMap", "emptyDir"} for volume in pod["volumes"])
+    assert pod["enableServiceLinks"] is False
+
+
+def test_the_image_is_of_this_version(container: Manifest) -> None:
+    assert container["image"] == f"rebalancer:{__version__}"
+    assert f"ARG VERSION={__version__}\n" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_a_drain_never_takes_both_replicas(
+    manifests: dict[tuple[str, str, str], Manifest], deployment: Manifest
+) -> None:
+    budget = manifests["PodDisruptionBudget", NAMESPACE, "rebalancer"]["spec"]["maxUnavailable"]
+    assert 0 < budget < deployment["spec"]["replicas"]
+
+
+def rules(manifest: Manifest) -> set[tuple[str, str, str, str]]:
+    """Flatten rules to (group, resource, name or "any", verb)."""
+    return {
+        each
+        for rule in manifest["rules"]
+        for each in product(
+            (group or "core" for group in rule["apiGroups"]),
+            rule["resources"],
+            rule.get("resourceNames", ["any"]),
+            rule["verbs"],
+        )
+    }
+
+
+def documented(columns: list[str]) -> set[tuple[str, str, str, str]]:
+    """Flatten the table of deploy/README.md that has these columns."""
+    lines = iter((DEPLOY / "README.md").read_text(encoding="utf-8").splitlines())
+    header = "| " + " | ".join(columns) + " |"
+    assert header in lines, header
+    next(lines)
+    found: set[tuple[str, str, str, str]] = set()
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        row = dict(zip(columns, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
+        split = [row.get(column, "any").split(", ") for column in ("API group", "resources", "names", "verbs")]
+        found |= {(group, resource, name, verb) for group, resource, name, verb in product(*split)}
+    return found
+
+
+def test_the_rights_are_exactly_the_documented_ones() -> None:
+    """deploy/README.md lists every right with its reason, and nothing else is granted."""
+    manifests = build(DEPLOY / "evict")
+    cluster = rules(manifests["ClusterRole", "", "rebalancer"]) | rules(
+        manifests["ClusterRole", "", "rebalancer-evict"]
+    )
+    assert cluster == documented(["API group", "resources", "verbs", "why"])
+    assert rules(manifests["Role", NAMESPACE, "rebalancer"]) == documented(
+        ["API group", "resources", "names", "verbs", "why"]
+    )
+
+
+def test_observing_has_no_right_that_changes_a_workload() -> None:
+    """All it writes in the cluster are events; `*`, secrets and deletion appear nowhere."""
+    manifests = build(DEPLOY / "base")
+    granted = rules(manifests["ClusterRole", "", "rebalancer"])
+    assert {rule for rule in granted if rule[3] not in {"get", "list", "watch"}} == {
+        ("events.k8s.io", "events", "any", "create"),
+        ("events.k8s.io", "events", "any", "patch"),
+    }
+    roles = [manifest for (kind, _, _), manifest in build(DEPLOY / "evict").items() if kind.endswith("Role")]
+    words: set[Any] = {word for role in roles for rule in rules(role) for word in rule}
+    assert not words & {"*", "secrets", "delete", "deletecollection", "pods/exec", "impersonate", "escalate", "bind"}
+
+
+def test_each_binding_gives_its_role_to_the_account_of_the_pods(
+    manifests: dict[tuple[str, str, str], Manifest], deployment: Manifest
+) -> None:
+    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+    assert ("ServiceAccount", NAMESPACE, account) in manifests
+    bindings = {key: manifest for key, manifest in manifests.items() if key[0].endswith("Binding")}
+    bound = {(each["roleRef"]["kind"], key[1], each["roleRef"]["name"]) for key, each in bindings.items()}
+    assert bound == {key for key in manifests if key[0] in {"Role", "ClusterRole"}}
+    for manifest in bindings.values():
+        assert manifest["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+
+
+def test_manifests_are_plain_yaml() -> None:
+    """No anchors and tags: kustomize and reviewers read them without surprises."""
+    for file in DEPLOY.rglob("*.yaml"):
+        tokens = (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)
+        assert not [token for token in yaml.scan(file.read_text(encoding="utf-8")) if isinstance(token, tokens)], file
