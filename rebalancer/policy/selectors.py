@@ -99,6 +99,6 @@ class Selector(Section):
 
 @lru_cache(maxsize=1024)
 def _compile(labels: tuple[tuple[str, str], ...], expressions: tuple[Expression, ...]) -> LabelSelector:
-    """Cached outside of the model: what a model caches in itself would survive `model_copy(update=…)`."""
+    """Compile once; cached outside of the model, since its own cache would survive `model_copy(update=…)`."""
     requirements = (Requirement(each.key, Operator(each.operator), each.values) for each in expressions)
     return LabelSelector.of(dict(labels), requirements)
