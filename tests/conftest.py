@@ -1,0 +1,3 @@
+"""Fixtures that all tests may use."""
+
+pytest_plugins = ["tests.control_plane.fixtures"]

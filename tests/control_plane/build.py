@@ -1,0 +1,195 @@
+"""The programs of a control plane, found or built.
+
+No container engine and no download of binaries is needed: Go builds kube-apiserver and its companions from source,
+through the small modules under `tools/control-plane/`. That takes minutes once, so what was built is kept outside the
+repository, in a folder named after the versions: a new version is a new folder, and nothing stale is ever started.
+
+    python -m tests.control_plane.build
+
+A folder of ready binaries can be given in the environment variable REBALANCER_CONTROL_PLANE instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MODULES: Final = Path(__file__).resolve().parents[2] / "tools" / "control-plane"
+GIVEN_FOLDER: Final = "REBALANCER_CONTROL_PLANE"
+REQUIREMENT: Final = re.compile(r"^\s*(?:require\s+)?(?P<module>\S+)\s+(?P<version>v\S+)", re.MULTILINE)
+
+
+class MissingPart(Exception):  # noqa: N818 (it names what is missing, not a mistake)
+    """A program is neither given, nor cached, nor can it be built here. The message is one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One program of the control plane and the Go package it is built from."""
+
+    name: str
+    folder: str
+    """The module under `tools/control-plane/`."""
+    package: str
+
+
+PROGRAMS: Final = (
+    Program(name="etcd", folder="etcd", package="go.etcd.io/etcd/server/v3"),
+    Program(name="kwok", folder="kwok", package="sigs.k8s.io/kwok/cmd/kwok"),
+    Program(name="kube-apiserver", folder="kubernetes", package="k8s.io/kubernetes/cmd/kube-apiserver"),
+    Program(
+        name="kube-controller-manager", folder="kubernetes", package="k8s.io/kubernetes/cmd/kube-controller-manager"
+    ),
+    Program(name="kube-scheduler", folder="kubernetes", package="k8s.io/kubernetes/cmd/kube-scheduler"),
+    Program(name="kubectl", folder="kubernetes", package="k8s.io/kubernetes/cmd/kubectl"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """What the go.mod files ask for. They are the only place where a version is written."""
+
+    kubernetes: str
+    etcd: str
+    kwok: str
+
+    @classmethod
+    def wanted(cls) -> Versions:
+        """Read the versions from the go.mod files."""
+        return cls(
+            kubernetes=required_version("kubernetes", "k8s.io/kubernetes"),
+            etcd=required_version("etcd", "go.etcd.io/etcd/server/v3"),
+            kwok=required_version("kwok", "sigs.k8s.io/kwok"),
+        )
+
+    @property
+    def folder(self) -> str:
+        """The cache folder's name."""
+        return f"control-plane-{self.kubernetes}-{self.etcd}-{self.kwok}"
+
+
+def required_version(folder: str, module: str) -> str:
+    """Return the version of a module that `tools/control-plane/<folder>/go.mod` requires."""
+    text = (MODULES / folder / "go.mod").read_text(encoding="utf-8")
+    for line in REQUIREMENT.finditer(text):
+        if line["module"] == module:
+            return line["version"]
+    message = f"tools/control-plane/{folder}/go.mod does not require {module}"
+    raise MissingPart(message)
+
+
+def cache_folder() -> Path:
+    """Return the folder in which built programs are kept."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "rebalancer" / Versions.wanted().folder
+
+
+def programs() -> dict[str, Path]:
+    """Return the path of every program by its name, building what is missing.
+
+    Raises MissingPart if something is missing and can't be built.
+    """
+    found = {program.name: path for program in PROGRAMS if (path := _found(program))}
+    missing = [program for program in PROGRAMS if program.name not in found]
+    if not missing:
+        return found
+    names = ", ".join(program.name for program in missing)
+    if not (go := shutil.which("go")):
+        message = f"no Go here to build {names}; install Go or set {GIVEN_FOLDER} to a folder that has them"
+        raise MissingPart(message)
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(folder / ".lock"):
+        for program in missing:
+            # Whoever held the lock before may have built it meanwhile.
+            found[program.name] = _found(program) or _build(program, go=go, folder=folder)
+    return found
+
+
+def _found(program: Program) -> Path | None:
+    folders = [Path(given)] if (given := os.environ.get(GIVEN_FOLDER)) else []
+    for folder in (*folders, cache_folder()):
+        path = folder / program.name
+        if os.access(path, os.X_OK) and path.is_file():
+            return path.resolve()
+    return None
+
+
+def _build(program: Program, *, go: str, folder: Path) -> Path:
+    target = folder / program.name
+    unfinished = folder / f".{program.name}.{os.getpid()}"
+    started = time.monotonic()
+    command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(program)]
+    command += ["-o", str(unfinished), program.package]
+    environment: Mapping[str, str] = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    try:
+        build = subprocess.run(
+            command, cwd=MODULES / program.folder, env=environment, capture_output=True, text=True, check=False
+        )
+        if build.returncode != 0:
+            message = f"{program.name} did not build: {_last_line(build.stderr)}"
+            raise MissingPart(message)
+        # A rename is atomic: nobody ever starts half a program.
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    _say(f"{program.name:<24} built in {time.monotonic() - started:5.1f} s")
+    return target
+
+
+def _linker_flags(program: Program) -> str:
+    """Without its version set a Kubernetes server calls itself v0.0.0, and version checks of clients fail."""
+    wanted = Versions.wanted()
+    if program.folder != "kubernetes":
+        return "-s -w"
+    major, minor, _patch = wanted.kubernetes.removeprefix("v").split(".", maxsplit=2)
+    variables = {"gitVersion": wanted.kubernetes, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    flags = (f"-X k8s.io/component-base/version.{name}={value}" for name, value in variables.items())
+    return " ".join(("-s -w", *flags))
+
+
+@contextlib.contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold a file lock: two test runs started together build once. The kernel frees it if the holder dies."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no output"
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    """Find or build everything and say where it is."""
+    before = {program.name: path for program in PROGRAMS if (path := _found(program))}
+    try:
+        found = programs()
+    except MissingPart as missing:
+        _say(str(missing))
+        return 1
+    for name, path in found.items():
+        if name in before:
+            _say(f"{name:<24} found")
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The control plane as pytest fixtures; loaded with `pytest_plugins` in tests/conftest.py.
+
+`control_plane` is started once a session, `cluster` is the same one cleaned for each test. Tests in `tests/cluster` get
+the marker `cluster`. A test that needs other options starts a `ControlPlane` of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.control_plane.build import MissingPart
+from tests.control_plane.cleaning import Cleaner
+from tests.control_plane.plane import ControlPlane
+
+CLUSTER_TESTS: Final = Path(__file__).resolve().parents[1] / "cluster"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs against a real control plane."""
+    for item in items:
+        if CLUSTER_TESTS in item.path.parents:
+            item.add_marker("cluster")
+
+
+@pytest.fixture(scope="session")
+def _started() -> Iterator[tuple[ControlPlane, Cleaner]]:
+    """Start the control plane, and note how it is when it is new."""
+    try:
+        plane = ControlPlane()
+    except MissingPart as missing:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no control plane: {missing}")
+    with plane:
+        yield plane, Cleaner(plane.api)
+
+
+@pytest.fixture(scope="session")
+def control_plane(_started: tuple[ControlPlane, Cleaner]) -> ControlPlane:
+    """One running control plane for the session. Skips where it can't be built, but not in CI."""
+    return _started[0]
+
+
+@pytest.fixture
+def cluster(_started: tuple[ControlPlane, Cleaner]) -> ControlPlane:
+    """Return the control plane without anything that tests before have left in it: no nodes, an empty audit log."""
+    plane, cleaner = _started
+    plane.check()
+    cleaner.clean()
+    plane.begin_test()
+    return plane

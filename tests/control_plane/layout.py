@@ -1,0 +1,220 @@
+"""Exact states of a cluster: which node exists, which pod stands on it.
+
+    lay_out(plane, [*nodes({"a": 2, "b": 2}), deployment("web", {"a-0": 3, "b-1": 1}), pdb("web", {"app": "web"}, …)])
+
+The builders are in `manifests` and `workloads`, and can be had from here.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tests.control_plane.accounts import create_if_missing, ensure_namespace
+from tests.control_plane.api import Api, in_parallel, wait_until
+from tests.control_plane.manifests import namespace, node, nodes, pdb, pod, spread
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.resources import CLUSTER_KINDS, Manifest, namespace_of, object_path
+from tests.control_plane.settling import node_ready, wait_settled
+from tests.control_plane.workloads import REVISION_HASH, Workload, deployment, replica_set, stateful_set
+
+__all__ = [
+    "LayoutError",
+    "Workload",
+    "deployment",
+    "lay_out",
+    "lose_nodes",
+    "namespace",
+    "node",
+    "nodes",
+    "pdb",
+    "pod",
+    "replica_set",
+    "return_nodes",
+    "spread",
+    "stateful_set",
+    "wait_settled",
+]
+
+SCRATCH: Final = "layout-scratch"
+BARRIER: Final = "layout-barrier"
+
+
+class LayoutError(AssertionError):
+    """The cluster isn't in the state that was asked for."""
+
+
+def lay_out(
+    plane: ControlPlane,
+    parts: Iterable[Manifest | Workload],
+    *,
+    settle: bool = True,
+    unschedulable: int = 0,
+    timeout: float = 60.0,
+) -> None:
+    """Bring the cluster into exactly this state: manifests and workloads, in any order.
+
+    Namespaces are made as needed. Returns when the cluster is settled (see `wait_settled`). Raises LayoutError if a
+    controller replaced one of the pods instead of adopting it.
+    """
+    parts = list(parts)
+    manifests = [part for part in parts if isinstance(part, dict)]
+    workloads = [part for part in parts if isinstance(part, Workload)]
+    api = plane.api
+    _make_namespaces(api, manifests, workloads)
+    _make(api, [each for each in manifests if each["kind"] in CLUSTER_KINDS - {"Namespace", "Node"}])
+    new_nodes = [each for each in manifests if each["kind"] == "Node"]
+    _make(api, new_nodes)
+    _wait_ready(api, [each["metadata"]["name"] for each in new_nodes])
+    pods = [each for each in manifests if each["kind"] == "Pod"]
+    rest = [each for each in manifests if each["kind"] not in CLUSTER_KINDS | {"Pod"}]
+    # Claims, accounts, priority classes: what pods need to be admitted. Budgets and services do no harm before them.
+    _make(api, rest)
+    adopted = in_parallel(lambda workload: _with_revision(api, workload), workloads)
+    _make(api, [*pods, *(pod for workload in adopted for pod in workload.pods)])
+    _wait_seen(api, {workload.namespace for workload in adopted})
+    for depth in (0, 1):
+        _make(api, [workload.owners[depth] for workload in adopted if len(workload.owners) > depth])
+        _wait_adopted(api, [workload for workload in adopted if len(workload.owners) > depth], depth)
+    if settle:
+        wait_settled(plane, unschedulable=unschedulable, timeout=timeout)
+        _check(api, adopted)
+
+
+def lose_nodes(plane: ControlPlane, *names: str, gc: bool = False) -> list[Manifest]:
+    """Take nodes away as if they had died, with their pods. Returns the nodes' manifests, for `return_nodes`.
+
+    The pods of a deleted node are collected by the controller manager after some 40 seconds; to save that time they are
+    deleted here unless `gc` is true.
+    """
+    api = plane.api
+    lost = [_stripped(api.get(f"/api/v1/nodes/{name}")) for name in names]
+    for name in names:
+        api.delete(f"/api/v1/nodes/{name}")
+
+    def emptied() -> bool:
+        left = [each for name in names for each in api.list("/api/v1/pods", fields=f"spec.nodeName={name}")]
+        if not gc:
+            in_parallel(lambda each: api.delete(object_path(each), grace_seconds=0, missing_ok=True), _typed(left))
+        return not left
+
+    wait_until(emptied, what=f"the pods of {', '.join(names)} to go", timeout=120)
+    return lost
+
+
+def return_nodes(plane: ControlPlane, lost: Sequence[Manifest]) -> None:
+    """Bring lost nodes back, empty, and wait until they are Ready."""
+    _make(plane.api, lost)
+    _wait_ready(plane.api, [each["metadata"]["name"] for each in lost])
+
+
+def _make(api: Api, manifests: Iterable[Manifest]) -> None:
+    api.create_all(manifests)
+
+
+def _make_namespaces(api: Api, manifests: Sequence[Manifest], workloads: Sequence[Workload]) -> None:
+    for each in manifests:
+        if each["kind"] == "Namespace":
+            create_if_missing(api, each)
+    names = {namespace_of(each) for each in manifests if each["kind"] not in CLUSTER_KINDS}
+    names |= {workload.namespace for workload in workloads}
+    names |= {each["metadata"]["name"] for each in manifests if each["kind"] == "Namespace"}
+    for name in sorted(names):
+        ensure_namespace(api, name)
+
+
+def _wait_ready(api: Api, names: Sequence[str]) -> None:
+    wanted = set(names)
+
+    def ready() -> bool:
+        return wanted <= {each["metadata"]["name"] for each in api.list("/api/v1/nodes") if node_ready(each)}
+
+    if wanted:
+        wait_until(ready, what=f"{len(wanted)} nodes to become Ready")
+
+
+def _wait_seen(api: Api, namespaces: Iterable[str]) -> None:
+    """Wait until the controllers know all pods of the namespaces: an owner that comes before its pods makes new ones.
+
+    The disruption controller reads pods from the same cache as those of ReplicaSets and StatefulSets. A budget over all
+    pods, for a moment, tells through its status how many that cache has.
+    """
+    for name in namespaces:
+        barrier = pdb(BARRIER, {}, namespace=name, min_available=0)
+        path = object_path(barrier)
+        api.create(barrier)
+
+        def seen(name: str = name, path: str = path) -> bool:
+            count = len(api.list(f"/api/v1/namespaces/{name}/pods"))
+            status = api.get(path).get("status", {})
+            return bool(status.get("observedGeneration")) and status.get("expectedPods") == count
+
+        wait_until(seen, what=f"the controllers to see the pods of {name}")
+        api.delete(path)
+
+
+def _wait_adopted(api: Api, workloads: Sequence[Workload], depth: int) -> None:
+    """Wait until the owners have their dependents: a Deployment must find its ReplicaSet with its pods in it."""
+
+    def adopted(workload: Workload) -> bool:
+        wanted = workload.pods if depth == 0 else workload.owners[:1]
+        return all(api.get(object_path(each))["metadata"].get("ownerReferences") for each in wanted)
+
+    for workload in workloads:
+        wait_until(lambda workload=workload: adopted(workload), what="the adoption of laid out pods")  # type: ignore[misc]
+
+
+def _with_revision(api: Api, workload: Workload) -> Workload:
+    """Label the pods of a StatefulSet with their revision, or its controller would roll them over.
+
+    The revision's name follows from the set's name and template. So the same set, without pods, is made in a namespace
+    of its own, and its controller says the name.
+    """
+    owner = workload.owners[0]
+    if owner["kind"] != "StatefulSet":
+        return workload
+    ensure_namespace(api, SCRATCH)
+    twin = copy.deepcopy(owner)
+    twin["metadata"]["namespace"] = SCRATCH
+    twin["spec"]["replicas"] = 0
+    path = object_path(twin)
+    api.create(twin)
+    revision = wait_until(
+        lambda: api.get(path).get("status", {}).get("updateRevision"), what="the revision of a StatefulSet"
+    )
+    api.delete(path)
+    pods = copy.deepcopy(workload.pods)
+    for each in pods:
+        each["metadata"]["labels"][REVISION_HASH] = revision
+    return Workload(pods=pods, owners=workload.owners)
+
+
+def _check(api: Api, workloads: Sequence[Workload]) -> None:
+    for workload in workloads:
+        for wanted in workload.pods:
+            found = api.find(object_path(wanted))
+            name = wanted["metadata"]["name"]
+            if found is None:
+                message = f"{name} was laid out, but its controller replaced it"
+                raise LayoutError(message)
+            place = wanted["spec"].get("nodeName")
+            if place and found["spec"].get("nodeName") != place:
+                message = f"{name} stands on {found['spec'].get('nodeName')} instead of {place}"
+                raise LayoutError(message)
+
+
+def _typed(pods: Iterable[Manifest]) -> list[Manifest]:
+    """Items of a list have no kind; give them theirs."""
+    return [{"apiVersion": "v1", "kind": "Pod", **each} for each in pods]
+
+
+def _stripped(found: Manifest) -> Manifest:
+    """Return what a node was made from, without what the server and the controllers wrote into it."""
+    metadata = {
+        name: found["metadata"][name] for name in ("name", "labels", "annotations") if name in found["metadata"]
+    }
+    spec = {name: value for name, value in found["spec"].items() if name in {"taints", "unschedulable"}}
+    spec["taints"] = [t for t in spec.get("taints", ()) if not t["key"].startswith("node.kubernetes.io/")]
+    status = {name: found["status"][name] for name in ("capacity", "allocatable")}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}

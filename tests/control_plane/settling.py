@@ -1,0 +1,145 @@
+"""When a cluster has come to rest: every pod Ready, every controller has seen everything, budgets are up to date."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.control_plane.api import Api, TimedOutError
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.resources import Manifest, key_of
+from tests.control_plane.stages import NEVER_READY
+
+OWNERS: Final = ("deployments", "replicasets", "statefulsets")
+NOT_READY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+def wait_settled(plane: ControlPlane, *, timeout: float = 60.0, unschedulable: int = 0) -> None:
+    """Wait until nothing moves any more.
+
+    `unschedulable` is how many pods the scheduler finds no place for, in this state of the cluster. Raises
+    TimedOutError, saying what isn't settled yet.
+    """
+    deadline = time.monotonic() + timeout
+    while reason := unsettled(plane.api, unschedulable=unschedulable):
+        if time.monotonic() > deadline:
+            message = f"not settled after {timeout:g} s: {reason}"
+            raise TimedOutError(message)
+        time.sleep(0.05)
+
+
+def unsettled(api: Api, *, unschedulable: int = 0) -> str:
+    """Return what isn't settled yet, in words; empty if everything is."""
+    nodes = {node["metadata"]["name"]: node for node in api.list("/api/v1/nodes")}
+    for name, node in nodes.items():
+        if not node_ready(node):
+            return f"node {name} isn't ready"
+    pods = api.list("/api/v1/pods")
+    stuck = 0
+    for pod in pods:
+        if _is_unschedulable(pod):
+            stuck += 1
+        elif reason := _pod_unsettled(pod, nodes):
+            return f"pod {_name(pod)} {reason}"
+    if stuck != unschedulable:
+        return f"{stuck} pods can't be scheduled instead of {unschedulable}"
+    return _owners_unsettled(api, pods) or _budgets_unsettled(api)
+
+
+def node_ready(node: Manifest) -> bool:
+    """Whether a node is Ready and the taint of one that isn't has gone."""
+    taints = {taint["key"] for taint in node["spec"].get("taints", ())}
+    return condition(node, "Ready") == "True" and not taints & NOT_READY_TAINTS
+
+
+def condition(manifest: Manifest, kind: str) -> str:
+    """Return the status of a condition: `True`, `False`, `Unknown`, or empty if it isn't there."""
+    conditions: list[dict[str, Any]] = manifest.get("status", {}).get("conditions") or []
+    return next((str(each["status"]) for each in conditions if each["type"] == kind), "")
+
+
+def _is_unschedulable(pod: Manifest) -> bool:
+    return condition(pod, "PodScheduled") == "False" and "deletionTimestamp" not in pod["metadata"]
+
+
+def _pod_unsettled(pod: Manifest, nodes: Mapping[str, Manifest]) -> str:
+    if "deletionTimestamp" in pod["metadata"]:
+        return "terminates"
+    if not (node := pod["spec"].get("nodeName")):
+        return "isn't scheduled"
+    if node not in nodes:
+        return f"stands on {node}, which is gone"
+    if pod["status"].get("phase") in {"Succeeded", "Failed"}:
+        return ""
+    wanted = "False" if NEVER_READY in pod["metadata"].get("labels", {}) else "True"
+    return "" if condition(pod, "Ready") == wanted else f"hasn't Ready={wanted}"
+
+
+def _owners_unsettled(api: Api, pods: list[Manifest]) -> str:
+    living = Counter(
+        owner["uid"] for pod in pods for owner in pod["metadata"].get("ownerReferences", ()) if owner.get("controller")
+    )
+    for plural in OWNERS:
+        for owner in api.list(f"/apis/apps/v1/{plural}"):
+            status = owner.get("status", {})
+            wanted = owner["spec"]["replicas"]
+            name = f"{plural} {_name(owner)}"
+            if status.get("observedGeneration") != owner["metadata"]["generation"]:
+                return f"{name}: its controller hasn't seen its last change"
+            if status.get("replicas", 0) != wanted:
+                return f"{name}: has {status.get('replicas', 0)} of {wanted} pods"
+            if plural == "deployments" and status.get("updatedReplicas", 0) != wanted:
+                return f"{name}: rolls out"
+            if plural != "deployments" and living[owner["metadata"]["uid"]] != wanted:
+                return f"{name}: owns {living[owner['metadata']['uid']]} of {wanted} pods"
+            ready = sum(condition(pod, "Ready") == "True" for pod in pods if _owned(pod, owner))
+            if plural != "deployments" and status.get("readyReplicas", 0) != ready:
+                return f"{name}: says {status.get('readyReplicas', 0)} of {ready} ready pods"
+    return ""
+
+
+def _owned(pod: Manifest, owner: Manifest) -> bool:
+    return any(each["uid"] == owner["metadata"]["uid"] for each in pod["metadata"].get("ownerReferences", ()))
+
+
+def _budgets_unsettled(api: Api) -> str:
+    for budget in api.list("/apis/policy/v1/poddisruptionbudgets"):
+        status = budget.get("status", {})
+        name = f"budget {_name(budget)}"
+        if any(each["reason"] == "SyncFailed" for each in status.get("conditions", ())):
+            continue
+        if status.get("observedGeneration") != budget["metadata"]["generation"]:
+            return f"{name}: its last change hasn't been seen"
+        if status.get("disruptedPods"):
+            return f"{name}: waits for evicted pods"
+        pods = _covered(api, budget)
+        healthy = sum(condition(pod, "Ready") == "True" for pod in pods)
+        if status["currentHealthy"] != healthy:
+            return f"{name}: counts {status['currentHealthy']} of {healthy} healthy pods"
+        if isinstance(budget["spec"].get("minAvailable"), int) and status["expectedPods"] != len(pods):
+            return f"{name}: expects {status['expectedPods']} of {len(pods)} pods"
+    return ""
+
+
+def _covered(api: Api, budget: Manifest) -> list[Manifest]:
+    namespace, _ = key_of(budget)
+    selector = budget["spec"].get("selector")
+    if selector is None:
+        return []
+    return api.list(f"/api/v1/namespaces/{namespace}/pods", labels=selector_text(selector))
+
+
+def selector_text(selector: Mapping[str, Any]) -> str:
+    """Return a LabelSelector in the form that a list request takes, so that the server does the matching."""
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for term in selector.get("matchExpressions") or ():
+        key, values = term["key"], ",".join(term.get("values") or ())
+        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        terms.append(forms.get(term["operator"], f"!{key}"))
+    return ",".join(terms)
+
+
+def _name(manifest: Manifest) -> str:
+    return "/".join(key_of(manifest))
