@@ -84,6 +84,8 @@ def persistent_volume(found: wire.PersistentVolume, _: Interner) -> PersistentVo
         capacity=resources.amounts(spec.capacity, "spec.capacity").get("storage", 0),
         access_modes=tuple(spec.access_modes or ()),
         phase=found.status.phase,
+        volume_mode=spec.volume_mode or "Filesystem",
+        deleted=found.metadata.deletion_timestamp is not None,
     )
 
 
@@ -103,6 +105,8 @@ def claim(found: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeCla
         selected_node=notes.get(_SELECTED_NODE, ""),
         access_modes=tuple(spec.access_modes or ()),
         request=resources.amounts(asked, "spec.resources.requests").get("storage", 0),
+        volume_mode=spec.volume_mode or "Filesystem",
+        selector=selector(spec.selector, "spec.selector"),
         deleted=metadata.deletion_timestamp is not None,
         owner_uid=owner.uid if owner else "",
     )

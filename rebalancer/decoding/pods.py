@@ -67,7 +67,7 @@ def template(found: wire.PodTemplate | None, claim_templates: tuple[str, ...] = 
 
 def spec(found: wire.PodSpec) -> PodSpec:
     """Read what a pod asks of its place."""
-    requests, scored = resources.effective(found)
+    requests, _ = resources.effective(found)
     every = (*(found.init_containers or ()), *found.containers)
     return PodSpec(
         node_affinity=constraints.node_affinity(found),
@@ -75,7 +75,7 @@ def spec(found: wire.PodSpec) -> PodSpec:
         tolerations=constraints.tolerations(found),
         spread=constraints.spread(found),
         requests=requests,
-        scored=scored,
+        scored=resources.scored_as_newcomer(found),
         host_ports=_host_ports(found),
         images=tuple(each.image for each in every),
         containers=len(every),

@@ -46,8 +46,23 @@ def effective(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple
     """
     actual = _actual(spec, status)
     plain = _total(spec, actual, _NO_DEFAULTS)
-    scored = _total(spec, actual, _SCORING_DEFAULTS)
+    defaults = _SCORING_DEFAULTS
+    if spec.resources and spec.resources.requests:
+        # Where the pod as a whole names requests, defaults go only to what is named nowhere.
+        defaults = {name: value for name, value in defaults.items() if name not in plain}
+    scored = _total(spec, actual, defaults)
     return resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
+
+
+def scored_as_newcomer(spec: wire.PodSpec) -> tuple[int, int]:
+    """Return (CPU, memory) as LeastAllocated counts them for a pod that it places, not for one that runs.
+
+    Of pods that run, pod-level resources are counted; of the newcomer they are not (1.36.3, `noderesources/fit.go`: its
+    scorer is never told that pod-level resources are on).
+    """
+    found = _containers(spec, _actual(spec, None), _SCORING_DEFAULTS)
+    _add(found, amounts(spec.overhead, "spec.overhead"))
+    return found.get(_CPU, 0), found.get(_MEMORY, 0)
 
 
 def _actual(spec: wire.PodSpec, status: wire.PodStatus | None) -> Callable[[wire.Container, str], _Amounts]:
@@ -81,7 +96,19 @@ def _actual(spec: wire.PodSpec, status: wire.PodStatus | None) -> Callable[[wire
 def _total(
     spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
 ) -> _Amounts:
-    """Sum up as PodRequests does: containers and sidecars run together, ordinary init containers one by one."""
+    """Sum up as PodRequests does: the containers, or what the pod as a whole names instead, and the overhead."""
+    total = _containers(spec, request, defaults)
+    for name, value in amounts(spec.resources.requests if spec.resources else None, "spec.resources.requests").items():
+        if name in {_CPU, _MEMORY} or name.startswith("hugepages-"):
+            total[name] = value
+    _add(total, amounts(spec.overhead, "spec.overhead"))
+    return total
+
+
+def _containers(
+    spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
+) -> _Amounts:
+    """Sum up containers: those and sidecars run together, ordinary init containers one by one."""
     total: _Amounts = {}
     for position, container in enumerate(spec.containers):
         _add(total, {**defaults, **request(container, f"spec.containers[{position}]")})
@@ -96,12 +123,7 @@ def _total(
         else:
             _add(asked, sidecars)
         peak = _most([peak, asked])
-    total = _most([total, peak])
-    for name, value in amounts(spec.resources.requests if spec.resources else None, "spec.resources.requests").items():
-        if name in {_CPU, _MEMORY} or name.startswith("hugepages-"):
-            total[name] = value
-    _add(total, amounts(spec.overhead, "spec.overhead"))
-    return total
+    return _most([total, peak])
 
 
 def _add(total: _Amounts, more: Mapping[str, int]) -> None:

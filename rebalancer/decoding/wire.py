@@ -365,6 +365,7 @@ class VolumeSpec(Wire, frozen=True):
     claim_ref: ObjectReference | None = None
     capacity: dict[str, Quantity] | None = None
     access_modes: list[str] | None = None
+    volume_mode: str | None = None
     csi: CSISource | None = None
 
 
@@ -383,6 +384,8 @@ class ClaimSpec(Wire, frozen=True):
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
     resources: Amounts | None = None
+    volume_mode: str | None = None
+    selector: LabelSelector | None = None
 
 
 class PersistentVolumeClaim(Wire, frozen=True):

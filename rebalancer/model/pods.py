@@ -54,7 +54,8 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """What a pod asks of its place. Equal specs are one object, so it also serves as the pod's scheduling class.
 
     `requests` are the effective ones of docs/semantics.md (init and sidecar containers, overhead, pod level); `scored`
-    is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container that asks for nothing.
+    is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container that asks for nothing: here
+    for the pod about to be placed, in `Pod.scored` for the one that runs (pod-level resources make a difference).
     `unpredictable` names the fields whose effect the model cannot know (gates, resource claims, inline volumes…).
     """
 

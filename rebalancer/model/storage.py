@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from rebalancer.model.affinity import NodeSelectorTerm
-from rebalancer.model.labels import NO_LABELS, Labels
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
 
 
 class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
@@ -20,6 +20,8 @@ class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
     capacity: int = 0
     access_modes: tuple[str, ...] = ()
     phase: str = ""
+    volume_mode: str = "Filesystem"
+    deleted: bool = False
 
 
 class PersistentVolumeClaim(Struct, frozen=True, gc=False, kw_only=True):
@@ -35,6 +37,9 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False, kw_only=True):
     selected_node: str = ""
     access_modes: tuple[str, ...] = ()
     request: int = 0
+    volume_mode: str = "Filesystem"
+    selector: LabelSelector | None = None
+    """Which volumes may serve it; None for any."""
     deleted: bool = False
     owner_uid: str = ""
 

@@ -7,6 +7,6 @@ the command line all ask these functions.
   supposed states cheaply.
 * `spread_constraints.constraints_of(pod, view)`: the hard and soft constraints that apply, defaults included.
 * `pod_topology_spread.counts(constraint, pod, view)`: counts by domain, minimum, skew, who may still come;
-  `SpreadFilter(pod, view)`: the filter.
+  `PodTopologySpread(pod, view)`: the filter.
 * `profile`, `versions`: what an administrator, and what a release changes.
 """

@@ -63,6 +63,11 @@ class NodeIndex:
         """All nodes."""
         return frozenset(self.by_name)
 
+    @cached_property
+    def cordoned(self) -> frozenset[str]:
+        """Nodes with `spec.unschedulable`."""
+        return frozenset(node.name for node in self.by_name.values() if node.unschedulable)
+
     def values(self, key: str) -> Mapping[str, str]:
         """Return the value of a label by node, for the nodes that carry it. The empty string is a value."""
         found = self._values.get(key)
@@ -132,8 +137,8 @@ class NodeIndex:
         return found
 
     def _named(self, field: Requirement) -> frozenset[str]:
-        """Select by `metadata.name`, the only field there is; In and NotIn are the only operators for it."""
-        if field.key != "metadata.name":
+        """Select by `metadata.name`, the only field there is; In and NotIn take one value each."""
+        if field.key != "metadata.name" or len(field.values) != 1:
             return NONE
         named = self.names.intersection(field.values)
         return self.names - named if field.operator is Operator.NOT_IN else named
@@ -149,6 +154,17 @@ class NodeIndex:
             )
             found = self._tolerated[tolerations] = self.names.difference(*repelled)
         return found
+
+    @cached_property
+    def images(self) -> Mapping[str, tuple[int, frozenset[str]]]:
+        """Images by name: bytes as the first node says that has it, and the nodes that have it."""
+        sizes: dict[str, int] = {}
+        holders: dict[str, set[str]] = {}
+        for node in self.by_name.values():
+            for name, size in node.images:
+                sizes.setdefault(name, size)
+                holders.setdefault(name, set()).add(node.name)
+        return {name: (size, frozenset(holders[name])) for name, size in sizes.items()}
 
     @cached_property
     def _by_taints(self) -> Mapping[tuple[Taint, ...], frozenset[str]]:

@@ -7,11 +7,12 @@ pods do not count while bound pods that are not ready do; and `labelSelector: {}
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 from rebalancer.model.pods import Pod
 from rebalancer.model.spread import InclusionPolicy
 from rebalancer.scheduling.node_index import required_part
+from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.population import NOBODY
 from rebalancer.scheduling.spread_constraints import (
     HOSTNAME,
@@ -28,7 +29,6 @@ from rebalancer.scheduling.view import View
 
 __all__ = [
     "HOSTNAME",
-    "NAME",
     "SYSTEM_DEFAULTS",
     "ZONE",
     "Constraints",
@@ -37,15 +37,15 @@ __all__ = [
     "EffectiveConstraint",
     "Eligibility",
     "Origin",
-    "SpreadFilter",
+    "PodTopologySpread",
     "constraints_of",
     "counts",
     "default_selector",
     "eligibility",
     "ineffective",
+    "per_node_counts",
 ]
 
-NAME: Final = "PodTopologySpread"
 MISSING_LABEL: Final = unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 UNSATISFIED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 
@@ -201,12 +201,18 @@ def counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Counts:
     The result is the same for all pods of equal namespace, constraint and `eligibility`, but for `self_match`.
     """
     selector = constraint.selector
-    per_node = NOBODY
-    if selector is not None and (selector.requirements or view.rules.empty_selector_counts):
-        per_node = view.live(pod.namespace, selector)
+    per_node = per_node_counts(constraint, pod, view)
     self_match = 1 if selector is not None and selector.matches(pod.labels) else 0
     eligible = eligibility(constraint, pod, view)
     return Counts(constraint, eligible, per_node, view.nodes.values(constraint.key), self_match)
+
+
+def per_node_counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Mapping[str, int]:
+    """Count matching pods by node, eligible or not; nodes without any are absent."""
+    selector = constraint.selector
+    if selector is None or (selector.empty and not view.rules.empty_selector_counts):
+        return NOBODY
+    return view.live(pod.namespace, selector)
 
 
 def ineffective(constraint: EffectiveConstraint, view: View) -> bool:
@@ -215,10 +221,13 @@ def ineffective(constraint: EffectiveConstraint, view: View) -> bool:
     return selector is not None and selector.empty and not view.rules.empty_selector_counts
 
 
-class SpreadFilter:
+class PodTopologySpread(Filter):
     """The filter for one pod in one state: every hard constraint counted once, then asked node by node."""
 
+    name: ClassVar = "PodTopologySpread"
+
     def __init__(self, pod: Pod, view: View) -> None:
+        """Count for each hard constraint."""
         self.counts: Final = tuple(counts(constraint, pod, view) for constraint in constraints_of(pod, view).hard)
         self._nodes = view.nodes
 
@@ -234,9 +243,12 @@ class SpreadFilter:
     def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return those of the nodes that pass, without saying why the others do not."""
         for each in self.counts:
-            values = self._nodes.values(each.constraint.key)
+            key = each.constraint.key
+            nodes = nodes & self._nodes.carrying((key,))
             # maxSkew is at least 1 and a self-match at most 1: an empty domain is never full.
             room = each.constraint.max_skew + each.minimum - each.self_match
-            full = {value for value, count in each.by_domain.filled.items() if count > room}
-            nodes = frozenset(node for node in nodes if node in values and values[node] not in full)
+            full = [value for value, count in each.by_domain.filled.items() if count > room]
+            if full:
+                groups = self._nodes.groups(key)
+                nodes = nodes.difference(*(groups[value] for value in full))
         return nodes

@@ -4,7 +4,8 @@ A selector is tested against distinct label sets, never against pods, and only a
 one of its requirements: 10,000 constraints over 150,000 pods touch each matching pod once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.scheduling.usage import Usage, used_by
 
 NO_AFFINITY = PodAffinity()
 NOBODY: Mapping[str, int] = {}
@@ -78,6 +80,8 @@ class Population:
 
     def __init__(self, pods: Iterable[Standing], nodes: Mapping[str, Node]) -> None:
         self.nodes = nodes
+        self._usage: dict[str, Usage] = {}
+        self._room: dict[Hashable, frozenset[str]] = {}
         self.live: dict[str, LabelSets] = {}
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
@@ -114,14 +118,34 @@ class Population:
         return found
 
     @cached_property
-    def affine(self) -> Mapping[tuple[str, PodAffinity], Mapping[str, int]]:
-        """Pods with affinity or anti-affinity terms: how many a node, by (namespace, terms)."""
-        found: dict[tuple[str, PodAffinity], dict[str, int]] = {}
+    def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
+        """Pods with affinity or anti-affinity terms: by namespace and terms, how many on each node."""
+        found: dict[str, dict[PodAffinity, dict[str, int]]] = {}
         for pod, node, _ in self.standings:
             affinity = pod.spec.pod_affinity
             if node is not None and affinity != NO_AFFINITY:
-                places = found.setdefault((pod.namespace, affinity), {})
+                places = found.setdefault(pod.namespace, {}).setdefault(affinity, {})
                 places[node] = places.get(node, 0) + 1
+        return found
+
+    @cached_property
+    def claim_users(self) -> Mapping[tuple[str, str], int]:
+        """How many pods use a claim, by (namespace, name)."""
+        return Counter((pod.namespace, name) for pod, _, _ in self.standings for name in pod.claims)
+
+    def used(self, node: str) -> Usage:
+        """Return what is taken of a node."""
+        found = self._usage.get(node)
+        if found is None:
+            found = self._usage[node] = used_by((pod, 1) for pod in self.on[node])
+        return found
+
+    def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
+        """Return the nodes for which `fits` holds, once for each key."""
+        found = self._room.get(key)
+        if found is None:
+            found = frozenset(name for name, node in self.nodes.items() if fits(node, self.used(name)))
+            self._room[key] = found
         return found
 
 

@@ -13,12 +13,14 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.node_index import NodeIndex
 from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, Population, Standing, standings
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.scheduling.usage import Usage, used_by
 from rebalancer.scheduling.versions import Rules, rules_of
 
 T = TypeVar("T")
@@ -182,16 +184,53 @@ class View:
             return counts
         return {node: count for node, count in adjusted.items() if count}
 
-    @cached_property
-    def affine(self) -> Mapping[tuple[str, PodAffinity], Mapping[str, int]]:
-        """Pods with affinity or anti-affinity terms: how many a node, by (namespace, terms)."""
-        found: dict[tuple[str, PodAffinity], Mapping[str, int]] = dict(self._population.affine)
-        for pod, node, sign, _ in self.changes:
+    def affine_towards(self, namespace: str) -> Iterable[tuple[str, PodAffinity, Mapping[str, int]]]:
+        """Yield pods with affinity terms that may mean a pod of this namespace: (their namespace, terms, by node)."""
+        for other in self.namespaces:
+            for affinity, places in self._affine_in(other).items():
+                if other == namespace or _reaches_out(affinity):
+                    yield other, affinity, places
+
+    def _affine_in(self, namespace: str) -> Mapping[PodAffinity, Mapping[str, int]]:
+        known = self._population.affine.get(namespace, {})
+        changes = self.changes_in.get(namespace)
+        if changes is None:
+            return known
+        found: dict[PodAffinity, Mapping[str, int]] = dict(known)
+        for pod, node, sign, _ in changes:
             affinity = pod.spec.pod_affinity
             if affinity != NO_AFFINITY:
-                key = (pod.namespace, affinity)
-                found[key] = _sum(found.get(key, NOBODY), {node: sign})
+                found[affinity] = _sum(found.get(affinity, NOBODY), {node: sign})
         return found
+
+    @cached_property
+    def namespaces(self) -> frozenset[str]:
+        """Namespaces that hold pods the scheduler knows of."""
+        population = self._population
+        return frozenset({*population.live, *population.terminating, *self.changes_in})
+
+    # Room
+
+    def used(self, node: str) -> Usage:
+        """Return what is taken of a node."""
+        before = self._population.used(node)
+        changes = self.changes_on.get(node)
+        return before if changes is None else used_by(((change.pod, change.sign) for change in changes), before)
+
+    def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
+        """Return the nodes for which `fits` holds; `key` names the question, so that it is answered once."""
+        nodes = self._population.with_room(key, fits)
+        changed = self.changes_on
+        if not changed:
+            return nodes
+        by_name = self.nodes.by_name
+        return nodes.difference(changed).union(node for node in changed if fits(by_name[node], self.used(node)))
+
+    def claim_users(self, namespace: str, name: str) -> int:
+        """Return how many pods use a claim, terminating ones among them."""
+        changes = self.changes_in.get(namespace, ())
+        moved = sum(change.sign for change in changes if name in change.pod.claims)
+        return self._population.claim_users.get((namespace, name), 0) + moved
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, from the store that all views of one snapshot share.
@@ -210,3 +249,10 @@ def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> Mapping[str, int]
     for node, count in right.items():
         total[node] = total.get(node, 0) + count
     return {node: count for node, count in total.items() if count}
+
+
+def _reaches_out(affinity: PodAffinity) -> bool:
+    """Say whether some term may mean pods of other namespaces."""
+    terms = [*affinity.required, *affinity.anti_required]
+    terms += [each.term for each in (*affinity.preferred, *affinity.anti_preferred)]
+    return any(term.namespaces or term.namespace_selector is not None for term in terms)

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from rebalancer.scheduling.pod_topology_spread import SpreadFilter, constraints_of, counts
+from rebalancer.scheduling import pod_topology_spread_score
+from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.pod_topology_spread import PodTopologySpread, constraints_of, counts
+from rebalancer.scheduling.predict import predict
 from tests.acceptance.seed import incoming_of, seed_cases, view_of
 
 Case = Mapping[str, Any]
@@ -23,14 +26,14 @@ def test_all_fifty_examples_are_here() -> None:
 
 @having("expected")
 def test_spread_judges_each_node_as_the_seed_says(case: Case) -> None:
-    spread = SpreadFilter(incoming_of(case), view_of(case))
+    spread = PodTopologySpread(incoming_of(case), view_of(case))
     assert {node: spread.verdict(node).code.value for node in case["expected"]} == case["expected"]
 
 
 @having("expected")
 def test_the_fast_path_admits_the_same_nodes(case: Case) -> None:
     view = view_of(case)
-    admitted = SpreadFilter(incoming_of(case), view).admitted(view.nodes.names)
+    admitted = PodTopologySpread(incoming_of(case), view).admitted(view.nodes.names)
     assert admitted == {node for node, code in case["expected"].items() if code == "Success"}
 
 
@@ -47,3 +50,16 @@ def test_each_domain_has_the_skew_the_seed_says(case: Case) -> None:
     constraints = constraints_of(pod, view)
     counted = counts((constraints.hard or constraints.soft)[0], pod, view)
     assert {value: counted.skew_of(value) for value in counted.by_domain} == case["actualSkew"]
+
+
+@having("expectedFeasible")
+def test_the_scheduler_as_a_whole_admits_the_nodes_the_seed_says(case: Case) -> None:
+    pod, view = incoming_of(case), view_of(case)
+    assert feasible(pod, view) == set(case["expectedFeasible"])
+    assert predict(pod, view).feasible == set(case["expectedFeasible"])
+
+
+@having("expectedScores")
+def test_the_soft_constraints_score_the_nodes_as_the_seed_says(case: Case) -> None:
+    view = view_of(case)
+    assert pod_topology_spread_score.score(incoming_of(case), view, case["candidateNodes"]) == case["expectedScores"]

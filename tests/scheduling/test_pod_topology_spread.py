@@ -15,7 +15,7 @@ from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.pod_topology_spread import (
     Counts,
     Origin,
-    SpreadFilter,
+    PodTopologySpread,
     constraints_of,
     counts,
     eligibility,
@@ -53,7 +53,7 @@ def by_zone(incoming: Pod, nodes: list[Node], pods: list[Pod]) -> Mapping[str, i
 
 def letters(incoming: Pod, view: View) -> str:
     """S, U or X (unresolvable) for each node in order."""
-    spread_filter = SpreadFilter(incoming, view)
+    spread_filter = PodTopologySpread(incoming, view)
     verdicts = {"Success": "S", "Unschedulable": "U", "UnschedulableAndUnresolvable": "X"}
     return "".join(verdicts[spread_filter.verdict(name).code.value] for name in view.nodes.by_name)
 

@@ -6,7 +6,7 @@ from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling import view as view_module
-from rebalancer.scheduling.pod_topology_spread import SpreadFilter
+from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import NOW, changed, node, pod, selector, snapshot, spread
 
@@ -54,9 +54,9 @@ def test_the_filter_follows_the_state() -> None:
     made = cluster()
     incoming = pod({"app": "web"}, spec=PodSpec(spread=(spread("kubernetes.io/hostname", selects=WEB),)))
     view = View(made)
-    assert SpreadFilter(incoming, view).admitted(view.nodes.names) == {"b"}
+    assert PodTopologySpread(incoming, view).admitted(view.nodes.names) == {"b"}
     balanced = view.without(made.pods)
-    assert SpreadFilter(incoming, balanced).admitted(view.nodes.names) == {"a", "b"}
+    assert PodTopologySpread(incoming, balanced).admitted(view.nodes.names) == {"a", "b"}
 
 
 def test_a_node_that_does_not_exist_is_refused() -> None:

@@ -1,0 +1,103 @@
+"""InterPodAffinity: required affinity and anti-affinity, both ways.
+
+Source: `interpodaffinity/filtering.go`. Terminating pods count: an evicted pod keeps its neighbours away until it is
+gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Final
+
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.affinity_terms import matching, selects
+from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable, unschedulable
+from rebalancer.scheduling.view import View
+
+AFFINITY: Final = unresolvable("node(s) didn't match pod affinity rules")
+OWN_ANTI_AFFINITY: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
+THEIR_ANTI_AFFINITY: Final = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
+
+
+class InterPodAffinity(Filter):
+    """Own affinity, own anti-affinity, then the anti-affinity of pods that are there already.
+
+    A node without a term's topology key cannot satisfy affinity, and is never blocked by anti-affinity.
+    """
+
+    name: ClassVar = "InterPodAffinity"
+
+    def __init__(self, pod: Pod, view: View) -> None:
+        """Prepare for a pod."""
+        own = pod.spec.pod_affinity
+        self._view = view
+        self._blocked = theirs(pod, view)
+        self._avoided = [
+            (term.topology_key, _places([term], matching([term], pod.namespace, view), view)[term.topology_key])
+            for term in own.anti_required
+        ]
+        self._wanted: Mapping[str, frozenset[str]] = {}
+        self._first_of_its_kind = False
+        if own.required:
+            self._wanted = _places(own.required, matching(own.required, pod.namespace, view), view)
+            # The first pod of a group that wants to be together may start it anywhere.
+            self._first_of_its_kind = not any(self._wanted.values()) and all(
+                selects(term, pod.namespace, pod, view) for term in own.required
+            )
+
+    def verdict(self, node: str) -> Verdict:
+        """Judge one node."""
+        labels = self._view.nodes.by_name[node].labels
+        for key, values in self._wanted.items():
+            if key not in labels or (labels[key] not in values and not self._first_of_its_kind):
+                return AFFINITY
+        for key, values in self._avoided:
+            if key in labels and labels[key] in values:
+                return OWN_ANTI_AFFINITY
+        for key, values in self._blocked.items():
+            if key in labels and labels[key] in values:
+                return THEIR_ANTI_AFFINITY
+        return SUCCESS
+
+    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of the nodes that pass."""
+        index = self._view.nodes
+        for key, values in self._wanted.items():
+            nodes = nodes & (index.carrying((key,)) if self._first_of_its_kind else _union(index.groups(key), values))
+        for key, values in (*self._avoided, *self._blocked.items()):
+            if values:
+                nodes = nodes - _union(index.groups(key), values)
+        return nodes
+
+
+def _union(groups: Mapping[str, frozenset[str]], values: Iterable[str]) -> frozenset[str]:
+    return frozenset().union(*(groups[value] for value in values if value in groups))
+
+
+def _places(terms: Iterable[PodAffinityTerm], per_node: Mapping[str, int], view: View) -> Mapping[str, frozenset[str]]:
+    """Return, for the key of each term, the values of the nodes that hold a matching pod."""
+    found = {}
+    for key in {term.topology_key for term in terms}:
+        values = view.nodes.values(key)
+        found[key] = frozenset(values[node] for node in per_node if node in values)
+    return found
+
+
+def theirs(pod: Pod, view: View) -> Mapping[str, frozenset[str]]:
+    """Return the label values, by key, that the anti-affinity of existing pods closes to this pod."""
+    blocked: dict[str, set[str]] = {}
+    for namespace, affinity, per_node in view.affine_towards(pod.namespace):
+        for key in _refusing(affinity, namespace, pod, view):
+            values = view.nodes.values(key)
+            blocked.setdefault(key, set()).update(values[node] for node in per_node if node in values)
+    return {key: frozenset(found) for key, found in blocked.items()}
+
+
+def _refusing(affinity: PodAffinity, namespace: str, pod: Pod, view: View) -> tuple[str, ...]:
+    if not affinity.anti_required:
+        return ()
+
+    def make() -> tuple[str, ...]:
+        return tuple(term.topology_key for term in affinity.anti_required if selects(term, namespace, pod, view))
+
+    return view.memo(("refusing", affinity, namespace, pod.namespace, pod.labels), make)

@@ -1,0 +1,76 @@
+"""NodeAffinity: `nodeSelector`, required and preferred node affinity, and what the profile adds.
+
+Source: `nodeaffinity/node_affinity.go`; matching itself is in `node_index`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from rebalancer.model.labels import Operator
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.node_index import required_part
+from rebalancer.scheduling.normalize import to_hundred
+from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable
+from rebalancer.scheduling.view import View
+
+MISMATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
+ENFORCED: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
+CONFLICT: Final = unresolvable("pod affinity terms conflict")
+NOT_NAMED: Final = unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
+
+
+class NodeAffinity(Filter):
+    """The pod's own terms and the profile's `addedAffinity` must both hold.
+
+    Terms that all name nodes (`matchFields`, `metadata.name`) are looked at first: the other nodes are not examined
+    by any filter, which is why their reason names this plugin only.
+    """
+
+    name: ClassVar = "NodeAffinity"
+
+    def __init__(self, pod: Pod, view: View) -> None:
+        """Prepare for a pod."""
+        self._matching = view.nodes.matching(required_part(pod.spec.node_affinity))
+        self._enforced = view.nodes.matching(required_part(view.profile.added_affinity))
+        self.named = named_nodes(pod)
+        if self.named is not None and not self.named:
+            self.refusal = CONFLICT
+
+    def verdict(self, node: str) -> Verdict:
+        """Judge one node."""
+        if self.named is not None and node not in self.named:
+            return NOT_NAMED
+        if node not in self._enforced:
+            return ENFORCED
+        return SUCCESS if node in self._matching else MISMATCH
+
+    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of the nodes that pass."""
+        return nodes & self._enforced & self._matching
+
+
+def named_nodes(pod: Pod) -> frozenset[str] | None:
+    """Return the only nodes that the required terms name, or None where a term leaves them open."""
+    terms = pod.spec.node_affinity.required
+    if not terms:
+        return None
+    named: set[str] = set()
+    for term in terms:
+        fields = [each for each in term.fields if each.key == "metadata.name" and each.operator is Operator.IN]
+        if not fields:
+            return None
+        named |= frozenset(fields[0].values).intersection(*(each.values for each in fields[1:]))
+    return frozenset(named)
+
+
+def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
+    """Return 0 to 100 by the weights of the preferred terms that match; None where there is no such term."""
+    preferred = (*pod.spec.node_affinity.preferred, *view.profile.added_affinity.preferred)
+    if not preferred:
+        return None
+    weights = dict.fromkeys(nodes, 0)
+    for each in preferred:
+        for node in view.nodes.selected(each.term).intersection(weights):
+            weights[node] += each.weight
+    return to_hundred(weights)

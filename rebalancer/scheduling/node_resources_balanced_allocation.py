@@ -1,0 +1,75 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose CPU and memory stay used in equal measure.
+
+Source: `noderesources/balanced_allocation.go`. Real requests, without the defaults that NodeResourcesFit's score
+gives to containers that ask for nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
+
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod, Resources
+from rebalancer.scheduling.usage import Usage
+from rebalancer.scheduling.view import View
+
+
+def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
+    """Return 0 to 100; None for a pod that asks for none of the resources looked at."""
+    names = view.profile.balanced_resources
+    asked = {name: _amount(pod.spec.requests, name) for name in names}
+    if not any(asked.values()):
+        return None
+    improvement = view.rules.balance_by_improvement
+    found = {}
+    for name in nodes:
+        shares = list(_shares(asked, view.nodes.by_name[name], view.used(name)))
+        after = _balance([after for _, after in shares])
+        before = _balance([before for before, _ in shares])
+        # Go's division truncates towards zero; the sum is never negative, so this one does the same.
+        found[name] = 50 + (50 + after - before) // 2 if improvement else after
+    return found
+
+
+def _shares(asked: Mapping[str, int], node: Node, used: Usage) -> Iterable[tuple[float, float]]:
+    """Yield each resource's share of the node in use, without the pod and with it, at most 1."""
+    for name, amount in asked.items():
+        capacity = _amount(node.allocatable, name)
+        if capacity == 0 or (amount == 0 and name not in {"cpu", "memory", "ephemeral-storage"}):
+            continue
+        taken = _taken(used, name)
+        yield min(taken / capacity, 1.0), min((taken + amount) / capacity, 1.0)
+
+
+def _balance(shares: Sequence[float]) -> int:
+    """Return 100 less the standard deviation of the shares, in per cent, truncated."""
+    deviation = 0.0
+    if len(shares) == 2:
+        deviation = abs((shares[0] - shares[1]) / 2)
+    elif len(shares) > 2:
+        mean = sum(shares) / len(shares)
+        deviation = sqrt(sum((share - mean) * (share - mean) for share in shares) / len(shares))
+    return int((1 - deviation) * 100)
+
+
+def _amount(resources: Resources, name: str) -> int:
+    match name:
+        case "cpu":
+            return resources.cpu
+        case "memory":
+            return resources.memory
+        case "ephemeral-storage":
+            return resources.ephemeral_storage
+        case _:
+            return dict(resources.extended).get(name, 0)
+
+
+def _taken(used: Usage, name: str) -> int:
+    match name:
+        case "cpu":
+            return used.cpu
+        case "memory":
+            return used.memory
+        case "ephemeral-storage":
+            return used.ephemeral_storage
+        case _:
+            return used.extended.get(name, 0)

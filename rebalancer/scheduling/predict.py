@@ -1,0 +1,153 @@
+"""What the scheduler would say of a pod: node by node, plugin by plugin."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.feasibility import feasible, prepared
+from rebalancer.scheduling.node_order import winner
+from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.pod_topology_spread import HOSTNAME, ZONE, constraints_of
+from rebalancer.scheduling.scoring import examined, scores, totals
+from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
+from rebalancer.scheduling.verdicts import Code, Verdict
+from rebalancer.scheduling.view import View
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePrediction:
+    """One node. `scores` are 0 to 100 by plugin before their weights; `total` is None where nothing is scored.
+
+    Nothing is scored on nodes that do not pass, nor where only one node passes.
+    """
+
+    name: str
+    verdicts: Mapping[str, Verdict]
+    scores: Mapping[str, int]
+    total: int | None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every filter passes."""
+        return all(self.verdicts.values())
+
+    @property
+    def rejected_by(self) -> str | None:
+        """Return the plugin that the scheduler would name: the first in its order that rejects."""
+        return next((name for name, verdict in self.verdicts.items() if not verdict), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What would happen to a pod if the scheduler placed it now.
+
+    `candidates` are the nodes that may win. `sampled`: the cluster is so large that the scheduler looks at a part of
+    it only, so every feasible node is a candidate. `unpredictable` says why none of this should be relied on.
+    """
+
+    pod: Pod
+    nodes: Sequence[NodePrediction]
+    feasible: frozenset[str]
+    candidates: frozenset[str]
+    certain: Mapping[str, str]
+    """Label values that all candidates share, for the keys of the pod's constraints, the zone and the host name."""
+    failure: str
+    """The FailedScheduling message where nothing fits, as far as its first full stop; else empty."""
+    sampled: bool
+    may_preempt: bool
+    """Nothing fits, but pods of lower priority stand on nodes that their eviction might open."""
+    likely: str | None
+    """The best guess at the winner; a guess."""
+    unpredictable: Unpredictable | None
+
+    @cached_property
+    def node(self) -> Mapping[str, NodePrediction]:
+        """Nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+
+def predict(pod: Pod, view: View) -> Prediction:
+    """Play the scheduler for one pod in one state, without changing it.
+
+    Where the pod runs now does not matter (`pod.node` is not read): to ask about a replacement, give the state that
+    it would meet. The work is in proportion to nodes times plugins; `feasibility.feasible` and `scoring.best` answer
+    without reasons in a fraction of the time.
+    """
+    filters = prepared(pod, view)
+    admitted = feasible(pod, view)
+    ordered = [name for name in view.nodes.by_name if name in admitted]
+    sampled = len(ordered) > examined(len(view.nodes.by_name), view.profile.percentage)
+    scored = scores(pod, view, ordered) if len(ordered) > 1 else {}
+    sums = totals(scored, view, ordered) if scored else {}
+    top = max(sums.values(), default=0)
+    candidates = admitted if sampled or not sums else frozenset(name for name, total in sums.items() if total == top)
+    nodes = tuple(_node(name, filters, scored, sums) for name in view.nodes.by_name)
+    return Prediction(
+        pod=pod,
+        nodes=nodes,
+        feasible=admitted,
+        candidates=candidates,
+        certain=_agreed(pod, candidates, view),
+        failure="" if admitted else failure(nodes, filters),
+        sampled=sampled,
+        may_preempt=not admitted and _may_preempt(pod, nodes, view),
+        likely=winner(sums, view) if sums else next(iter(admitted), None),
+        unpredictable=unpredictable(pod, view),
+    )
+
+
+def _node(
+    name: str, filters: Sequence[Filter], scored: Mapping[str, Mapping[str, int]], sums: Mapping[str, int]
+) -> NodePrediction:
+    return NodePrediction(
+        name=name,
+        verdicts={each.name: each.refusal or each.verdict(name) for each in filters},
+        scores={plugin: values[name] for plugin, values in scored.items()} if name in sums else {},
+        total=sums.get(name),
+    )
+
+
+def failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
+    """Return the scheduler's message for a pod that no node admits, up to its first full stop.
+
+    Source: `framework.FitError`. Reasons with the number of nodes, in the order of the text; one plugin a node. What
+    follows in the event (about preemption) is not modelled.
+    """
+    if not nodes:
+        return NO_NODES
+    head = f"0/{len(nodes)} nodes are available: "
+    refused = next((each.refusal for each in filters if each.refusal is not None), None)
+    if refused is not None:
+        return f"{head}{refused.message}."
+    histogram: dict[str, int] = {}
+    for node in nodes:
+        if node.rejected_by is not None:
+            for reason in node.verdicts[node.rejected_by].reasons:
+                histogram[reason] = histogram.get(reason, 0) + 1
+    return head + ", ".join(sorted(f"{count} {reason}" for reason, count in histogram.items())) + "."
+
+
+def _agreed(pod: Pod, candidates: frozenset[str], view: View) -> Mapping[str, str]:
+    constraints = constraints_of(pod, view)
+    keys = {HOSTNAME, ZONE, *(each.key for each in (*constraints.hard, *constraints.soft))}
+    agreed = {}
+    for key in sorted(keys):
+        values = {view.nodes.values(key).get(name) for name in candidates}
+        value = values.pop() if len(values) == 1 else None
+        if value is not None:
+            agreed[key] = value
+    return agreed
+
+
+def _may_preempt(pod: Pod, nodes: Sequence[NodePrediction], view: View) -> bool:
+    if not pod.spec.preempts:
+        return False
+    return any(
+        node.rejected_by is not None
+        and node.verdicts[node.rejected_by].code is Code.UNSCHEDULABLE
+        and any(each.spec.priority < pod.spec.priority for each in view.pods_on(node.name))
+        for node in nodes
+    )

@@ -1,0 +1,196 @@
+"""The pod that an owner would create in place of one that is evicted.
+
+It is made from the owner's current template, not from the evicted pod. A live pod of that template is the better
+witness, since admission has already filled in priority, overhead, default tolerations and a LimitRange's requests; only
+where there is none is the template itself taken, with what can be known of admission applied.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, PreferredPodTerm, TaintEffect, Toleration
+from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.verdicts import Reason
+from rebalancer.model.workloads import PodTemplate, Workload
+from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
+from rebalancer.scheduling.view import View
+
+REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
+REPLACING: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
+"""Kinds that put a new pod in an evicted one's place, wherever it fits."""
+AUTOMATIC: Final = tuple(
+    Toleration(key=f"node.kubernetes.io/{problem}", operator="Exists", effect=TaintEffect.NO_EXECUTE)
+    for problem in ("not-ready", "unreachable")
+)
+"""Tolerations that the DefaultTolerationSeconds admission plugin adds."""
+
+
+def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
+    """Return the pod that would come if this one were evicted, not placed yet; or why that is not known.
+
+    A ReplicaSet's new pod comes at once, while the old one is still terminating; a StatefulSet's has the old one's name
+    and claims and comes only when that is gone. Which state it meets is the caller's to say (`View.terminating`,
+    `View.without`).
+    """
+    owner = view.snapshot.owner_of(pod)
+    if owner is None:
+        return Unpredictable(Reason.UNKNOWN_OWNER, "nothing that is known would create a new pod in its place")
+    if owner.kind not in REPLACING:
+        return Unpredictable(Reason.UNKNOWN_OWNER, f"how {owner} replaces its pods is not modelled")
+    refused = _refused(owner.template)
+    if refused is not None:
+        return refused
+    made = _made(pod, owner, view)
+    if isinstance(made, Unpredictable):
+        return made
+    return unpredictable(made, view) or made
+
+
+def _made(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
+    template = owner.template
+    witness = _witness(pod, owner, view)
+    if witness is not None:
+        spec, labels = witness.spec, witness.labels
+        if template is not None and template.spec.gated:
+            spec = structs.replace(spec, gated=True)
+    elif template is not None:
+        spec, labels = _admitted(template, view), _labelled(template, pod, owner)
+    else:
+        return Unpredictable(Reason.NOT_PREDICTABLE, f"{owner} has no pod of its current template, nor is that known")
+    stateful = owner.kind == "StatefulSet"
+    if not stateful and any(_created_for(pod, claim, view) for claim in pod.claims):
+        return Unpredictable(Reason.NOT_PREDICTABLE, "it has ephemeral volumes, and the new ones do not exist yet")
+    if stateful:
+        labels = Labels({**labels, **{key: value for key, value in pod.labels.items() if key in OF_THE_ORDINAL}})
+    return Pod(
+        namespace=pod.namespace,
+        name=pod.name if stateful else f"{owner.name}-(new)",
+        uid=f"{pod.uid}+",
+        labels=labels,
+        spec=spec,
+        phase=PodPhase.PENDING,
+        created=view.snapshot.taken_at,
+        owner=pod.owner,
+        claims=pod.claims if stateful or template is None else template.claims,
+        requests=spec.requests,
+        scored=witness.scored if witness is not None else spec.scored,
+    )
+
+
+OF_THE_ORDINAL: Final = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
+
+
+def _created_for(pod: Pod, claim: str, view: View) -> bool:
+    found = view.snapshot.claim.get((pod.namespace, claim))
+    return found is not None and found.owner_uid == pod.uid
+
+
+def _witness(pod: Pod, owner: Workload, view: View) -> Pod | None:
+    """Return a live pod of the owner's current template: this one if it is, else another."""
+    siblings = view.snapshot.pods_of.get(owner.uid, ())
+    fitting = [each for each in (pod, *siblings) if not each.finished and _current(each, owner)]
+    if owner.template is None:
+        return fitting[0] if fitting else None
+    # A pod that was resized in place no longer shows what the template asks for.
+    unresized = (each for each in fitting if each.spec.requests == owner.template.requests)
+    return next(unresized, fitting[0] if fitting else None)
+
+
+def _current(pod: Pod, owner: Workload) -> bool:
+    """Say whether a pod was made from the owner's current template."""
+    template = owner.template
+    if owner.revision:
+        return any(pod.labels.get(key) == owner.revision for key in REVISION_LABELS)
+    if template is None:
+        return True
+    # Owners without a revision (a ReplicationController, a bare ReplicaSet): compare what placement depends on.
+    wanted = _merged(template.spec, pod.labels)
+    return (
+        template.labels.items() <= pod.labels.items()
+        and wanted.spread == _merged(pod.spec, pod.labels).spread
+        and wanted.node_affinity == pod.spec.node_affinity
+        and wanted.pod_affinity == _merged(pod.spec, pod.labels).pod_affinity
+        and set(template.spec.tolerations) <= set(pod.spec.tolerations)
+    )
+
+
+def _refused(template: PodTemplate | None) -> Unpredictable | None:
+    """Say whether the API server would refuse the pods of a template that it accepted (docs/semantics.md)."""
+    for constraint in template.spec.spread if template is not None else ():
+        named = {each.key for each in constraint.selector.requirements} if constraint.selector is not None else set()
+        for key in constraint.match_label_keys:
+            if template is not None and key in named and key in template.labels:
+                return Unpredictable(
+                    Reason.TEMPLATE_REFUSED,
+                    f"{key} is in both matchLabelKeys and labelSelector: the API server refuses such pods",
+                )
+    return None
+
+
+def _labelled(template: PodTemplate, pod: Pod, owner: Workload) -> Labels:
+    added: dict[str, str] = {}
+    if owner.kind == "StatefulSet":
+        added = {
+            "statefulset.kubernetes.io/pod-name": pod.name,
+            "apps.kubernetes.io/pod-index": pod.name.split("-")[-1],
+        }
+        if owner.revision:
+            added["controller-revision-hash"] = owner.revision
+    return Labels({**template.labels, **added})
+
+
+def _admitted(template: PodTemplate, view: View) -> PodSpec:
+    """Apply to a template what admission would, as far as the snapshot tells."""
+    spec = _merged(template.spec, template.labels)
+    classes = view.snapshot.priority_classes
+    chosen = next((each for each in classes if each.name == spec.priority_class), None)
+    if not spec.priority_class:
+        chosen = next((each for each in classes if each.default), None)
+    if chosen is not None:
+        spec = structs.replace(
+            spec, priority_class=chosen.name, priority=chosen.value, preempts=chosen.preempts and spec.preempts
+        )
+    missing = [each for each in AUTOMATIC if not any(have.key == each.key for have in spec.tolerations)]
+    return structs.replace(spec, tolerations=(*spec.tolerations, *missing))
+
+
+def _merged(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
+    """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does on creation.
+
+    For spread that is done by 1.34 and newer; earlier schedulers do it themselves, to the same effect.
+    """
+    spread = tuple(
+        structs.replace(each, selector=_narrowed(each.selector, each.match_label_keys, (), labels))
+        for each in spec.spread
+    )
+    affinity = spec.pod_affinity
+    return structs.replace(
+        spec,
+        spread=spread,
+        pod_affinity=PodAffinity(
+            required=tuple(_merged_term(each, labels) for each in affinity.required),
+            preferred=tuple(PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.preferred),
+            anti_required=tuple(_merged_term(each, labels) for each in affinity.anti_required),
+            anti_preferred=tuple(
+                PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.anti_preferred
+            ),
+        ),
+    )
+
+
+def _merged_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
+    selector = _narrowed(term.selector, term.match_label_keys, term.mismatch_label_keys, labels)
+    return structs.replace(term, selector=selector)
+
+
+def _narrowed(
+    selector: LabelSelector | None, keys: tuple[str, ...], mismatching: tuple[str, ...], labels: Mapping[str, str]
+) -> LabelSelector | None:
+    if selector is None:
+        return None
+    added = [Requirement(key, Operator.IN, (labels[key],)) for key in keys if key in labels]
+    added += [Requirement(key, Operator.NOT_IN, (labels[key],)) for key in mismatching if key in labels]
+    return LabelSelector.of(None, (*selector.requirements, *added)) if added else selector

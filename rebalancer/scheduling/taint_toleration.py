@@ -1,0 +1,57 @@
+"""TaintToleration: NoSchedule and NoExecute taints reject, PreferNoSchedule taints cost score.
+
+Source: `tainttoleration/taint_toleration.go`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from rebalancer.model.affinity import Taint, TaintEffect
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.node_index import REPELLING, tolerates
+from rebalancer.scheduling.normalize import to_hundred
+from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable
+from rebalancer.scheduling.view import View
+
+
+class TaintToleration(Filter):
+    """Every taint that repels must be tolerated."""
+
+    name: ClassVar = "TaintToleration"
+
+    def __init__(self, pod: Pod, view: View) -> None:
+        """Prepare for a pod."""
+        self._tolerations = pod.spec.tolerations
+        self._view = view
+        self._tolerated = view.nodes.tolerated(pod.spec.tolerations)
+
+    def verdict(self, node: str) -> Verdict:
+        """Judge one node; before 1.36 the reason names the first taint that is not tolerated."""
+        if node in self._tolerated:
+            return SUCCESS
+        if self._view.rules.taint_reason_short:
+            return unresolvable("node(s) had untolerated taint(s)")
+        taints = self._view.nodes.by_name[node].taints
+        first = next(each for each in taints if each.effect in REPELLING and not tolerates(self._tolerations, each))
+        return unresolvable(f"node(s) had untolerated taint {_shown(first)}")
+
+    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of the nodes that pass."""
+        return nodes & self._tolerated
+
+
+def _shown(taint: Taint) -> str:
+    return f"{{{taint.key}: {taint.value}}}"
+
+
+def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:
+    """Return 0 to 100: the fewer PreferNoSchedule taints are not tolerated, the better."""
+    tolerations = [each for each in pod.spec.tolerations if each.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}]
+    index = view.nodes.by_name
+    soft = TaintEffect.PREFER_NO_SCHEDULE
+    untolerated = {
+        node: sum(1 for taint in index[node].taints if taint.effect is soft and not tolerates(tolerations, taint))
+        for node in nodes
+    }
+    return to_hundred(untolerated, reverse=True)

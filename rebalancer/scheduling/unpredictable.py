@@ -1,0 +1,41 @@
+"""What the model does not claim to know, said instead of guessed."""
+
+from dataclasses import dataclass
+
+from rebalancer.model.pods import Pod
+from rebalancer.model.verdicts import Reason
+from rebalancer.scheduling.view import View
+
+FOR_CLAIMS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
+
+
+@dataclass(frozen=True)
+class Unpredictable:
+    """Why the place of a pod cannot be foretold."""
+
+    reason: Reason
+    message: str
+
+
+def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
+    """Say why the scheduler's decision on this pod is not modelled, or None where it is."""
+    spec = pod.spec
+    if spec.scheduler != view.profile.name:
+        return Unpredictable(Reason.OTHER_SCHEDULER, f"schedulerName is {spec.scheduler}, not {view.profile.name}")
+    if spec.gated:
+        return Unpredictable(
+            Reason.NOT_PREDICTABLE, "it has scheduling gates: something else decides when it is placed"
+        )
+    if spec.unpredictable:
+        return Unpredictable(Reason.NOT_PREDICTABLE, f"its placement depends on {', '.join(spec.unpredictable)}")
+    if view.profile.unmodelled:
+        used = ", ".join(view.profile.unmodelled)
+        return Unpredictable(Reason.NOT_PREDICTABLE, f"the scheduler's configuration uses {used}")
+    if any(each.operator in {"Lt", "Gt"} for each in spec.tolerations):
+        return Unpredictable(
+            Reason.NOT_PREDICTABLE, "it has tolerations with Lt or Gt, which an alpha gate decides about"
+        )
+    unread = [kind for kind in FOR_CLAIMS if kind in view.snapshot.unknown]
+    if pod.claims and unread:
+        return Unpredictable(Reason.NOT_PREDICTABLE, f"it has volume claims, and {unread[0]}s were not read")
+    return None

@@ -1,0 +1,44 @@
+"""What is taken of a node, as the scheduler adds it up."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from rebalancer.model.pods import Pod
+
+NO_EXTENDED: Mapping[str, int] = {}
+
+
+class Usage(NamedTuple):
+    """Sums over the pods of a node: CPU in thousandths of a core, memory and storage in bytes.
+
+    `scored_cpu` and `scored_memory` hold 100m and 200Mi for each container that asks for nothing: the scores of
+    NodeResourcesFit use them, nothing else does.
+    """
+
+    pods: int = 0
+    cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    scored_cpu: int = 0
+    scored_memory: int = 0
+    extended: Mapping[str, int] = NO_EXTENDED
+
+
+NOTHING_USED = Usage()
+
+
+def used_by(pods: Iterable[tuple[Pod, int]], before: Usage = NOTHING_USED) -> Usage:
+    """Add pods (sign 1) and take pods away (sign -1)."""
+    count, cpu, memory, storage, scored_cpu, scored_memory, extended = before
+    extended = dict(extended)
+    for pod, sign in pods:
+        requests = pod.requests
+        count += sign
+        cpu += sign * requests.cpu
+        memory += sign * requests.memory
+        storage += sign * requests.ephemeral_storage
+        scored_cpu += sign * pod.scored[0]
+        scored_memory += sign * pod.scored[1]
+        for name, amount in requests.extended:
+            extended[name] = extended.get(name, 0) + sign * amount
+    return Usage(count, cpu, memory, storage, scored_cpu, scored_memory, extended)

@@ -1,0 +1,130 @@
+"""VolumeBinding: a bound volume must be reachable from the node, an unbound claim must be servable there.
+
+Source: `volumebinding/volume_binding.go`, `binder.go`, component-helpers `storage/volume.FindMatchingVolume`. Storage
+capacity (CSIStorageCapacity) is not read: a driver that publishes it may reject more nodes.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from rebalancer.model.affinity import NodeSelectorTerm
+from rebalancer.model.pods import Pod
+from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
+from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable
+from rebalancer.scheduling.view import View
+
+NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
+NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
+
+
+class VolumeBinding(Filter):
+    """Bound claims pin the pod to where their volumes are; delayed ones are served where the pod lands."""
+
+    name: ClassVar = "VolumeBinding"
+
+    def __init__(self, pod: Pod, view: View) -> None:
+        """Sort the claims; a claim that is gone, going, or waits for its volume elsewhere refuses the pod."""
+        self._view = view
+        self._key = ("volumes", pod.namespace, pod.claims)
+        self._bound: list[PersistentVolume] = []
+        self._delayed: list[PersistentVolumeClaim] = []
+        immediate = False
+        for name in pod.claims:
+            claim = view.snapshot.claim.get((pod.namespace, name))
+            if claim is None or claim.deleted:
+                fate = "not found" if claim is None else "is being deleted"
+                self.refusal = unresolvable(f'persistentvolumeclaim "{name}" {fate}')
+                return
+            if claim.bound:
+                volume = view.snapshot.volume.get(claim.volume)
+                if volume is not None:
+                    self._bound.append(volume)
+            elif claim.volume or not _delayed(claim, view):
+                immediate = True
+            else:
+                self._delayed.append(claim)
+        if immediate:
+            self.refusal = unresolvable("pod has unbound immediate PersistentVolumeClaims")
+
+    def verdict(self, node: str) -> Verdict:
+        """Judge one node."""
+        reasons = []
+        if any(node not in reachable(volume, self._view) for volume in self._bound):
+            reasons.append(NODE_CONFLICT)
+        if not self._servable(node):
+            reasons.append(BIND_CONFLICT)
+        return unresolvable(*reasons) if reasons else SUCCESS
+
+    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of the nodes that pass; neither claims nor volumes change between supposed states."""
+        if not self._bound and not self._delayed and self.refusal is None:
+            return nodes
+        return nodes & self._view.memo(self._key, lambda: Filter.admitted(self, self._view.nodes.names))
+
+    def _servable(self, node: str) -> bool:
+        provisioned = []
+        open_claims = []
+        for claim in self._delayed:
+            if not claim.selected_node:
+                open_claims.append(claim)
+            elif claim.selected_node == node:
+                provisioned.append(claim)
+            else:
+                return False
+        chosen: set[str] = set()
+        for claim in sorted(open_claims, key=lambda each: each.request):
+            volume = _match(claim, node, chosen, self._view)
+            if volume is None:
+                provisioned.append(claim)
+            else:
+                chosen.add(volume.name)
+        return all(_provisionable(claim, node, self._view) for claim in provisioned)
+
+
+def reachable(volume: PersistentVolume, view: View) -> frozenset[str]:
+    """Return the nodes from which a volume can be used: all of them where it names none."""
+    terms = volume.node_affinity
+    return view.nodes.names if terms is None else _selected(terms, view)
+
+
+def _selected(terms: Sequence[NodeSelectorTerm], view: View) -> frozenset[str]:
+    return frozenset().union(*(view.nodes.selected(term) for term in terms))
+
+
+def _delayed(claim: PersistentVolumeClaim, view: View) -> bool:
+    found = view.snapshot.storage_class.get(claim.storage_class)
+    return found is not None and found.delayed
+
+
+def _match(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View) -> PersistentVolume | None:
+    """Find the smallest available volume for a claim on a node, or the one that is reserved for it."""
+    smallest: PersistentVolume | None = None
+    for volume in view.snapshot.volumes:
+        if volume.name in taken or volume.deleted or volume.storage_class != claim.storage_class:
+            continue
+        reserved = volume.claim == (claim.namespace, claim.name)
+        if (volume.claim is not None and not reserved) or volume.capacity < claim.request:
+            continue
+        if volume.volume_mode != claim.volume_mode:
+            continue
+        if reserved:
+            return volume if node in reachable(volume, view) else None
+        if (
+            volume.phase == "Available"
+            and (claim.selector is None or claim.selector.matches(volume.labels))
+            and node in reachable(volume, view)
+            and set(claim.access_modes) <= set(volume.access_modes)
+            and (smallest is None or smallest.capacity > volume.capacity)
+        ):
+            smallest = volume
+    return smallest
+
+
+def _provisionable(claim: PersistentVolumeClaim, node: str, view: View) -> bool:
+    """Say whether a volume could be made for the claim on a node, as far as its class tells."""
+    found = view.snapshot.storage_class.get(claim.storage_class)
+    if found is None or found.provisioner in NO_PROVISIONER:
+        return False
+    return not found.allowed_topologies or node in _selected(found.allowed_topologies, view)

@@ -1,0 +1,42 @@
+"""VolumeRestrictions: a ReadWriteOncePod claim has one user in the cluster.
+
+Source: `volumerestrictions/volume_restrictions.go`. Disks named in the pod itself (GCE, EBS, iSCSI, RBD) make a pod
+unpredictable when it is decoded, so their conflicts are not modelled.
+"""
+
+from typing import ClassVar, Final
+
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable, unschedulable
+from rebalancer.scheduling.view import View
+
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
+IN_USE: Final = unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+
+
+class VolumeRestrictions(Filter):
+    """The claims must exist, and none that allows one pod only may be in use, terminating users included."""
+
+    name: ClassVar = "VolumeRestrictions"
+
+    def __init__(self, pod: Pod, view: View) -> None:
+        """Prepare for a pod."""
+        self._verdict: Verdict = SUCCESS
+        for name in pod.claims:
+            claim = view.snapshot.claim.get((pod.namespace, name))
+            if claim is None:
+                self.refusal = unresolvable(f'persistentvolumeclaim "{name}" not found')
+                return
+            if READ_WRITE_ONCE_POD in claim.access_modes and view.claim_users(pod.namespace, name):
+                self._verdict = IN_USE
+
+    def verdict(self, node: str) -> Verdict:  # noqa: ARG002  # it is the same for every node
+        """Judge one node."""
+        return self._verdict
+
+    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of the nodes that pass."""
+        return nodes if self.refusal is None and self._verdict else frozenset()
