@@ -129,11 +129,18 @@ def snapshot(
     version: Version = NEWEST,
     faults: Iterable[Fault] = (),
 ) -> Snapshot:
-    """Put decoded objects together; `known` names the kinds that were read, even if there was none of them."""
+    """Put decoded objects together; `known` names the kinds that were read, even if there was none of them.
+
+    Objects are sorted by name, so that a live cluster and a file of it make the same snapshot.
+    """
     return Snapshot(
         taken_at=taken_at,
         version=version,
         unknown=frozenset(KIND_NAMED) - frozenset(known),
         faults=tuple(faults),
-        **{field: tuple(found) for field, found in objects.items()},
+        **{field: tuple(sorted(found, key=_name)) for field, found in objects.items()},
     )
+
+
+def _name(found: Any) -> tuple[str, str, str]:
+    return getattr(found, "namespace", ""), getattr(found, "kind", ""), found.name

@@ -98,6 +98,15 @@ class Snapshot:
         return {workload.uid: workload for workload in self.workloads}
 
     @cached_property
+    def owned_by(self) -> Mapping[str, Sequence[Workload]]:
+        """Workloads by the UID of their controller: the ReplicaSets of a Deployment."""
+        found: defaultdict[str, list[Workload]] = defaultdict(list)
+        for workload in self.workloads:
+            if workload.owner is not None:
+                found[workload.owner.uid].append(workload)
+        return found
+
+    @cached_property
     def budgets_in(self) -> Mapping[str, Sequence[DisruptionBudget]]:
         """Disruption budgets by namespace."""
         found: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)

@@ -1,0 +1,1 @@
+"""The edges: bytes in, bytes out. Adapters do not know each other, and decide nothing."""

@@ -1,0 +1,138 @@
+"""The real cluster behind the loop's port: one reflector a kind, and the writes."""
+
+from datetime import datetime
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.configmaps import StatusMap
+from rebalancer.adapters.kubernetes.events import Recorder
+from rebalancer.adapters.kubernetes.evictions import evict
+from rebalancer.adapters.kubernetes.reflector import Reflector
+from rebalancer.adapters.kubernetes.transport import ClusterError, Refused, Transport
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import KINDS, Kind
+from rebalancer.decoding.lists import Gathered, decode_page, snapshot
+from rebalancer.model.cluster import Version
+from rebalancer.model.moves import Move
+from rebalancer.model.snapshot import Fault, Snapshot
+from rebalancer.ports import Document, EvictionAnswer
+from rebalancer.reporting.events import Event
+
+STALE_AFTER = 300.0
+"""Seconds of silence of one watch after which nothing is evicted any more."""
+
+_PAGE = "500"
+_FORBIDDEN = frozenset({401, 403})
+_NEEDED = frozenset({"Pod", "Node"})
+
+
+class _VersionInfo(msgspec.Struct, frozen=True):
+    major: str
+    minor: str
+
+
+def server_version(transport: Transport) -> Version:
+    """Ask the API server for its version; raise ClusterError where it does not say."""
+    data = transport.request("GET", "/version")
+    try:
+        info = msgspec.json.decode(data, type=_VersionInfo)
+        return Version.parse(f"{info.major}.{info.minor}")
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ClusterError(f"{transport.host} does not answer as a Kubernetes API server: {error}") from error
+
+
+class KubernetesCluster:
+    """A cluster watched for as long as the process runs."""
+
+    def __init__(self, transport: Transport, *, namespace: str, instance: str, version: Version) -> None:
+        self._transport = transport
+        self._version = version
+        self._recorder = Recorder(transport, instance=instance)
+        self._status = StatusMap(transport, namespace)
+        self.reflectors = {kind.name: Reflector(transport, kind) for kind in KINDS}
+
+    def start(self) -> None:
+        """Begin to watch every kind."""
+        for reflector in self.reflectors.values():
+            reflector.start()
+
+    def stop(self) -> None:
+        """End every watch and publish what events are left."""
+        for reflector in self.reflectors.values():
+            reflector.stop()
+        self._recorder.close(timeout=2.0)
+        for reflector in self.reflectors.values():
+            reflector.join(timeout=1.0)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind has been listed once."""
+        return all(reflector.synced.is_set() for reflector in self.reflectors.values())
+
+    def staleness(self) -> str:
+        """Say why the snapshot cannot be trusted, "" if it can."""
+        for name, reflector in self.reflectors.items():
+            if not reflector.synced.is_set():
+                return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
+            if reflector.age > STALE_AFTER:
+                return f"{name}: nothing heard from the API server for {reflector.age:.0f}s"
+        return ""
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        """Return everything the watches have brought."""
+        objects: dict[str, list[object]] = {kind.field: [] for kind in KINDS}
+        faults: list[Fault] = []
+        known = []
+        for name, reflector in self.reflectors.items():
+            contents = reflector.contents()
+            objects[reflector.kind.field].extend(contents.objects)
+            faults.extend(contents.faults)
+            if reflector.synced.is_set():
+                known.append(name)
+        return snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
+
+    def evict(self, move: Move) -> EvictionAnswer:
+        """Ask for an eviction; see `evictions`."""
+        return evict(self._transport, move)
+
+    def record(self, event: Event) -> None:
+        """Publish an event; see `events`."""
+        self._recorder.record(event)
+
+    def save(self, documents: tuple[Document, ...]) -> None:
+        """Keep documents in the status ConfigMap."""
+        self._status.save(documents)
+
+    def load(self, key: str) -> str:
+        """Return a kept document."""
+        return self._status.load(key)
+
+
+def read_once(transport: Transport, now: datetime) -> Snapshot:
+    """List every kind once, for a command that only looks.
+
+    A kind that may not be listed is unknown, as if a file left it out; pods and nodes are needed.
+    """
+    gathered = Gathered()
+    version = server_version(transport)
+    for kind in KINDS:
+        try:
+            _list_into(gathered, transport, kind)
+        except Refused as error:
+            if kind.name in _NEEDED or error.status not in _FORBIDDEN:
+                raise
+    return snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
+
+
+def _list_into(gathered: Gathered, transport: Transport, kind: Kind) -> None:
+    intern = Interner()
+    token = ""
+    while True:
+        query = {"limit": _PAGE, **({"continue": token} if token else {})}
+        page = decode_page(kind, transport.request("GET", kind.path, query=query), intern)
+        gathered.objects[kind.field].extend(page.objects)
+        gathered.faults.extend(page.faults)
+        token = page.continue_token
+        if not token:
+            gathered.kinds.add(kind.name)
+            return

@@ -1,0 +1,107 @@
+"""ConfigMaps: the policy that people write, the status that we write."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from rebalancer.adapters.kubernetes.transport import ClusterError, Refused, Transport
+from rebalancer.decoding import wire
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import Kind
+from rebalancer.ports import Document
+
+STATUS = "rebalancer-status"
+LIMIT = 256 * 1024
+"""Bytes that the status may take; a longer document is left out rather than cut in the middle."""
+
+_NOT_FOUND = 404
+_log = structlog.get_logger("rebalancer.configmaps")
+
+
+class _Wire(wire.Wire, frozen=True):
+    metadata: wire.Metadata
+    data: dict[str, str] | None = None
+
+
+class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
+    """A ConfigMap's text keys."""
+
+    namespace: str
+    name: str
+    uid: str
+    data: Mapping[str, str]
+
+
+def _config_map(found: _Wire, _: Interner) -> ConfigMap:
+    metadata = found.metadata
+    return ConfigMap(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, data=found.data or {})
+
+
+CONFIG_MAPS = Kind(
+    name="ConfigMap",
+    group="",
+    version="v1",
+    plural="configmaps",
+    namespaced=True,
+    field="config_maps",
+    decoder=msgspec.json.Decoder(_Wire),
+    convert=_config_map,
+)
+
+
+class StatusMap:
+    """The status ConfigMap of one namespace; only the leader writes it."""
+
+    def __init__(self, transport: Transport, namespace: str) -> None:
+        self._transport = transport
+        self._namespace = namespace
+        self._path = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._saved: dict[str, str] = {}
+
+    def save(self, documents: tuple[Document, ...]) -> None:
+        """Write the documents over what was there; failures are logged, the next cycle tries again."""
+        data: dict[str, str] = {}
+        room = LIMIT
+        for document in documents:
+            size = len(document.text.encode())
+            if size > room:
+                _log.warning("status document left out", key=document.key, bytes=size, room=room)
+                continue
+            room -= size
+            data[document.key] = document.text
+        if data == self._saved:
+            return
+        try:
+            self._write(data)
+        except ClusterError as error:
+            _log.warning("status not saved", error=str(error))
+        else:
+            self._saved = data
+
+    def _write(self, data: dict[str, str]) -> None:
+        labels = {"app.kubernetes.io/name": "rebalancer", "app.kubernetes.io/managed-by": "rebalancer"}
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": STATUS, "namespace": self._namespace, "labels": labels},
+            "data": data,
+        }
+        try:
+            self._transport.request("PUT", f"{self._path}/{STATUS}", body=body)
+        except Refused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            self._transport.request("POST", self._path, body=body)
+
+    def load(self, key: str) -> str:
+        """Return a document, "" if there is none; raise ClusterError where that cannot be told."""
+        try:
+            found = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
+        except Refused as error:
+            if error.status == _NOT_FOUND:
+                return ""
+            raise
+        text: str = (found.data or {}).get(key, "")
+        return text

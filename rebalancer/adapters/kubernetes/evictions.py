@@ -1,0 +1,65 @@
+"""Evictions, and what each answer means.
+
+Every request carries the pod's UID, so that a repeated or late one cannot hit a StatefulSet's replacement of the same
+name. Every answer's body is read; the HTTP code alone does not tell a spent budget from an overloaded server.
+Rules: docs/semantics.md, "Responses".
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.transport import Refused, Transport, Unreachable
+from rebalancer.model.moves import Move
+from rebalancer.ports import EvictionAnswer, EvictionResult
+
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+
+
+def evict(transport: Transport, move: Move) -> EvictionAnswer:
+    """Ask for the eviction of a move's pod."""
+    path = f"/api/v1/namespaces/{move.namespace}/pods/{move.pod}/eviction"
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": move.pod, "namespace": move.namespace},
+        "deleteOptions": {"preconditions": {"uid": move.uid}},
+    }
+    try:
+        data = transport.request("POST", path, body=body)
+    except Refused as error:
+        return EvictionAnswer(_meaning(error.status, error.details), str(error))
+    except Unreachable as error:
+        return EvictionAnswer(EvictionResult.UNKNOWN, str(error))
+    try:
+        status = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return EvictionAnswer(EvictionResult.UNKNOWN, "the answer is no JSON")
+    if not isinstance(status, dict) or status.get("status") != "Success":
+        return EvictionAnswer(EvictionResult.UNKNOWN, f"the answer does not say Success: {data[:200]!r}")
+    return EvictionAnswer(EvictionResult.EVICTED)
+
+
+def _meaning(code: int, status: Mapping[str, Any]) -> EvictionResult:  # a table of the API's answers
+    details = status.get("details") or {}
+    causes = {cause.get("reason") for cause in details.get("causes") or () if isinstance(cause, dict)}
+    message = str(status.get("message", ""))
+    match code:
+        case 404:
+            # A budget can vanish during the server's own retries; then the pod is still there.
+            return EvictionResult.STALE if details.get("kind") == "poddisruptionbudgets" else EvictionResult.GONE
+        case 409:
+            return EvictionResult.CONFLICT
+        case 429 if "DisruptionBudget" in causes:
+            return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
+        case 429:
+            return EvictionResult.THROTTLED
+        case 401 | 403:
+            return EvictionResult.FORBIDDEN
+        case 500 if _SEVERAL_BUDGETS in message:
+            return EvictionResult.FAILED
+        case _ if code >= 500:
+            return EvictionResult.UNKNOWN
+        case _:
+            return EvictionResult.FAILED

@@ -1,0 +1,91 @@
+"""The Lease object: read, create, replace with its resourceVersion as the proof that nobody else wrote in between."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.transport import Refused, Transport
+from rebalancer.ports import LeaseRecord
+
+_CONFLICTS = frozenset({404, 409})
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+
+
+_LEASE = msgspec.json.Decoder(_Lease)
+
+
+class KubernetesLease:
+    """One Lease, by name."""
+
+    def __init__(self, transport: Transport, *, namespace: str, name: str = "rebalancer", timeout: float) -> None:
+        self._transport = transport
+        self._namespace = namespace
+        self._name = name
+        self._timeout = timeout
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+    def read(self) -> LeaseRecord | None:
+        """Return the lease, None if there is none; raise ClusterError where that cannot be told."""
+        try:
+            data = self._transport.request("GET", f"{self._path}/{self._name}", read_timeout=self._timeout)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+        return _record(data)
+
+    def write(self, record: LeaseRecord) -> LeaseRecord | None:
+        """Write the lease; None if somebody else was quicker. Raise ClusterError for anything else."""
+        body = self._body(record)
+        method, path = ("PUT", f"{self._path}/{self._name}") if record.version else ("POST", self._path)
+        try:
+            data = self._transport.request(method, path, body=body, read_timeout=self._timeout)
+        except Refused as error:
+            if error.status in _CONFLICTS:
+                return None
+            raise
+        return _record(data)
+
+    def _body(self, record: LeaseRecord) -> dict[str, Any]:
+        metadata = {"name": self._name, "namespace": self._namespace}
+        if record.version:
+            metadata["resourceVersion"] = record.version
+        spec: dict[str, Any] = {
+            "holderIdentity": record.holder,
+            "leaseDurationSeconds": record.duration,
+            "leaseTransitions": record.transitions,
+        }
+        for field, moment in (("acquireTime", record.acquired), ("renewTime", record.renewed)):
+            if moment is not None:
+                spec[field] = moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+def _record(data: bytes) -> LeaseRecord:
+    found = _LEASE.decode(data)
+    spec = found.spec
+    return LeaseRecord(
+        holder=spec.holder_identity or "",
+        duration=spec.lease_duration_seconds or 1,
+        acquired=spec.acquire_time,
+        renewed=spec.renew_time,
+        transitions=spec.lease_transitions or 0,
+        version=found.metadata.resource_version,
+    )

@@ -1,0 +1,226 @@
+"""A store of all objects of one kind, kept up to date by list and watch in a thread of its own.
+
+Written here because the client's informer never sends bookmarks, has no read timeout and hammers the server without
+back-off when watches fail. The rules: page the list, resume a broken watch from the last version seen, list again
+only on 410, wait longer after each failure, and know how long ago the server was last heard.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+import urllib3
+from urllib3.response import BaseHTTPResponse
+
+from rebalancer.adapters.kubernetes.transport import ClusterError, Refused, Transport
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import Kind
+from rebalancer.decoding.lists import UnreadableList, decode, decode_page
+from rebalancer.model.snapshot import Fault
+
+_PAGE = "500"
+_SILENCE = 150.0
+"""Longest silence of a watch in seconds: bookmarks come about every 60."""
+_SHORTEST_WATCH = 5.0
+"""A watch that ends sooner counts as a failure."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_GONE = 410
+
+_log = structlog.get_logger("rebalancer.reflector")
+
+
+class _Watched(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    code: int = 0
+    message: str = ""
+
+
+_EVENT = msgspec.json.Decoder(_Watched)
+_OBJECT = msgspec.json.Decoder(_Object)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a store held at one moment."""
+
+    objects: tuple[Any, ...]
+    faults: tuple[Fault, ...]
+
+
+class Reflector:
+    """The store of one kind; `selector` narrows it to the object of one name in one namespace."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        name: str = "",
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.kind = kind
+        self._transport = transport
+        self._path = kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}") if namespace else kind.path
+        self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._found: dict[tuple[str, str], Any] = {}
+        self._intern = Interner()
+        self._version = ""
+        self._stopping = threading.Event()
+        self._response: BaseHTTPResponse | None = None
+        self._heard = time.monotonic()
+        self.synced = threading.Event()
+        self.error = ""
+        """What the last attempt failed with, "" while all is well."""
+        self._thread = threading.Thread(target=self._run, name=f"reflect-{kind.plural}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to list and watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; it ends at once even in the middle of a watch."""
+        self._stopping.set()
+        response = self._response
+        if response is not None:
+            try:
+                response.shutdown()
+            except (ValueError, OSError, RuntimeError):
+                response.close()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the thread's end."""
+        self._thread.join(timeout)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the server was last heard."""
+        return time.monotonic() - self._heard
+
+    def __len__(self) -> int:
+        """Return how many objects it holds."""
+        return len(self._found)
+
+    def contents(self) -> Contents:
+        """Return what it holds now."""
+        with self._lock:
+            found = list(self._found.values())
+        faults = tuple(each for each in found if isinstance(each, Fault))
+        objects = tuple(each for each in found if not isinstance(each, Fault)) if faults else tuple(found)
+        return Contents(objects=objects, faults=faults)
+
+    def _run(self) -> None:
+        wait = _FIRST_WAIT
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                if not self._version:
+                    self._list()
+                self._watch()
+                self.error = ""
+                failed = time.monotonic() - began < _SHORTEST_WATCH
+            except Refused as error:
+                failed = self._failed(error)
+                if error.status == _GONE:
+                    self._version = ""
+                    failed = False
+            except (ClusterError, UnreadableList, msgspec.DecodeError, urllib3.exceptions.HTTPError, OSError) as error:
+                failed = self._failed(error)
+            wait = min(wait * 2, _LONGEST_WAIT) if failed else _FIRST_WAIT
+            if failed:
+                self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+
+    def _failed(self, error: Exception) -> bool:
+        if not self._stopping.is_set():
+            self.error = str(error)
+            _log.warning("watch failed", kind=self.kind.name, error=self.error)
+        return True
+
+    def _list(self) -> None:
+        """Read all pages into a fresh store and exchange it at the end; readers never see half a list."""
+        found: dict[tuple[str, str], Any] = {}
+        intern = Interner()
+        token = ""
+        while True:
+            query = {**self._query, "limit": _PAGE, **({"continue": token} if token else {})}
+            page = decode_page(self.kind, self._transport.request("GET", self._path, query=query), intern)
+            for each in (*page.objects, *page.faults):
+                found[_key(each)] = each
+            token = page.continue_token
+            if not token:
+                break
+        with self._lock:
+            self._found, self._intern, self._version = found, intern, page.resource_version
+        self._heard = time.monotonic()
+        self.error = ""
+        self.synced.set()
+        self._on_change()
+
+    def _watch(self) -> None:
+        query = {
+            **self._query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(240, 480)),  # noqa: S311  # spread, not a secret
+        }
+        response = self._transport.stream(self._path, query=query, read_timeout=_SILENCE)
+        self._response = response
+        try:
+            for line in _lines(response):
+                self._heard = time.monotonic()
+                self._apply(_EVENT.decode(line))
+                if self._stopping.is_set():
+                    return
+        finally:
+            self._response = None
+            response.close()
+
+    def _apply(self, event: _Watched) -> None:
+        head = _OBJECT.decode(event.object)
+        if event.type == "ERROR":
+            raise Refused(f"watch of {self.kind.plural}: {head.message}", head.code, {})
+        if event.type != "BOOKMARK":
+            key = (head.metadata.namespace, head.metadata.name)
+            with self._lock:
+                if event.type == "DELETED":
+                    self._found.pop(key, None)
+                else:
+                    self._found[key] = decode(self.kind, event.object, self._intern)
+            self._on_change()
+        self._version = head.metadata.resource_version or self._version
+
+
+def _key(found: Any) -> tuple[str, str]:
+    return getattr(found, "namespace", ""), found.name
+
+
+def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
+    """Split a stream into its lines, as they come."""
+    rest = b""
+    for chunk in response.stream(amt=None):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line)
+
+
+def ages(reflectors: Mapping[str, Reflector]) -> dict[str, float]:
+    """Return for each kind how many seconds ago the server was last heard."""
+    return {name: reflector.age for name, reflector in reflectors.items()}

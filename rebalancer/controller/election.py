@@ -1,0 +1,65 @@
+"""Leadership without a thread: who holds the lease, as far as one process can know it.
+
+A lease is no fence: two processes can believe to lead for a moment. So a leader stops acting when it could not renew
+for `deadline` seconds by its own monotonic clock, well before anybody else may take over after `duration`, and every
+eviction is safe if it is duplicated. Another process's renewals are timed by when we saw them, never by its clock.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import msgspec
+
+from rebalancer.ports import LeaseRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Election:
+    """What one candidate knows. Times ending in `_at` are its monotonic clock's, in seconds."""
+
+    identity: str
+    duration: float
+    deadline: float
+    seen: LeaseRecord | None = None
+    seen_at: float = 0.0
+    renewed_at: float | None = None
+
+    def leads(self, at: float) -> bool:
+        """Say whether it may act."""
+        return self.renewed_at is not None and at - self.renewed_at < self.deadline
+
+
+def observe(election: Election, found: LeaseRecord | None, at: float) -> Election:
+    """Note what the lease says now."""
+    if found is not None and found == election.seen:
+        return election
+    return replace(election, seen=found, seen_at=at)
+
+
+def claim(election: Election, at: float, now: datetime) -> LeaseRecord | None:
+    """Return the lease to write: a renewal, a take-over of one that ran out, or nothing while another holds it."""
+    seen = election.seen
+    if seen is not None and seen.holder not in {"", election.identity} and at - election.seen_at < seen.duration:
+        return None
+    ours = seen is not None and seen.holder == election.identity
+    fresh = LeaseRecord(
+        holder=election.identity,
+        duration=max(1, round(election.duration)),
+        acquired=seen.acquired if seen is not None and ours else now,
+        renewed=now,
+        transitions=(seen.transitions if seen is not None else 0) + (0 if ours or seen is None else 1),
+    )
+    return msgspec.structs.replace(fresh, version=seen.version) if seen is not None else fresh
+
+
+def renewed(election: Election, written: LeaseRecord, at: float) -> Election:
+    """Note that a claim was written; `at` is when the attempt began."""
+    return replace(election, seen=written, seen_at=at, renewed_at=at)
+
+
+def released(election: Election, now: datetime) -> LeaseRecord | None:
+    """Return the lease that lets others take over at once, or None if it is not ours."""
+    seen = election.seen
+    if seen is None or seen.holder != election.identity:
+        return None
+    return msgspec.structs.replace(seen, holder="", duration=1, renewed=now)

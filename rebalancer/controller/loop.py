@@ -1,0 +1,261 @@
+"""The loop as a step function: `step(state, event, now) -> (state, requests)`.
+
+Everything that is decided stands here and below; threads only bring events and carry requests out. So a run can be
+simulated, replayed and shrunk. Evictions are requested one at a time: whatever arrives between two of them (a lost
+lease, a new policy, the end of the process) takes effect before the next.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import msgspec
+
+from rebalancer.controller.cycle import Cycle, Stopwatch, run_cycle, without_stopwatch
+from rebalancer.guard.admission import Circumstances
+from rebalancer.guard.moves import Happening, happened
+from rebalancer.model.moves import NO_MEMORY, Memory, Move
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plans import Eviction
+from rebalancer.policy import Mode, Policy
+from rebalancer.ports import EvictionAnswer, EvictionResult
+from rebalancer.reporting.events import Event, EventReason, Regarding, of_assessments, of_ended, of_move
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+
+# Events
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleDue:
+    """It is time for a cycle. `stale` says why the snapshot cannot be trusted, "" if it can."""
+
+    snapshot: Snapshot
+    stale: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """An eviction request was answered."""
+
+    uid: str
+    answer: EvictionAnswer
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyLoaded:
+    """A valid policy was read; it is in force from now on."""
+
+    policy: Policy
+    profile: Profile = DEFAULT_PROFILE
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyRefused:
+    """What was read is no policy; the last good one stays in force."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leading:
+    """Leadership was won, with the memory that the last leader left, or lost."""
+
+    leads: bool
+    memory: Memory = NO_MEMORY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """The process is to end: nothing new is begun."""
+
+
+Happened = CycleDue | Answered | PolicyLoaded | PolicyRefused | Leading | Stopping
+
+# Requests
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evict:
+    """Ask the API server to evict the move's pod; answer with `Answered`."""
+
+    move: Move
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publish:
+    """Publish an event."""
+
+    event: Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class Save:
+    """Keep the memory and show the status."""
+
+
+Request = Evict | Publish | Save
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """The state of the loop.
+
+    `queue` are admitted evictions that were not yet requested; `cycle` is the last one, None before the first.
+    `policy_error` says why the newest policy file is not the one in force, "" if it is. `limit` is the furthest mode
+    that the process may go to, `at_once` leaves `spread.for` out of account.
+    """
+
+    policy: Policy
+    profile: Profile = DEFAULT_PROFILE
+    policy_error: str = ""
+    policy_since: datetime
+    limit: Mode | None = None
+    at_once: bool = False
+    policy_object: Regarding | None = None
+    leads: bool = False
+    stopping: bool = False
+    memory: Memory = NO_MEMORY
+    violated: frozenset[str] = frozenset()
+    queue: tuple[Eviction, ...] = ()
+    cycle: Cycle | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """The mode in force: the policy's, or the process's own if that is safer."""
+        return self.policy.mode.at_most(self.limit)
+
+
+Requests = tuple[Request, ...]
+
+
+def step(
+    state: Loop, event: Happened, now: datetime, stopwatch: Stopwatch = without_stopwatch
+) -> tuple[Loop, Requests]:
+    """Return the state after an event, and what is to be done about it, in order."""
+    match event:
+        case CycleDue():
+            return _cycle(state, event, now, stopwatch)
+        case Answered():
+            return _answered(state, event, now)
+        case PolicyLoaded():
+            return _loaded(state, event, now)
+        case PolicyRefused():
+            return _policy_refused(state, event)
+        case Leading():
+            memory = event.memory if event.leads else NO_MEMORY
+            violated = frozenset(name for name, _ in memory.seen)
+            return replace(state, leads=event.leads, memory=memory, violated=violated, queue=()), ()
+        case Stopping():
+            return replace(state, stopping=True, queue=()), (Save(),) if state.leads else ()
+
+
+def _cycle(state: Loop, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[Loop, Requests]:
+    if not state.leads:
+        return state, ()
+    circumstances = Circumstances(
+        policy=state.policy, mode=state.mode, now=now, stale=event.stale, at_once=state.at_once
+    )
+    cycle = run_cycle(event.snapshot, state.profile, state.memory, circumstances, stopwatch)
+    ended = _ended(state.memory, cycle.memory)
+    events = [*of_assessments(state.violated, cycle.assessment)]
+    for move in ended:
+        events += of_ended(move)
+    violated = frozenset(group.group.name for group in cycle.assessment.violated)
+    following = replace(
+        state,
+        cycle=cycle,
+        memory=cycle.memory,
+        violated=violated,
+        queue=() if state.stopping else cycle.admission.evictions,
+    )
+    following, evictions = _next(following, now)
+    return following, (*(Publish(event=each) for each in events), *evictions, Save())
+
+
+def _ended(before: Memory, after: Memory) -> list[Move]:
+    over = {move.uid for move in before.moves if move.state.over}
+    return [move for move in after.moves if move.state.over and move.uid not in over]
+
+
+def _next(state: Loop, now: datetime) -> tuple[Loop, Requests]:
+    """Take the next eviction from the queue, if nothing speaks against it."""
+    if not state.queue or not state.leads or state.stopping or state.mode is Mode.OBSERVE:
+        return replace(state, queue=()), ()
+    eviction, *rest = state.queue
+    move = _move(eviction, now)
+    memory = msgspec.structs.replace(state.memory, moves=(*state.memory.moves, move), sent=(*state.memory.sent, now))
+    return replace(state, queue=tuple(rest), memory=memory), (Evict(move=move),)
+
+
+def _move(eviction: Eviction, now: datetime) -> Move:
+    pod = eviction.pod
+    return Move(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        pod=pod.name,
+        node=pod.node or "",
+        workload=eviction.workload,
+        owner_uid=eviction.owner_uid,
+        cause=eviction.cause,
+        targets=eviction.targets,
+        asked_at=now,
+        changed_at=now,
+    )
+
+
+_GRANTED = frozenset({EvictionResult.EVICTED})
+_ENDS_THE_STEP = frozenset(EvictionResult) - _GRANTED - {EvictionResult.GONE}
+"""After any other answer the world is not as it was planned for: the rest waits for the next plan."""
+
+
+def _answered(state: Loop, event: Answered, now: datetime) -> tuple[Loop, Requests]:
+    asked = next((move for move in state.memory.moves if move.uid == event.uid and not move.state.over), None)
+    if asked is None:
+        return state, ()
+    result = event.answer.result
+    move = asked
+    if result in _GRANTED:
+        move = happened(asked, Happening.GRANTED, now)
+    elif result is not EvictionResult.UNKNOWN:
+        move = happened(asked, Happening.REFUSED, now)
+    moves = tuple(move if each.uid == event.uid else each for each in state.memory.moves)
+    following = replace(state, memory=msgspec.structs.replace(state.memory, moves=moves))
+    if result in _ENDS_THE_STEP:
+        following = replace(following, queue=())
+    following, more = _next(following, now)
+    published = tuple(Publish(event=each) for each in _events(move, event.answer))
+    return following, (*published, *more, *(() if more else (Save(),)))
+
+
+def _events(move: Move, answer: EvictionAnswer) -> tuple[Event, ...]:
+    match answer.result:
+        case EvictionResult.EVICTED:
+            places = ", ".join(f"{each.topology_key} {'/'.join(each.values[:4])}" for each in move.targets)
+            return of_move(EventReason.EVICTED, f"evicted from {move.node} to repair {move.cause}; to {places}", move)
+        case EvictionResult.BUDGET | EvictionResult.STALE:
+            return of_move(EventReason.EVICTION_BLOCKED, answer.message, move)
+        case EvictionResult.GONE | EvictionResult.CONFLICT:
+            return ()
+        case _:
+            return of_move(EventReason.EVICTION_FAILED, f"{answer.result}: {answer.message}", move)
+
+
+def _loaded(state: Loop, event: PolicyLoaded, now: datetime) -> tuple[Loop, Requests]:
+    known = event.policy.hash == state.policy.hash
+    following = replace(state, policy=event.policy, profile=event.profile, policy_error="", policy_since=now, queue=())
+    if known and not state.policy_error:
+        return replace(state, profile=event.profile), ()
+    note = f"policy {event.policy.hash} is in force, mode {following.mode}"
+    return following, _about_policy(state, EventReason.POLICY_RELOADED, note)
+
+
+def _policy_refused(state: Loop, event: PolicyRefused) -> tuple[Loop, Requests]:
+    if event.message == state.policy_error:
+        return state, ()
+    note = f"policy {state.policy.hash} stays in force: {event.message}"
+    return replace(state, policy_error=event.message), _about_policy(state, EventReason.POLICY_INVALID, note)
+
+
+def _about_policy(state: Loop, reason: EventReason, note: str) -> Requests:
+    if state.policy_object is None or not state.leads:
+        return ()
+    return (Publish(event=Event(reason=reason, note=note[:1024], regarding=state.policy_object)),)

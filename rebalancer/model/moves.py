@@ -1,0 +1,89 @@
+"""Moves: evictions of ours, from the request to the verdict on the replacement. What has to be remembered of them."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from rebalancer.model.verdicts import Cause
+
+
+class Reference(Struct, frozen=True, gc=False, order=True):
+    """A workload by name, as documents and messages show it."""
+
+    namespace: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        """Name it as messages do."""
+        return f"{self.namespace}/{self.name} ({self.kind})"
+
+
+class MoveState(StrEnum):
+    """Where a move stands. The transitions are in `guard.moves`."""
+
+    PLANNED = "planned"
+    """The eviction is asked for, or its answer was lost."""
+    EVICTED = "evicted"
+    """The API server granted it; no replacement is seen yet."""
+    PENDING = "pending"
+    """The replacement exists and is not Ready."""
+    VERIFIED = "verified"
+    """The replacement is Ready where it was foreseen."""
+    INEFFECTIVE = "ineffective"
+    """The replacement is Ready somewhere else."""
+    LOST = "lost"
+    """No replacement came, or it did not become Ready in time."""
+    REFUSED = "refused"
+    """The API server did not grant it: nothing was moved."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to come."""
+        return self in {MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveState.LOST, MoveState.REFUSED}
+
+
+class Target(Struct, frozen=True, gc=False):
+    """Where a replacement is foreseen: for one topology key the values it may land on."""
+
+    topology_key: str
+    values: tuple[str, ...]
+
+
+class Move(Struct, frozen=True, gc=False, kw_only=True):
+    """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller."""
+
+    uid: str
+    namespace: str
+    pod: str
+    node: str
+    workload: Reference
+    owner_uid: str
+    cause: Cause
+    targets: tuple[Target, ...] = ()
+    state: MoveState = MoveState.PLANNED
+    asked_at: datetime
+    changed_at: datetime
+    replacement: str = ""
+    """UID of the pod that took its place, once it is seen."""
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """All that must outlive a cycle. Kept in the status ConfigMap, empty for files.
+
+    `moves` are those under way and the last that ended, oldest first. `seen` says since when each violated group has
+    been violated, by the group's name. `sent` are the times of the evictions of the last minute.
+    """
+
+    moves: tuple[Move, ...] = ()
+    seen: tuple[tuple[str, datetime], ...] = ()
+    sent: tuple[datetime, ...] = ()
+
+    @property
+    def in_flight(self) -> tuple[Move, ...]:
+        """The moves that are not over."""
+        return tuple(move for move in self.moves if not move.state.over)
+
+
+NO_MEMORY = Memory()

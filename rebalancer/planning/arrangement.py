@@ -1,0 +1,180 @@
+"""Where the equal pods of one group stand: a tree of domains, made of classes of equal places.
+
+A leaf is a node of the cluster, (count, immovable, cap, leaving): pods of the group on it, how many of those cannot
+move, how many it can hold, and how many are to be evicted in the step under examination. An inner place is a domain of
+a coarser key, a multiset of equal children. Equal states are equal values whatever the nodes are called, so searches
+can be memoised and workloads of one shape share their answers.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import cast
+
+from msgspec import Struct
+
+Leaf = tuple[int, int, int, int]
+"""(count, immovable, cap, leaving); a node that takes no more pods has cap == count."""
+
+Inner = tuple[tuple["Place", int], ...]
+"""Sorted (child, how many such children)."""
+
+Place = Leaf | Inner
+
+
+class Bound(Struct, frozen=True, gc=False, kw_only=True):
+    """What is asked of the domains of one level.
+
+    `max_skew` None: no spread constraint on this level. `floor_at_zero`: the minimum counts as 0, as it does while
+    fewer domains exist than minDomains asks for. `cap`: no domain may hold more, None for no limit.
+    """
+
+    max_skew: int | None = None
+    floor_at_zero: bool = False
+    cap: int | None = None
+
+
+FREE = Bound()
+Bounds = tuple[Bound, ...]
+"""One for each level below the root; the last is the leaves'."""
+
+
+def is_leaf(place: Place) -> bool:
+    """Say whether a place is a single node. An inner place holds pairs, a leaf holds numbers."""
+    return len(place) == 4 and isinstance(place[0], int)
+
+
+def inner(children: Iterable[Place]) -> Inner:
+    """Put equal children together, in canonical order."""
+    return _canonical(Counter(children))
+
+
+def _canonical(children: Counter[Place]) -> Inner:
+    return cast("Inner", tuple(sorted((child, times) for child, times in children.items() if times)))
+
+
+@lru_cache(maxsize=1 << 16)
+def count(place: Place) -> int:
+    """Count the pods in a place."""
+    if is_leaf(place):
+        return cast("Leaf", place)[0]
+    return sum(count(child) * times for child, times in cast("Inner", place))
+
+
+@lru_cache(maxsize=1 << 16)
+def _spread_of(place: Place, level: int) -> tuple[int, int]:
+    """Return the (least, greatest) count over the domains `level` levels below; of no domain at all it is (0, 0)."""
+    if level == 0:
+        return count(place), count(place)
+    found = [_spread_of(child, level - 1) for child, _ in cast("Inner", place)]
+    return min((low for low, _ in found), default=0), max((high for _, high in found), default=0)
+
+
+def domains(place: Place, level: int) -> int:
+    """Count the domains `level` levels below a place."""
+    if level == 0:
+        return 1
+    return sum(times * domains(child, level - 1) for child, times in cast("Inner", place))
+
+
+def excess(root: Inner, bounds: Bounds) -> tuple[int, ...]:
+    """Return for each level by how many pods its bound is exceeded at rest; 0 where it holds."""
+    return tuple(_excess(root, level, bound) for level, bound in enumerate(bounds, start=1))
+
+
+def _excess(root: Inner, level: int, bound: Bound) -> int:
+    low, high = _spread_of(root, level)
+    over = 0
+    if bound.max_skew is not None:
+        over = max(0, high - (0 if bound.floor_at_zero else low) - bound.max_skew)
+    if bound.cap is not None:
+        over = max(over, high - bound.cap)
+    return over
+
+
+def ceilings(root: Inner, bounds: Bounds) -> tuple[int | None, ...]:
+    """Return for each level the count up to which the scheduler lets a domain grow now; None: without end.
+
+    This is the filter's rule count + 1 - minimum <= maxSkew (docs/semantics.md). A cap of ours binds the plan, never
+    the scheduler, so it is not in here.
+    """
+    found: list[int | None] = []
+    for level, bound in enumerate(bounds, start=1):
+        if bound.max_skew is None:
+            found.append(None)
+        else:
+            low = 0 if bound.floor_at_zero else _spread_of(root, level)[0]
+            found.append(low + bound.max_skew)
+    return tuple(found)
+
+
+def landings(root: Inner, bounds: Bounds) -> Iterator[Inner]:
+    """Yield every state that follows when the scheduler places one more pod, one for each class of equal nodes."""
+    for place in _grown(root, (None, *ceilings(root, bounds))):
+        yield cast("Inner", place)
+
+
+def _grown(place: Place, limits: Sequence[int | None]) -> Iterator[Place]:
+    limit = limits[0]
+    if limit is not None and count(place) >= limit:
+        return
+    if is_leaf(place):
+        held, fixed, cap, leaving = cast("Leaf", place)
+        if held < cap:
+            yield (held + 1, fixed, cap, leaving)
+        return
+    for child, _ in cast("Inner", place):
+        for grown in _grown(child, limits[1:]):
+            yield exchanged(cast("Inner", place), child, grown)
+
+
+def exchanged(place: Inner, old: Place, new: Place) -> Inner:
+    """Return the place with one child of a class turned into one of another."""
+    children = Counter(dict(place))
+    children[old] -= 1
+    children[new] += 1
+    return _canonical(children)
+
+
+Path = tuple[Place, ...]
+"""The classes that lead from below the root down to a leaf."""
+
+
+def leaves(root: Inner) -> Iterator[Path]:
+    """Yield the path to every class of leaves."""
+    for child, _ in root:
+        if is_leaf(child):
+            yield (child,)
+        else:
+            for rest in leaves(cast("Inner", child)):
+                yield (child, *rest)
+
+
+def marked(root: Inner, path: Path) -> Inner:
+    """Return the state in which one more pod of a leaf of this class is to be evicted."""
+    held, fixed, cap, leaving = cast("Leaf", path[-1])
+    return _replaced(root, path, (held, fixed, cap, leaving + 1))
+
+
+def evicted(root: Inner, path: Path) -> Inner:
+    """Return the state after one of the pods that are to leave a leaf of this class has left."""
+    held, fixed, cap, leaving = cast("Leaf", path[-1])
+    return _replaced(root, path, (held - 1, fixed, cap, leaving - 1))
+
+
+def departed(root: Inner) -> Inner:
+    """Return the state after everything that is to leave has left."""
+    children: Counter[Place] = Counter()
+    for child, times in root:
+        if is_leaf(child):
+            held, fixed, cap, leaving = cast("Leaf", child)
+            children[held - leaving, fixed, cap, 0] += times
+        else:
+            children[departed(cast("Inner", child))] += times
+    return _canonical(children)
+
+
+def _replaced(root: Inner, path: Path, leaf: Leaf) -> Inner:
+    if len(path) == 1:
+        return exchanged(root, path[0], leaf)
+    return exchanged(root, path[0], _replaced(cast("Inner", path[0]), path[1:], leaf))

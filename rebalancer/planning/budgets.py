@@ -1,0 +1,154 @@
+"""How many may be missing: disruption budgets and our own limit for workloads, counted afresh from one snapshot.
+
+A PodDisruptionBudget's `disruptionsAllowed` was true when its controller last looked; pods may have become unready
+since. So what may go is the lesser of that number and an own count, and what is granted is subtracted at once: a plan
+never counts on the same room twice. Rules: docs/semantics.md, "Batches that never exceed a budget".
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from rebalancer.assessment.groups import Member
+from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.moves import Move
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import Reason
+from rebalancer.planning.eligibility import Refusal
+from rebalancer.policy import Budgets
+
+_DELETION_TIMEOUT = timedelta(minutes=2)
+"""How long the disruption controller holds a granted eviction against the budget if its pod stays."""
+
+
+class Ledger:
+    """What is left of every budget; `take` spends it."""
+
+    def __init__(self, snapshot: Snapshot, budgets: Budgets, in_flight: Iterable[Move]) -> None:
+        self._snapshot = snapshot
+        self._rules = budgets
+        self._moving = Counter(move.workload for move in in_flight)
+        self._left: dict[DisruptionBudget, int] = {}
+        self._room: dict[str, int] = {}
+
+    def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
+        """Return the budgets that select a pod, by the rules of policy/v1: null selects none, `{}` all."""
+        found = self._snapshot.budgets_in.get(pod.namespace, ())
+        return [each for each in found if each.selector is not None and each.selector.matches(pod.labels)]
+
+    def refusal(self, pod: Pod) -> Refusal | None:
+        """Say why no budget could ever let this pod be evicted through the API."""
+        budgets = self.budgets_of(pod)
+        if len(budgets) > 1:
+            names = ", ".join(sorted(each.name for each in budgets))
+            return Refusal(
+                Reason.SEVERAL_BUDGETS, f"PodDisruptionBudgets {names} select it: the API refuses to evict it"
+            )
+        return None
+
+    def blocked(self, pod: Pod, member: Member) -> Refusal | None:
+        """Say why this pod may not go just now, or None."""
+        for budget in self.budgets_of(pod):
+            if self._allowance(budget) < 1:
+                return Refusal(Reason.BLOCKED_BY_BUDGET, f"PodDisruptionBudget {budget.name}: {self._state(budget)}")
+        if self._room_of(member) < 1:
+            return Refusal(Reason.BLOCKED_BY_BUDGET, self._own_limit(member))
+        return None
+
+    def take(self, pod: Pod, member: Member) -> None:
+        """Spend one eviction of this pod. Unready pods count as if they were ready."""
+        for budget in self.budgets_of(pod):
+            self._left[budget] = self._allowance(budget) - 1
+        self._room[_identity(member)] = self._room_of(member) - 1
+
+    def give_back(self, pod: Pod, member: Member) -> None:
+        """Undo `take`: the eviction does not happen after all."""
+        for budget in self.budgets_of(pod):
+            self._left[budget] += 1
+        self._room[_identity(member)] += 1
+
+    def most(self, member: Member) -> int:
+        """Return how many of a workload may be out at once when all is well: the most a step may ever need."""
+        workload = member.top or member.owner
+        replicas = workload.replicas if workload is not None else 0
+        most = min(self._rules.max_unavailable.resolve(replicas), self._rules.per_workload.resolve(replicas))
+        for pod in member.pods[:1]:
+            for budget in self.budgets_of(pod):
+                most = min(most, max(0, budget.expected - budget.desired_healthy))
+        return most
+
+    def _allowance(self, budget: DisruptionBudget) -> int:
+        left = self._left.get(budget)
+        if left is None:
+            left = self._left[budget] = self._fresh(budget)
+        return left
+
+    def _fresh(self, budget: DisruptionBudget) -> int:
+        """Return the lesser of what the status allows and what an own count of healthy pods leaves."""
+        if budget.observed_generation < budget.generation or not budget.synced:
+            return 0
+        now = self._snapshot.taken_at
+        granted = {name for name, when in budget.disrupted if now - when < _DELETION_TIMEOUT}
+        healthy = sum(
+            1
+            for pod in self._snapshot.pods_in.get(budget.namespace, ())
+            if budget.selector is not None
+            and budget.selector.matches(pod.labels)
+            and pod.ready
+            and not pod.terminating
+            and not pod.finished
+            and pod.name not in granted
+        )
+        return max(0, min(budget.allowed, healthy - budget.desired_healthy))
+
+    def _state(self, budget: DisruptionBudget) -> str:
+        if budget.observed_generation < budget.generation:
+            return "it was just changed and its controller has not worked it out yet"
+        if not budget.synced:
+            return "its controller could not work it out (see its DisruptionAllowed condition)"
+        return f"{budget.current_healthy} of {budget.expected} healthy, {budget.desired_healthy} must stay"
+
+    def _room_of(self, member: Member) -> int:
+        """Return how many more pods of a workload may become unavailable by our own limits."""
+        identity = _identity(member)
+        room = self._room.get(identity)
+        if room is None:
+            workload = member.top or member.owner
+            assert workload is not None
+            unavailable = max(0, workload.replicas - self._available(member))
+            room = self._rules.max_unavailable.resolve(workload.replicas) - unavailable
+            flying = self._moving[member.reference]
+            room = min(room, self._rules.per_workload.resolve(workload.replicas) - flying)
+            self._room[identity] = room
+        return room
+
+    def _available(self, member: Member) -> int:
+        """Count the workload's pods that have been Ready for its minReadySeconds, over all its ReplicaSets."""
+        workload = member.top or member.owner
+        assert workload is not None
+        owners = self._snapshot.owned_by.get(workload.uid, ())
+        steady = timedelta(seconds=workload.min_ready_seconds)
+        now = self._snapshot.taken_at
+        return sum(
+            1
+            for owner in owners or [workload]
+            for pod in self._snapshot.pods_of.get(owner.uid, ())
+            if pod.ready and not pod.terminating and (pod.ready_since is None or now - pod.ready_since >= steady)
+        )
+
+    def _own_limit(self, member: Member) -> str:
+        workload = member.top or member.owner
+        assert workload is not None
+        available, flying = self._available(member), self._moving[member.reference]
+        missing = max(0, workload.replicas - available)
+        return (
+            f"{missing} of {workload.replicas} are unavailable and {flying} moving; budgets.maxUnavailable is "
+            f"{self._rules.max_unavailable}, budgets.perWorkload {self._rules.per_workload}"
+        )
+
+
+def _identity(member: Member) -> str:
+    workload = member.top or member.owner
+    assert workload is not None
+    return workload.uid

@@ -1,0 +1,107 @@
+"""Why a group cannot be made right: arithmetic, room, or pods that cannot move, told apart by lifting one at a time."""
+
+from collections import Counter
+from typing import cast
+
+from rebalancer.model.verdicts import Reason, State
+from rebalancer.planning.arrangement import Bounds, Inner, Leaf, Place, domains, inner, is_leaf
+from rebalancer.planning.arrangement import count as counted
+from rebalancer.planning.distance import distance
+from rebalancer.planning.eligibility import Refusal
+from rebalancer.planning.problem import Problem
+
+_FARTHEST = 1000
+"""How far from the present number of pods a feasible one is looked for."""
+
+
+def obstacle(problem: Problem) -> tuple[State, Refusal]:
+    """Say what stands in the way of a group whose distance does not exist."""
+    layout = problem.layout
+    bounds, total = layout.bounds, counted(layout.root) + problem.pending
+    ideal = _relaxed(layout.root, fixed=False, room=total)
+    if distance(ideal, bounds, problem.pending) is None:
+        return State.INFEASIBLE, _arithmetic(ideal, bounds, total)
+    if distance(_relaxed(layout.root, fixed=False, room=None), bounds, problem.pending) is None:
+        return State.UNFIXABLE, _no_room(problem)
+    reasons = Counter(refusal.reason for _, _, refusal in problem.refused.values())
+    if not reasons:
+        return State.UNFIXABLE, Refusal(
+            Reason.NOT_EVICTABLE, "pods of other workloads count as well, and are not moved for this one"
+        )
+    reason, times = min(reasons.items(), key=lambda each: (-each[1], each[0]))
+    pod, _, refusal = min(
+        (each for each in problem.refused.values() if each[2].reason is reason), key=lambda each: each[0].name
+    )
+    return State.UNFIXABLE, Refusal(reason, f"{times} pods stay where they are, {pod.name} for one: {refusal.message}")
+
+
+def _relaxed(root: Inner, *, fixed: bool, room: int | None) -> Inner:
+    """Return the arrangement without immovable pods, and with this much room on every node where it is given."""
+    return cast("Inner", _relaxed_place(root, fixed=fixed, room=room))
+
+
+def _relaxed_place(place: Place, *, fixed: bool, room: int | None) -> Place:
+    if is_leaf(place):
+        held, stays, cap, leaving = cast("Leaf", place)
+        return held, stays if fixed else 0, cap if room is None else held + room, leaving
+    children: list[Place] = []
+    for child, times in cast("Inner", place):
+        children += [_relaxed_place(child, fixed=fixed, room=room)] * times
+    return inner(children)
+
+
+def _arithmetic(ideal: Inner, bounds: Bounds, total: int) -> Refusal:
+    """Explain with the nearest numbers of pods that could stand right."""
+    unmet = [level for level, bound in enumerate(bounds, start=1) if bound.floor_at_zero]
+    nearest = [str(number) for number in _nearest(ideal, bounds, total)]
+    would = f"; {' or '.join(nearest)} would do" if nearest else ""
+    if unmet:
+        many, skew = domains(ideal, unmet[0]), bounds[unmet[0] - 1].max_skew
+        return Refusal(
+            Reason.TOO_FEW_DOMAINS,
+            f"only {many} domains exist, fewer than minDomains, so each may hold {skew}: too few for {total}{would}",
+        )
+    return Refusal(Reason.NO_ARRANGEMENT, f"no arrangement of {total} pods over these domains satisfies all{would}")
+
+
+def _nearest(ideal: Inner, bounds: Bounds, total: int) -> list[int]:
+    found = []
+    for direction in (-1, 1):
+        for step in range(1, _FARTHEST):
+            number = total + direction * step
+            if number < 1:
+                break
+            if distance(_emptied(ideal, number), bounds, number) is not None:
+                found.append(number)
+                break
+    return found
+
+
+def _emptied(root: Inner, room: int) -> Inner:
+    """Return the same nodes with nothing on them and room for `room` each."""
+
+    def emptied(place: Place) -> Place:
+        if is_leaf(place):
+            return (0, 0, room, 0)
+        children: list[Place] = []
+        for child, times in cast("Inner", place):
+            children += [emptied(child)] * times
+        return inner(children)
+
+    return cast("Inner", emptied(root))
+
+
+def _no_room(problem: Problem) -> Refusal:
+    layout = problem.layout
+    for level, key in enumerate(layout.keys[:-1]):
+        open_ = {site.domains[level] for site in layout.sites.values() if site.cap > site.count}
+        closed = sorted({site.domains[level] for site in layout.sites.values()} - open_)
+        cordoned = [value for value in closed if problem.cordoned(level, value)]
+        if cordoned:
+            return Refusal(
+                Reason.ZONE_IN_MAINTENANCE,
+                f"every node of {key} {', '.join(cordoned)} is cordoned; its return is awaited",
+            )
+        if closed:
+            return Refusal(Reason.NO_CAPACITY, f"no node of {key} {', '.join(closed)} takes another of these pods")
+    return Refusal(Reason.NO_CAPACITY, "the nodes that would have to take more of these pods have no room for them")

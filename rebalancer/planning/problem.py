@@ -1,0 +1,232 @@
+"""From a judged group to a problem that the search can solve, or the reason why it cannot be one.
+
+What is solved here are groups of equal pods: one kind of next pod, constraints that all count the same pods, keys of
+which one divides the other. Everything else is left alone, and says so.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rebalancer.assessment.groups import Member
+from rebalancer.assessment.judgement import Judged, JudgedGroup
+from rebalancer.model.labels import LabelSelector
+from rebalancer.model.pods import Pod
+from rebalancer.model.verdicts import Reason
+from rebalancer.planning.arrangement import FREE, Bound
+from rebalancer.planning.budgets import Ledger
+from rebalancer.planning.eligibility import Eligibility, Refusal
+from rebalancer.planning.layout import Layout, Site, Victim
+from rebalancer.planning.room import Claims, foreseeable, rooms
+from rebalancer.policy import Policy, format_duration
+from rebalancer.scheduling.feasibility import static_feasible
+from rebalancer.scheduling.pod_topology_spread import ineffective
+from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A group on its nodes. `pending` are pods that have no place yet, replacements still to be made among them.
+
+    `refused` says of each pod that stays why it does; `receiving` are the nodes on which a replacement may land.
+    """
+
+    layout: Layout
+    selector: LabelSelector
+    sample: Pod
+    pending: int
+    refused: Mapping[str, tuple[Pod, Member, Refusal]]
+    receiving: frozenset[str]
+    unschedulable: frozenset[str]
+
+    def cordoned(self, level: int, value: str) -> bool:
+        """Say whether every node of a domain is cordoned: it is in maintenance as a whole."""
+        nodes = [name for name, site in self.layout.sites.items() if site.domains[level] == value]
+        return all(name in self.unschedulable for name in nodes)
+
+
+class Rules:
+    """What problems are made by: one view, one policy, one ledger of budgets."""
+
+    def __init__(self, view: View, policy: Policy, ledger: Ledger) -> None:
+        self.view = view
+        self.policy = policy
+        self.ledger = ledger
+        self.eligibility = Eligibility(view.snapshot, policy)
+        self.claims = Claims()
+
+    def problem(self, judged: JudgedGroup) -> Problem | Refusal:
+        """Make the group's problem, or say why it is left alone as a whole."""
+        effective = [each for each in judged.hard if self._counts_something(each)]
+        refusal = _different(effective) or self._members_differ(judged)
+        if refusal is not None:
+            return refusal
+        selector = effective[0].constraint.selector
+        assert selector is not None
+        sample, own = judged.group.sample, [pod for member in judged.group.members for pod in member.pods]
+        waiting = self._strangers(judged, selector)
+        if waiting is not None:
+            return waiting
+        room = rooms(sample, own, self.view, self.claims)
+        settling = self._settling(room)
+        if settling is not None:
+            return settling
+        levels = _levels(effective, self.view)
+        if isinstance(levels, Refusal):
+            return levels
+        keys, bounds, coarse = levels
+        movable, refused = self._movers(judged, room)
+        counts = effective[0].counts.by_node
+        sites = [
+            self._site(name, coarse, counts.get(name, 0), room.get(name, 0), movable.get(name, []))
+            for name in sorted(effective[0].counts.eligible.nodes)
+        ]
+        missing = sum(self._missing(member) for member in judged.group.members)
+        return Problem(
+            layout=Layout(sites, keys, bounds),
+            selector=selector,
+            sample=sample,
+            pending=missing,
+            refused=refused,
+            receiving=frozenset(room),
+            unschedulable=frozenset(each.name for each in self.view.snapshot.nodes if each.unschedulable),
+        )
+
+    def _counts_something(self, judged: Judged) -> bool:
+        """Say whether the constraint can ever reject a node: a null selector, or `{}` on some versions, cannot."""
+        return judged.constraint.selector is not None and not ineffective(judged.constraint, self.view)
+
+    def _site(self, name: str, coarse: Sequence[str], count: int, room: int, movable: list[Victim]) -> Site:
+        labels = self.view.nodes.by_name[name].labels
+        return Site(
+            node=name,
+            domains=tuple(labels[key] for key in coarse),
+            count=count,
+            cap=count + room,
+            movable=sorted(movable, key=lambda victim: victim.cost),
+        )
+
+    def _members_differ(self, judged: JudgedGroup) -> Refusal | None:
+        """Refuse groups whose next pods are not all alike, and those of which a member is in motion."""
+        group = judged.group
+        specs = set()
+        for member in group.members:
+            if member.owner is None:
+                continue
+            refusal = self.eligibility.of_member(member)
+            if refusal is not None and refusal.reason is Reason.ROLLOUT_IN_PROGRESS:
+                return refusal
+            if not isinstance(member.next_pod, Unpredictable):
+                specs.add((member.next_pod.spec.requests, member.next_pod.spec.node_affinity.required))
+        if len(specs) > 1:
+            return Refusal(Reason.NOT_PREDICTABLE, "its workloads ask for different resources or nodes")
+        if any(each.counts.self_match == 0 for each in judged.hard if self._counts_something(each)):
+            return Refusal(Reason.NOT_PREDICTABLE, "a constraint's selector does not match the workload's own pods")
+        if not foreseeable(group.sample, self.view):
+            return Refusal(Reason.NOT_PREDICTABLE, "its affinity to other pods moves with every placement")
+        return None
+
+    def _strangers(self, judged: JudgedGroup, selector: LabelSelector) -> Refusal | None:
+        """Refuse while a pod of somebody else waits for a node that would change the counts."""
+        own = {pod.uid for member in judged.group.members for pod in member.pods}
+        for pod in self.view.snapshot.pods_in.get(judged.group.namespace, ()):
+            if pod.waiting and pod.uid not in own and selector.matches(pod.labels):
+                return Refusal(
+                    Reason.GROUP_IN_FLIGHT, f"pod {pod.name} of another workload counts too and has no node yet"
+                )
+        return None
+
+    def _settling(self, room: Iterable[str]) -> Refusal | None:
+        settle, now = self.policy.nodes.settle, self.view.snapshot.taken_at
+        for name in sorted(room):
+            since = self.view.nodes.by_name[name].ready_since
+            if since is not None and now - since < settle:
+                text = (
+                    f"node {name} may take a replacement and has been Ready for {int((now - since).total_seconds())}s"
+                )
+                return Refusal(Reason.NODE_SETTLING, f"{text}, nodes.settle is {format_duration(settle)}")
+        return None
+
+    def _movers(
+        self, judged: JudgedGroup, room: Mapping[str, int]
+    ) -> tuple[dict[str, list[Victim]], dict[str, tuple[Pod, Member, Refusal]]]:
+        """Sort the group's pods into those that may move, by node, and those that stay, with the reason."""
+        movable: dict[str, list[Victim]] = {}
+        refused: dict[str, tuple[Pod, Member, Refusal]] = {}
+        for member in judged.group.members:
+            whole = self.eligibility.of_member(member)
+            for pod in member.pods:
+                if pod.node is None:
+                    continue
+                refusal = whole or self.eligibility.of_pod(pod) or self.ledger.refusal(pod) or self._pinned(pod, room)
+                if refusal is None:
+                    movable.setdefault(pod.node, []).append(Victim(pod, member))
+                else:
+                    refused[pod.uid] = (pod, member, refusal)
+        return movable, refused
+
+    def _pinned(self, pod: Pod, room: Mapping[str, int]) -> Refusal | None:
+        """Refuse a pod whose volumes reach less far than the group's room."""
+        if not pod.claims:
+            return None
+        following = replacement(pod, self.view)
+        if isinstance(following, Unpredictable):
+            return Refusal(following.reason, following.message)
+        reach = static_feasible(following, self.view, [pod])
+        if set(room) <= reach:
+            return None
+        return Refusal(Reason.VOLUME_PINNED, f"its volumes reach {len(reach & set(room))} of {len(room)} nodes")
+
+    def _missing(self, member: Member) -> int:
+        """Count the owner's pods without a place: waiting ones, and those that are still to be created."""
+        owner = member.owner
+        if owner is None:
+            return 0
+        placed = sum(1 for pod in member.pods if pod.node is not None)
+        return max(0, owner.replicas - placed)
+
+
+def _different(effective: Sequence[Judged]) -> Refusal | None:
+    """Refuse constraints that count different pods, or on different nodes."""
+    if not effective:
+        return Refusal(Reason.NOT_PREDICTABLE, "none of its constraints counts any pod")
+    if len({each.constraint.selector for each in effective}) > 1:
+        return Refusal(Reason.NOT_PREDICTABLE, "its constraints select different pods")
+    if len({each.counts.eligible.nodes for each in effective}) > 1:
+        return Refusal(Reason.NOT_PREDICTABLE, "its constraints count on different nodes")
+    return None
+
+
+def _levels(
+    effective: Sequence[Judged], view: View
+) -> tuple[tuple[str, ...], tuple[Bound, ...], tuple[str, ...]] | Refusal:
+    """Order the keys from the coarsest on; return the levels' keys and bounds, and the keys above the node."""
+    ordered = sorted(effective, key=lambda each: (len(each.counts.by_domain), each.constraint.key))
+    nodes = sorted(ordered[0].counts.eligible.nodes)
+    for coarse, fine in pairwise(ordered):
+        if not _divides(coarse.constraint.key, fine.constraint.key, nodes, view):
+            return Refusal(
+                Reason.NOT_PREDICTABLE,
+                f"domains of {fine.constraint.key} reach across those of {coarse.constraint.key}",
+            )
+    keys = tuple(each.constraint.key for each in ordered)
+    bounds = tuple(_bound(each) for each in ordered)
+    if len(ordered[-1].counts.by_domain) == len(nodes):
+        return keys, bounds, keys[:-1]
+    return (*keys, "node"), (*bounds, FREE), keys
+
+
+def _divides(coarse: str, fine: str, nodes: Sequence[str], view: View) -> bool:
+    above: dict[str, str] = {}
+    for name in nodes:
+        labels = view.nodes.by_name[name].labels
+        if above.setdefault(labels[fine], labels[coarse]) != labels[coarse]:
+            return False
+    return True
+
+
+def _bound(judged: Judged) -> Bound:
+    unmet = len(judged.counts.by_domain) < judged.constraint.min_domains
+    return Bound(max_skew=judged.constraint.max_skew, floor_at_zero=unmet)

@@ -1,0 +1,123 @@
+"""The Plan document of a plan."""
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from rebalancer.assessment.judgement import JudgedGroup
+from rebalancer.model.moves import Reference
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plans import Eviction, GroupPlan, Plan, Refused, Waiting
+from rebalancer.reporting.documents import (
+    ConstraintName,
+    PlanDocument,
+    PlannedEviction,
+    PlannedGroup,
+    Predicted,
+    Refusal,
+    Totals,
+    WaitingEviction,
+    WorkloadName,
+)
+
+
+def plan_document(plan: Plan, snapshot: Snapshot) -> PlanDocument:
+    """Write a plan down."""
+    now, waiting = len(plan.evictions), len(plan.waiting)
+    return PlanDocument(
+        generated_at=plan.made_at,
+        expires_at=plan.expires_at,
+        snapshot_hash=snapshot_hash(snapshot, {group.judged.group.namespace for group in plan.groups}),
+        policy_hash=plan.policy_hash,
+        totals=Totals(evictions=now + waiting, now=now, lower_bound=plan.lower_bound, optimal=plan.optimal),
+        evictions=tuple(_eviction(each) for each in plan.evictions),
+        waiting=tuple(_waiting(each) for each in plan.waiting),
+        groups=tuple(_group(each) for each in plan.groups),
+        refusals=tuple(_refusal(each) for each in plan.refusals),
+    )
+
+
+def workload_name(reference: Reference) -> WorkloadName:
+    """Name a workload within its namespace."""
+    return WorkloadName(kind=reference.kind, name=reference.name)
+
+
+def _eviction(eviction: Eviction) -> PlannedEviction:
+    pod = eviction.pod
+    return PlannedEviction(
+        step=eviction.step,
+        namespace=pod.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        node=pod.node or "",
+        workload=workload_name(eviction.workload),
+        reason=eviction.cause,
+        message=eviction.message,
+        predicted=Predicted(
+            forced=eviction.forced, domains={each.topology_key: each.values for each in eviction.targets}
+        ),
+    )
+
+
+def _waiting(waiting: Waiting) -> WaitingEviction:
+    pod = waiting.eviction.pod
+    return WaitingEviction(
+        namespace=pod.namespace, pod=pod.name, uid=pod.uid, for_=waiting.reason, message=waiting.message
+    )
+
+
+def _group(group: GroupPlan) -> PlannedGroup:
+    judged = group.judged
+    return PlannedGroup(
+        namespace=judged.group.namespace,
+        workloads=tuple(workload_name(each) for each in judged.group.workloads),
+        constraints=tuple(_constraints(judged)),
+        evictions=group.evictions,
+        lower_bound=group.lower_bound,
+        optimal=group.optimal,
+        before={each.constraint.key: dict(each.counts.by_domain) for each in judged.hard},
+        after=group.after,
+        state=group.state,
+        reason=group.reason,
+        message=group.message,
+    )
+
+
+def _constraints(judged: JudgedGroup) -> Iterable[ConstraintName]:
+    for each in judged.hard:
+        constraint = each.constraint
+        yield ConstraintName(
+            topology_key=constraint.key,
+            max_skew=constraint.max_skew,
+            when_unsatisfiable=constraint.when_unsatisfiable,
+        )
+
+
+def _refusal(refused: Refused) -> Refusal:
+    return Refusal(
+        namespace=refused.workload.namespace,
+        workload=workload_name(refused.workload),
+        pod=refused.pod,
+        reason=refused.reason,
+        message=refused.message,
+    )
+
+
+def snapshot_hash(snapshot: Snapshot, namespaces: set[str]) -> str:
+    """Hash what a plan has read: pods and disruption budgets of its namespaces, and what nodes offer.
+
+    Readings that change without meaning (times of renewal, resource versions) are left out.
+    """
+    digest = hashlib.sha256()
+    for namespace in sorted(namespaces):
+        for pod in snapshot.pods_in.get(namespace, ()):
+            read = (namespace, pod.name, pod.uid, pod.node, pod.ready, pod.terminating, sorted(pod.labels.items()))
+            digest.update(msgspec.json.encode(read))
+        for budget in snapshot.budgets_in.get(namespace, ()):
+            digest.update(msgspec.json.encode((namespace, budget.name, budget.allowed, budget.desired_healthy)))
+    if namespaces:
+        for node in snapshot.nodes:
+            offer = (node.name, sorted(node.labels.items()), node.taints, node.allocatable, node.unschedulable)
+            digest.update(msgspec.json.encode(offer))
+    return digest.hexdigest()[:16]
