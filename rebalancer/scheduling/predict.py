@@ -6,6 +6,7 @@ from functools import cached_property
 
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible, prepared
+from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinity
 from rebalancer.scheduling.node_order import winner
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import HOSTNAME, ZONE, constraints_of
@@ -36,7 +37,12 @@ class NodePrediction:
 
     @property
     def rejected_by(self) -> str | None:
-        """Return the plugin that the scheduler would name: the first in its order that rejects."""
+        """Return the plugin that the scheduler would name: the first in its order that rejects.
+
+        Nodes other than those that a pod's affinity names are not examined by any other filter.
+        """
+        if self.verdicts.get(NodeAffinity.name) is NOT_NAMED:
+            return NodeAffinity.name
         return next((name for name, verdict in self.verdicts.items() if not verdict), None)
 
 

@@ -1,0 +1,232 @@
+"""Profiles from a KubeSchedulerConfiguration, as the administrator gives it to kube-scheduler.
+
+Read strictly where it is read: an unknown value of a field that matters is an error that names it. What this package
+cannot model (extenders, plugins of others, exotic scoring) is noted in `Profile.unmodelled`, so that nothing is
+foretold on the strength of half a configuration. Source: `apis/config/v1/default_plugins.go`, `default_plugins.go`
+(mergePlugins).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, PreferredNodeTerm
+from rebalancer.model.labels import Operator, Requirement
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
+from rebalancer.scheduling.feasibility import FILTERS
+from rebalancer.scheduling.profile import DEFAULT_WEIGHTS, Profile, Strategy
+
+API_GROUP: Final = "kubescheduler.config.k8s.io/"
+KIND: Final = "KubeSchedulerConfiguration"
+FILTERING: Final = frozenset(each.name for each in FILTERS)
+SILENT: Final = frozenset(
+    {
+        "SchedulingGates",
+        "PrioritySort",
+        "NodeName",
+        "DefaultPreemption",
+        "DefaultBinder",
+        "DynamicResources",
+        "NodeDeclaredFeatures",
+        "GangScheduling",
+        "TopologyPlacementGenerator",
+        "PodGroupPodsCount",
+    }
+)
+"""Plugins of the scheduler that change nothing in what is modelled; pods that they concern are not predicted."""
+DECIDING: Final = ("multiPoint", "preFilter", "filter", "preScore", "score")
+"""Extension points at which a plugin can change where a pod lands; what the later ones say holds over the first."""
+
+
+class ConfigurationError(ValueError):
+    """The file is no configuration that kube-scheduler would take; the message names field and value."""
+
+
+def profiles(data: bytes) -> Mapping[str, Profile]:
+    """Return the profiles of a KubeSchedulerConfiguration (YAML or JSON) by `schedulerName`.
+
+    Raises ConfigurationError.
+    """
+    try:
+        document = yaml.safe_load(data)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"no YAML: {error}") from None
+    root = _Field("", document).mapping()
+    version, kind = root.get("apiVersion").text(), root.get("kind").text()
+    if not version.startswith(API_GROUP) or kind != KIND:
+        raise ConfigurationError(f"apiVersion {version!r}, kind {kind!r}: expected {API_GROUP}v1, {KIND}")
+    everywhere = root.get("percentageOfNodesToScore").whole(0, 100, 0)
+    extenders = ("extenders",) if root.get("extenders").items() else ()
+    found: dict[str, Profile] = {}
+    for field in root.get("profiles").items() or [_Field("profiles[0]", {})]:
+        made = _profile(field.mapping(), everywhere, extenders)
+        if made.name in found:
+            raise ConfigurationError(f"{field.path}.schedulerName: {made.name!r} is there twice")
+        found[made.name] = made
+    return found
+
+
+def _profile(field: "_Field", everywhere: int, unmodelled: tuple[str, ...]) -> Profile:
+    plugins = field.get("plugins").mapping()
+    on, weights, foreign = _plugins(plugins)
+    arguments = {each.get("name").text(): each.get("args").mapping() for each in field.get("pluginConfig").items()}
+    nothing = _Field("pluginConfig", {})
+    fit = arguments.get("NodeResourcesFit", nothing)
+    affinity = arguments.get("InterPodAffinity", nothing)
+    strategy, most, exotic = _strategy(fit.get("scoringStrategy").mapping())
+    balanced = arguments.get("NodeResourcesBalancedAllocation", nothing).get("resources").items()
+    return Profile(
+        name=field.get("schedulerName").text("default-scheduler"),
+        weights=weights,
+        filters_off=FILTERING - on,
+        default_constraints=_defaults(arguments.get("PodTopologySpread", nothing)),
+        added_affinity=_added(arguments.get("NodeAffinity", nothing).get("addedAffinity").mapping()),
+        hard_pod_affinity_weight=affinity.get("hardPodAffinityWeight").whole(0, 100, 1),
+        ignore_preferred_of_existing=affinity.get("ignorePreferredTermsOfExistingPods").flag(),
+        ignored_resources=frozenset(each.text() for each in fit.get("ignoredResources").items()),
+        ignored_resource_groups=frozenset(each.text() for each in fit.get("ignoredResourceGroups").items()),
+        most_allocated=most,
+        strategy=strategy,
+        balanced_resources=tuple(each.get("name").text() for each in balanced) or ("cpu", "memory"),
+        percentage=field.get("percentageOfNodesToScore").whole(0, 100, everywhere),
+        unmodelled=(*unmodelled, *foreign, *exotic),
+    )
+
+
+def _plugins(field: "_Field") -> tuple[frozenset[str], Mapping[str, int], tuple[str, ...]]:
+    """Return the plugins that are on, the weights of those that score, and the ones that are nobody's we know.
+
+    `disabled` takes away, `*` everything; `enabled` adds or gives another weight, 1 where none is said.
+    """
+    on = set(FILTERING)
+    weights = dict(DEFAULT_WEIGHTS)
+    foreign: list[str] = []
+    for point in DECIDING:
+        at = field.get(point).mapping()
+        scores, filters = point in {"multiPoint", "score"}, point in {"multiPoint", "filter"}
+        for each in at.get("disabled").items():
+            name = each.get("name").text()
+            if point.startswith("pre"):
+                foreign.append(f"{point} without {name}")
+            if scores:
+                weights = {} if name == "*" else {other: w for other, w in weights.items() if other != name}
+            if filters:
+                on = set() if name == "*" else on - {name}
+        for each in at.get("enabled").items():
+            name = each.get("name").text()
+            if name not in FILTERING | DEFAULT_WEIGHTS.keys() | SILENT:
+                foreign.append(f"plugin {name}")
+            if scores and name in DEFAULT_WEIGHTS:
+                weights[name] = each.get("weight").whole(0, 2**31 - 1, 0) or 1
+            if filters and name in FILTERING:
+                on.add(name)
+    return frozenset(on), weights, tuple(sorted(set(foreign)))
+
+
+def _strategy(field: "_Field") -> tuple[Strategy, bool, tuple[str, ...]]:
+    kind = field.get("type").choice({"LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"}, "LeastAllocated")
+    resources = tuple(
+        (each.get("name").text(), each.get("weight").whole(1, 100, 1)) for each in field.get("resources").items()
+    )
+    exotic = ("scoringStrategy RequestedToCapacityRatio",) if kind == "RequestedToCapacityRatio" else ()
+    return resources or (("cpu", 1), ("memory", 1)), kind == "MostAllocated", exotic
+
+
+def _defaults(field: "_Field") -> tuple[SpreadConstraint, ...] | None:
+    kind = field.get("defaultingType").choice({"System", "List"}, "System")
+    constraints = field.get("defaultConstraints").items()
+    if kind == "System":
+        if constraints:
+            raise ConfigurationError(f"{field.path}.defaultConstraints: defaultingType System takes none")
+        return None
+    return tuple(_constraint(each) for each in constraints)
+
+
+def _constraint(field: "_Field") -> SpreadConstraint:
+    if field.get("labelSelector").value is not None:
+        raise ConfigurationError(f"{field.path}.labelSelector: must be empty, it is derived from services and owners")
+    policies = {"Honor", "Ignore"}
+    actions = {"DoNotSchedule", "ScheduleAnyway"}
+    return SpreadConstraint(
+        topology_key=field.get("topologyKey").text(),
+        max_skew=field.get("maxSkew").whole(1, 2**31 - 1),
+        when_unsatisfiable=WhenUnsatisfiable(field.get("whenUnsatisfiable").choice(actions)),
+        selector=None,
+        min_domains=field.get("minDomains").whole(1, 2**31 - 1, 1),
+        node_affinity_policy=InclusionPolicy(field.get("nodeAffinityPolicy").choice(policies, "Honor")),
+        node_taints_policy=InclusionPolicy(field.get("nodeTaintsPolicy").choice(policies, "Ignore")),
+    )
+
+
+def _added(field: "_Field") -> NodeAffinity:
+    required = field.get("requiredDuringSchedulingIgnoredDuringExecution")
+    preferred = field.get("preferredDuringSchedulingIgnoredDuringExecution").items()
+    terms = required.mapping().get("nodeSelectorTerms").items()
+    return NodeAffinity(
+        required=tuple(_term(each) for each in terms) if required.value is not None else None,
+        preferred=tuple(
+            PreferredNodeTerm(each.get("weight").whole(1, 100), _term(each.get("preference"))) for each in preferred
+        ),
+    )
+
+
+def _term(field: "_Field") -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        tuple(_requirement(each) for each in field.mapping().get("matchExpressions").items()),
+        tuple(_requirement(each) for each in field.mapping().get("matchFields").items()),
+    )
+
+
+def _requirement(field: "_Field") -> Requirement:
+    operator = Operator(field.get("operator").choice({each.value for each in Operator}))
+    return Requirement(
+        field.get("key").text(), operator, tuple(sorted(each.text() for each in field.get("values").items()))
+    )
+
+
+class _Field:
+    """A value of the document and where it stands, so that every complaint can name it."""
+
+    def __init__(self, path: str, value: Any) -> None:
+        self.path = path
+        self.value = value
+
+    def get(self, name: str) -> "_Field":
+        return _Field(f"{self.path}.{name}".lstrip("."), self.mapping().value.get(name))
+
+    def mapping(self) -> "_Field":
+        return self if isinstance(self.value, dict) else _Field(self.path, self._typed(dict, "a mapping", {}))
+
+    def items(self) -> Sequence["_Field"]:
+        values: Iterable[Any] = self._typed(list, "a list", [])
+        return [_Field(f"{self.path}[{position}]", value) for position, value in enumerate(values)]
+
+    def text(self, default: str | None = None) -> str:
+        found: str = self._typed(str, "a text", default)
+        return found
+
+    def flag(self) -> bool:
+        found: bool = self._typed(bool, "true or false", default=False)
+        return found
+
+    def whole(self, least: int, most: int, default: int | None = None) -> int:
+        found: int = self._typed(int, "a whole number", default)
+        if isinstance(self.value, bool) or not least <= found <= most:
+            raise ConfigurationError(f"{self.path}: {self.value!r} is not a whole number from {least} to {most}")
+        return found
+
+    def choice(self, values: Iterable[str], default: str | None = None) -> str:
+        found = self.text(default)
+        if found not in values:
+            raise ConfigurationError(f"{self.path}: {found!r} is not one of {', '.join(sorted(values))}")
+        return found
+
+    def _typed(self, kind: type, name: str, default: Any = None) -> Any:
+        if self.value is None:
+            if default is None:
+                raise ConfigurationError(f"{self.path}: missing; expected {name}")
+            return default
+        if not isinstance(self.value, kind):
+            raise ConfigurationError(f"{self.path}: {self.value!r} is not {name}")
+        return self.value

@@ -1,0 +1,149 @@
+"""KubeSchedulerConfiguration files: what they change, and how their mistakes are named."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from rebalancer.model.affinity import NodeSelectorTerm
+from rebalancer.scheduling.configuration import ConfigurationError, profiles
+from rebalancer.scheduling.profile import DEFAULT_WEIGHTS, Profile
+
+
+def written(*made: dict[str, Any], **top: Any) -> bytes:
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        **({"profiles": list(made)} if made else {}),
+        **top,
+    }
+    return yaml.safe_dump(document).encode()
+
+
+def only(data: bytes) -> Profile:
+    (profile,) = profiles(data).values()
+    return profile
+
+
+def with_arguments(plugin: str, **arguments: Any) -> dict[str, Any]:
+    return {"pluginConfig": [{"name": plugin, "args": arguments}]}
+
+
+def test_an_empty_configuration_is_the_default_scheduler() -> None:
+    assert only(written()) == Profile()
+
+
+def test_profiles_are_found_by_the_name_that_pods_give() -> None:
+    found = profiles(written({"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 30}))
+    assert {name: profile.percentage for name, profile in found.items()} == {"a": 0, "b": 30}
+
+
+def test_weights_change_and_score_plugins_go() -> None:
+    plugins = {
+        "multiPoint": {"enabled": [{"name": "NodeAffinity", "weight": 7}]},
+        "score": {"disabled": [{"name": "ImageLocality"}], "enabled": [{"name": "PodTopologySpread", "weight": 9}]},
+    }
+    weights = only(written({"plugins": plugins})).weights
+    expected = {**DEFAULT_WEIGHTS, "NodeAffinity": 7, "PodTopologySpread": 9}
+    del expected["ImageLocality"]
+    assert weights == expected
+
+
+def test_everything_can_be_switched_off_and_some_on_again() -> None:
+    plugins = {"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]}}
+    profile = only(written({"plugins": plugins}))
+    assert profile.weights == {"NodeResourcesFit": 1}
+    assert "NodeResourcesFit" not in profile.filters_off
+    assert "PodTopologySpread" in profile.filters_off
+
+
+def test_a_filter_can_be_switched_off_alone() -> None:
+    profile = only(written({"plugins": {"filter": {"disabled": [{"name": "TaintToleration"}]}}}))
+    assert profile.filters_off == {"TaintToleration"}
+    assert profile.weights == DEFAULT_WEIGHTS
+
+
+def test_default_constraints_come_as_a_list_or_from_the_system() -> None:
+    entry = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    listed = with_arguments("PodTopologySpread", defaultingType="List", defaultConstraints=[entry])
+    constraints = only(written(listed)).default_constraints
+    assert constraints is not None
+    assert [(each.topology_key, each.max_skew) for each in constraints] == [("zone", 1)]
+    assert only(written(with_arguments("PodTopologySpread", defaultingType="List"))).default_constraints == ()
+    assert only(written(with_arguments("PodTopologySpread", defaultingType="System"))).default_constraints is None
+
+
+def test_added_affinity_and_scoring_arguments_are_read() -> None:
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]
+        },
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "preference": {"matchFields": []}}],
+    }
+    added = only(written(with_arguments("NodeAffinity", addedAffinity=affinity))).added_affinity
+    assert added.required is not None
+    assert added.required[0].expressions[0].key == "k"
+    assert added.preferred[0].term == NodeSelectorTerm()
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}, {"name": "gpu"}]}
+    fit = only(written(with_arguments("NodeResourcesFit", scoringStrategy=strategy, ignoredResources=["x.test/y"])))
+    assert (fit.most_allocated, fit.strategy) == (True, (("cpu", 3), ("gpu", 1)))
+    assert fit.ignored_resources == {"x.test/y"}
+    inter = only(written(with_arguments("InterPodAffinity", hardPodAffinityWeight=0)))
+    assert inter.hard_pod_affinity_weight == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (written(extenders=[{"urlPrefix": "http://x"}]), "extenders"),
+        (written({"plugins": {"filter": {"enabled": [{"name": "Capacity"}]}}}), "plugin Capacity"),
+        (written({"plugins": {"preScore": {"disabled": [{"name": "*"}]}}}), "preScore without *"),
+        (
+            written(with_arguments("NodeResourcesFit", scoringStrategy={"type": "RequestedToCapacityRatio"})),
+            "scoringStrategy RequestedToCapacityRatio",
+        ),
+    ],
+)
+def test_what_cannot_be_modelled_is_said(data: bytes, named: str) -> None:
+    assert only(data).unmodelled == (named,)
+
+
+CONSTRAINT = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def listed(**fields: Any) -> bytes:
+    return written(
+        with_arguments("PodTopologySpread", defaultingType="List", defaultConstraints=[{**CONSTRAINT, **fields}])
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"a: [", "no YAML"),
+        (b"[]", "is not a mapping"),
+        (b"kind: Pod\napiVersion: v1", "apiVersion 'v1', kind 'Pod': expected kubescheduler.config.k8s.io/v1"),
+        (b"kind: Pod", "apiVersion: missing; expected a text"),
+        (written({"schedulerName": 3}), "profiles[0].schedulerName: 3 is not a text"),
+        (written({}, {}), "profiles[1].schedulerName: 'default-scheduler' is there twice"),
+        (written(percentageOfNodesToScore=101), "percentageOfNodesToScore: 101 is not a whole number from 0 to 100"),
+        (written(percentageOfNodesToScore=True), "percentageOfNodesToScore: True is not a whole number"),
+        (written({"plugins": []}), "profiles[0].plugins: [] is not a mapping"),
+        (written({"plugins": {"score": {"enabled": {}}}}), "profiles[0].plugins.score.enabled: {} is not a list"),
+        (listed(maxSkew=0), "defaultConstraints[0].maxSkew: 0 is not a whole number"),
+        (listed(whenUnsatisfiable="Never"), "whenUnsatisfiable: 'Never' is not one of DoNotSchedule, ScheduleAnyway"),
+        (listed(labelSelector={}), "defaultConstraints[0].labelSelector: must be empty"),
+        (
+            written(with_arguments("PodTopologySpread", defaultConstraints=[CONSTRAINT])),
+            "defaultingType System takes none",
+        ),
+        (
+            written(with_arguments("InterPodAffinity", ignorePreferredTermsOfExistingPods="yes")),
+            "ignorePreferredTermsOfExistingPods: 'yes' is not true or false",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_field_and_value(data: bytes, message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        profiles(data)
+    assert message in str(caught.value)

@@ -1,0 +1,459 @@
+"""Each filter but the spread one: what it admits, the scheduler's own words for what it rejects."""
+
+from typing import Any
+
+import pytest
+
+from rebalancer.model.affinity import (
+    NodeAffinity,
+    NodeSelectorTerm,
+    PodAffinity,
+    PodAffinityTerm,
+    TaintEffect,
+    Toleration,
+)
+from rebalancer.model.cluster import Namespace, Version
+from rebalancer.model.labels import Labels, Operator, Requirement
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import HostPort, Pod, PodSpec, Resources
+from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from rebalancer.scheduling.feasibility import FILTERS, feasible, static_feasible
+from rebalancer.scheduling.predict import predict
+from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.view import View
+from tests.scheduling.build import HOSTNAME, NOW, ZONE, changed, node, pod, selector, snapshot, spread, taint, term
+
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+def rejection(incoming: Pod, view: View, name: str) -> tuple[str | None, str]:
+    """Return the plugin that rejects a node, and its words."""
+    found = predict(incoming, view).node[name]
+    plugin = found.rejected_by
+    return plugin, found.verdicts[plugin].message if plugin else ""
+
+
+def asking(**fields: Any) -> Pod:
+    return pod({"app": "web"}, spec=PodSpec(**fields))
+
+
+def test_filters_stand_in_the_schedulers_order() -> None:
+    assert [each.name for each in FILTERS] == [
+        "NodeUnschedulable",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+    ]
+
+
+class TestCordonsAndTaints:
+    def test_a_cordoned_node_is_closed_with_or_without_its_taint(self) -> None:
+        view = View(snapshot([node("a"), node("b", unschedulable=True)]))
+        assert feasible(pod(), view) == {"a"}
+        assert rejection(pod(), view, "b") == ("NodeUnschedulable", "node(s) were unschedulable")
+
+    def test_a_toleration_of_the_taint_opens_it(self) -> None:
+        view = View(snapshot([node("b", unschedulable=True, taints=(taint(CORDON),))]))
+        assert feasible(asking(tolerations=(Toleration(key=CORDON, operator="Exists"),)), view) == {"b"}
+
+    @pytest.mark.parametrize(
+        ("toleration", "admitted"),
+        [
+            (Toleration(key="k", value="v"), True),
+            (Toleration(key="k", value="w"), False),
+            (Toleration(key="k", operator="Exists"), True),
+            (Toleration(operator="Exists"), True),
+            (Toleration(key="k", operator="Exists", effect=TaintEffect.NO_EXECUTE), False),
+            (Toleration(key="k", value="v", effect=TaintEffect.NO_SCHEDULE), True),
+            (Toleration(key="j", operator="Exists"), False),
+        ],
+    )
+    def test_tolerations_match_key_value_and_effect(self, toleration: Toleration, admitted: bool) -> None:
+        view = View(snapshot([node("a", taints=(taint("k", value="v"),))]))
+        assert bool(feasible(asking(tolerations=(toleration,)), view)) == admitted
+
+    def test_the_reason_named_the_taint_until_1_36(self) -> None:
+        nodes = [node("a", taints=(taint("k", value="v"),))]
+        assert rejection(pod(), View(snapshot(nodes)), "a")[1] == "node(s) had untolerated taint(s)"
+        older = View(snapshot(nodes, version=Version(1, 35)))
+        assert rejection(pod(), older, "a")[1] == "node(s) had untolerated taint {k: v}"
+
+
+class TestNodeAffinity:
+    nodes = (
+        node("a", {"cpu": "4", "disk": "ssd"}),
+        node("b", {"cpu": "10", "disk": "hdd"}),
+        node("c", {"cpu": "many"}),
+    )
+
+    @pytest.mark.parametrize(
+        ("expression", "admitted"),
+        [
+            (("disk", "In", ("ssd",)), "a"),
+            (("disk", "NotIn", ("ssd",)), "bc"),
+            (("disk", "Exists", ()), "ab"),
+            (("disk", "DoesNotExist", ()), "c"),
+            (("cpu", "Gt", ("5",)), "b"),
+            (("cpu", "Lt", ("5",)), "a"),
+        ],
+    )
+    def test_every_operator(self, expression: tuple[str, str, tuple[str, ...]], admitted: str) -> None:
+        incoming = asking(node_affinity=NodeAffinity(required=(term(expression),)))
+        assert feasible(incoming, View(snapshot(self.nodes))) == set(admitted)
+
+    def test_terms_are_alternatives_and_the_node_selector_comes_on_top(self) -> None:
+        terms = (term(("disk", "In", ("ssd",))), term(("cpu", "Gt", ("5",))))
+        view = View(snapshot(self.nodes))
+        assert feasible(asking(node_affinity=NodeAffinity(required=terms)), view) == {"a", "b"}
+        both = NodeAffinity(selector=Labels({"disk": "hdd"}), required=terms)
+        assert feasible(asking(node_affinity=both), view) == {"b"}
+
+    def test_an_empty_term_and_no_term_select_nothing(self) -> None:
+        view = View(snapshot(self.nodes))
+        assert feasible(asking(node_affinity=NodeAffinity(required=(NodeSelectorTerm(),))), view) == set()
+        assert feasible(asking(node_affinity=NodeAffinity(required=())), view) == set()
+
+    def named(self, operator: Operator, name: str) -> Pod:
+        fields = (Requirement("metadata.name", operator, (name,)),)
+        return asking(node_affinity=NodeAffinity(required=(NodeSelectorTerm((), fields),)))
+
+    def test_fields_name_nodes_and_the_others_are_not_looked_at(self) -> None:
+        nodes = [node("a"), node("b", taints=(taint("k"),))]
+        view = View(snapshot(nodes))
+        assert feasible(self.named(Operator.IN, "a"), view) == {"a"}
+        assert feasible(self.named(Operator.NOT_IN, "a"), View(snapshot([node("a"), node("c")]))) == {"c"}
+        expected = ("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
+        assert rejection(self.named(Operator.IN, "a"), view, "b") == expected
+
+    def test_contradicting_names_refuse_the_pod(self) -> None:
+        fields = tuple(Requirement("metadata.name", Operator.IN, (name,)) for name in "ab")
+        incoming = asking(node_affinity=NodeAffinity(required=(NodeSelectorTerm((), fields),)))
+        found = predict(incoming, View(snapshot([node("a"), node("b")])))
+        assert found.failure == "0/2 nodes are available: pod affinity terms conflict."
+
+    def test_affinity_that_the_profile_adds_is_enforced(self) -> None:
+        profile = Profile(added_affinity=NodeAffinity(required=(term(("disk", "In", ("ssd",))),)))
+        view = View(snapshot(self.nodes), profile)
+        assert feasible(pod(), view) == {"a"}
+        assert rejection(pod(), view, "b")[1] == "node(s) didn't match scheduler-enforced node affinity"
+
+
+class TestRoom:
+    small = Resources(cpu=1000, memory=1000, ephemeral_storage=1000, extended=(("gpu", 1),))
+
+    def needing(self, **amounts: Any) -> Pod:
+        return asking(requests=Resources(**amounts))
+
+    @pytest.mark.parametrize(
+        ("amounts", "words"),
+        [
+            ({"cpu": 501}, "Insufficient cpu"),
+            ({"memory": 501}, "Insufficient memory"),
+            ({"ephemeral_storage": 501}, "Insufficient ephemeral-storage"),
+            ({"extended": (("gpu", 1),)}, "Insufficient gpu"),
+            ({"extended": (("tpu", 1),)}, "Insufficient tpu"),
+            ({"cpu": 501, "memory": 501}, "Insufficient cpu, Insufficient memory"),
+        ],
+    )
+    def test_what_is_short_is_named(self, amounts: dict[str, Any], words: str) -> None:
+        half = Resources(cpu=500, memory=500, ephemeral_storage=500, extended=(("gpu", 1),))
+        there = pod(on="a", spec=PodSpec(requests=half))
+        view = View(snapshot([node("a", allocatable=self.small)], [there]))
+        assert rejection(self.needing(**amounts), view, "a") == ("NodeResourcesFit", words)
+
+    def test_what_just_fits_fits_and_what_is_not_asked_for_is_never_short(self) -> None:
+        there = pod(on="a", spec=PodSpec(requests=Resources(cpu=500, memory=2000)))
+        view = View(snapshot([node("a", allocatable=self.small)], [there]))
+        assert feasible(self.needing(cpu=500), view) == {"a"}
+        assert feasible(self.needing(memory=1), view) == set()
+
+    def test_a_full_node_takes_no_pod_even_if_it_asks_for_nothing(self) -> None:
+        view = View(snapshot([node("a", pods=1)], [pod(on="a")]))
+        assert rejection(pod(), view, "a") == ("NodeResourcesFit", "Too many pods")
+
+    def test_terminating_pods_hold_their_room_until_they_are_gone(self) -> None:
+        there = pod(on="a", spec=PodSpec(requests=Resources(cpu=800)))
+        view = View(snapshot([node("a", allocatable=self.small)], [there]))
+        assert feasible(self.needing(cpu=500), view.terminating([there])) == set()
+        assert feasible(self.needing(cpu=500), view.without([there])) == {"a"}
+
+    def test_a_supposed_state_has_its_own_room(self) -> None:
+        nodes = [node("a", allocatable=self.small), node("b", allocatable=self.small)]
+        view = View(snapshot(nodes))
+        incoming = self.needing(cpu=800)
+        assert feasible(incoming, view) == {"a", "b"}
+        assert feasible(changed(incoming, uid="next"), view.with_placed(incoming, "a")) == {"b"}
+
+    def test_a_resource_that_the_profile_ignores_is_not_checked(self) -> None:
+        profile = Profile(ignored_resources=frozenset({"gpu"}), ignored_resource_groups=frozenset({"x.test"}))
+        view = View(snapshot([node("a")]), profile)
+        assert feasible(self.needing(extended=(("gpu", 1), ("x.test/y", 1))), view) == {"a"}
+        assert feasible(self.needing(extended=(("z.test/y", 1),)), view) == set()
+
+
+class TestPorts:
+    @pytest.mark.parametrize(
+        ("taken", "wanted", "free"),
+        [
+            (("0.0.0.0", "TCP", 80), ("127.0.0.1", "TCP", 80), False),
+            (("127.0.0.1", "TCP", 80), ("0.0.0.0", "TCP", 80), False),
+            (("127.0.0.1", "TCP", 80), ("127.0.0.2", "TCP", 80), True),
+            (("0.0.0.0", "UDP", 80), ("0.0.0.0", "TCP", 80), True),
+            (("0.0.0.0", "TCP", 81), ("0.0.0.0", "TCP", 80), True),
+        ],
+    )
+    def test_every_address_collides_with_each(
+        self, taken: tuple[str, str, int], wanted: tuple[str, str, int], free: bool
+    ) -> None:
+        view = View(snapshot([node("a")], [pod(on="a", spec=PodSpec(host_ports=(HostPort(*taken),)))]))
+        assert bool(feasible(asking(host_ports=(HostPort(*wanted),)), view)) == free
+
+
+class TestPodAffinity:
+    def avoiding(self, key: str = HOSTNAME, **fields: Any) -> PodAffinity:
+        found = fields.pop("selects", selector(app="web"))
+        return PodAffinity(anti_required=(PodAffinityTerm(topology_key=key, selector=found, **fields),))
+
+    def joining(self, key: str = ZONE) -> PodAffinity:
+        return PodAffinity(required=(PodAffinityTerm(topology_key=key, selector=selector(app="web")),))
+
+    def zones(self) -> list[Node]:
+        return [node("a1", {ZONE: "a"}), node("a2", {ZONE: "a"}), node("b1", {ZONE: "b"}), node("x")]
+
+    def test_anti_affinity_closes_the_whole_domain_but_no_node_without_the_key(self) -> None:
+        view = View(snapshot(self.zones(), [pod({"app": "web"}, on="a1")]))
+        incoming = asking(pod_affinity=self.avoiding(ZONE))
+        assert feasible(incoming, view) == {"b1", "x"}
+        assert rejection(incoming, view, "a2")[1] == "node(s) didn't match pod anti-affinity rules"
+
+    def test_it_holds_the_other_way_round_too(self) -> None:
+        there = pod({"app": "db"}, on="a1", spec=PodSpec(pod_affinity=self.avoiding(ZONE)))
+        view = View(snapshot(self.zones(), [there]))
+        assert feasible(pod({"app": "web"}), view) == {"b1", "x"}
+        assert (
+            rejection(pod({"app": "web"}), view, "a1")[1] == "node(s) didn't satisfy existing pods anti-affinity rules"
+        )
+        assert feasible(pod({"app": "api"}), view) == {"a1", "a2", "b1", "x"}
+
+    def test_a_terminating_neighbour_still_repels_and_one_that_is_gone_does_not(self) -> None:
+        there = pod({"app": "web"}, on="a1", spec=PodSpec(pod_affinity=self.avoiding()))
+        view = View(snapshot([node("a1")], [there]))
+        incoming = asking(pod_affinity=self.avoiding())
+        assert feasible(incoming, view.terminating([there])) == set()
+        assert feasible(incoming, view.without([there])) == {"a1"}
+        assert feasible(pod({"app": "web"}), view.terminating([there])) == set()
+
+    def test_affinity_wants_company_and_the_first_of_a_group_may_start_it(self) -> None:
+        incoming = asking(pod_affinity=self.joining())
+        view = View(snapshot(self.zones(), [pod({"app": "web"}, on="a1")]))
+        assert feasible(incoming, view) == {"a1", "a2"}
+        assert rejection(incoming, view, "b1")[1] == "node(s) didn't match pod affinity rules"
+        assert feasible(incoming, View(snapshot(self.zones()))) == {"a1", "a2", "b1"}
+        stranger = pod({"app": "db"}, spec=PodSpec(pod_affinity=self.joining()))
+        assert feasible(stranger, View(snapshot(self.zones()))) == set()
+
+    def test_one_pod_must_match_all_affinity_terms(self) -> None:
+        affinity = PodAffinity(
+            required=tuple(
+                PodAffinityTerm(topology_key=HOSTNAME, selector=selector({"matchLabels": labels}))
+                for labels in ({"app": "web"}, {"tier": "x"})
+            )
+        )
+        pods = [pod({"app": "web"}, on="a1"), pod({"tier": "x"}, on="a1"), pod({"app": "web", "tier": "x"}, on="b1")]
+        assert feasible(asking(pod_affinity=affinity), View(snapshot(self.zones(), pods))) == {"b1"}
+
+    @pytest.mark.parametrize(
+        ("fields", "repelled"),
+        [
+            ({}, {"default"}),
+            ({"namespaces": ("other",)}, {"other"}),
+            ({"namespace_selector": selector(team="x")}, {"other"}),
+            ({"namespace_selector": selector({})}, {"default", "other"}),
+            ({"namespaces": ("default",), "namespace_selector": selector(team="x")}, {"default", "other"}),
+        ],
+    )
+    def test_namespaces_of_a_term_are_named_selected_or_its_own(
+        self, fields: dict[str, Any], repelled: set[str]
+    ) -> None:
+        namespaces = [Namespace(name="default"), Namespace(name="other", labels=Labels({"team": "x"}))]
+        for namespace in ("default", "other"):
+            there = pod({"app": "web"}, on="a1", namespace=namespace)
+            view = View(snapshot([node("a1")], [there], namespaces=namespaces))
+            assert bool(feasible(asking(pod_affinity=self.avoiding(**fields)), view)) == (namespace not in repelled)
+            holder = pod(on="a1", spec=PodSpec(pod_affinity=self.avoiding(**fields)))
+            view = View(snapshot([node("a1")], [holder], namespaces=namespaces))
+            assert bool(feasible(pod({"app": "web"}, namespace=namespace), view)) == (namespace not in repelled)
+
+    def test_a_null_selector_matches_nobody(self) -> None:
+        view = View(snapshot([node("a1")], [pod({"app": "web"}, on="a1")]))
+        assert feasible(asking(pod_affinity=self.avoiding(selects=None)), view) == {"a1"}
+
+
+class TestVolumes:
+    def claim(self, name: str = "data", **fields: Any) -> PersistentVolumeClaim:
+        return PersistentVolumeClaim(namespace="default", name=name, **fields)
+
+    def zoned(self, name: str = "pv", zone: str = "a", **fields: Any) -> PersistentVolume:
+        return PersistentVolume(name=name, node_affinity=(term((ZONE, "In", (zone,))),), **fields)
+
+    def nodes(self) -> list[Node]:
+        return [node("a1", {ZONE: "a"}), node("b1", {ZONE: "b"}), node("x")]
+
+    def user(self, *claims: str, **fields: Any) -> Pod:
+        return pod(claims=claims or ("data",), **fields)
+
+    def view(self, *claims: PersistentVolumeClaim, **fields: Any) -> View:
+        return View(snapshot(self.nodes(), fields.pop("pods", ()), claims=claims, **fields))
+
+    def test_a_bound_volume_ties_the_pod_to_its_nodes(self) -> None:
+        view = self.view(self.claim(volume="pv", bound=True), volumes=[self.zoned()])
+        assert feasible(self.user(), view) == {"a1"}
+        assert rejection(self.user(), view, "b1")[1] == "node(s) didn't match PersistentVolume's node affinity"
+
+    def test_a_volume_without_affinity_is_reached_from_everywhere(self) -> None:
+        view = self.view(self.claim(volume="pv", bound=True), volumes=[PersistentVolume(name="pv")])
+        assert feasible(self.user(), view) == {"a1", "b1", "x"}
+
+    @pytest.mark.parametrize(
+        ("labels", "admitted"),
+        [
+            ({ZONE: "a"}, {"a1", "x"}),
+            ({ZONE: "a__b"}, {"a1", "b1", "x"}),
+            ({"failure-domain.beta.kubernetes.io/zone": "b"}, {"b1", "x"}),
+            ({ZONE: "a__"}, {"a1", "b1", "x"}),
+        ],
+    )
+    def test_zone_labels_of_a_volume_hold_where_nodes_have_any(
+        self, labels: dict[str, str], admitted: set[str]
+    ) -> None:
+        volume = PersistentVolume(name="pv", labels=Labels(labels))
+        assert feasible(self.user(), self.view(self.claim(volume="pv", bound=True), volumes=[volume])) == admitted
+
+    @pytest.mark.parametrize(
+        ("fields", "words"),
+        [
+            (None, 'persistentvolumeclaim "data" not found'),
+            ({"deleted": True}, 'persistentvolumeclaim "data" is being deleted'),
+            ({}, "pod has unbound immediate PersistentVolumeClaims"),
+            ({"storage_class": "now"}, "pod has unbound immediate PersistentVolumeClaims"),
+            ({"volume": "pv"}, "pod has unbound immediate PersistentVolumeClaims"),
+            ({"volume": "pv", "bound": True}, 'persistentvolume "pv" not found'),
+        ],
+    )
+    def test_a_claim_that_cannot_serve_refuses_the_pod(self, fields: dict[str, Any] | None, words: str) -> None:
+        claims = [] if fields is None else [self.claim(**fields)]
+        found = predict(self.user(), self.view(*claims, storage_classes=[StorageClass(name="now")]))
+        assert found.failure == f"0/3 nodes are available: {words}."
+
+    def test_a_delayed_claim_goes_where_its_class_may_make_volumes(self) -> None:
+        kind = StorageClass(
+            name="later", provisioner="p", delayed=True, allowed_topologies=(term((ZONE, "In", ("b",))),)
+        )
+        view = self.view(self.claim(storage_class="later"), storage_classes=[kind])
+        assert feasible(self.user(), view) == {"b1"}
+        assert rejection(self.user(), view, "a1")[1] == "node(s) didn't find available persistent volumes to bind"
+
+    def test_a_delayed_claim_that_has_settled_on_a_node_stays_there(self) -> None:
+        kind = StorageClass(name="later", provisioner="p", delayed=True)
+        view = self.view(self.claim(storage_class="later", selected_node="a1"), storage_classes=[kind])
+        assert feasible(self.user(), view) == {"a1"}
+
+    @pytest.mark.parametrize(
+        ("fields", "admitted"),
+        [
+            ({}, {"a1"}),
+            ({"phase": "Bound"}, set()),
+            ({"capacity": 0}, set()),
+            ({"claim": ("default", "data"), "phase": "Bound"}, {"a1"}),
+            ({"claim": ("default", "other")}, set()),
+            ({"access_modes": ()}, set()),
+            ({"volume_mode": "Block"}, set()),
+            ({"deleted": True}, set()),
+            ({"storage_class": "else"}, set()),
+            ({"labels": Labels({"tier": "y"})}, set()),
+        ],
+    )
+    def test_without_a_provisioner_a_fitting_volume_must_be_there(
+        self, fields: dict[str, Any], admitted: set[str]
+    ) -> None:
+        kind = StorageClass(name="local", provisioner="kubernetes.io/no-provisioner", delayed=True)
+        fields = {
+            "storage_class": "local",
+            "phase": "Available",
+            "capacity": 10,
+            "access_modes": ("ReadWriteOnce",),
+            "labels": Labels({"tier": "x"}),
+            **fields,
+        }
+        claim = self.claim(
+            storage_class="local", request=10, access_modes=("ReadWriteOnce",), selector=selector(tier="x")
+        )
+        assert (
+            feasible(self.user(), self.view(claim, storage_classes=[kind], volumes=[self.zoned(**fields)])) == admitted
+        )
+
+    def test_two_claims_need_two_volumes(self) -> None:
+        kind = StorageClass(name="local", provisioner="kubernetes.io/no-provisioner", delayed=True)
+        claims = [self.claim(name, storage_class="local") for name in ("one", "two")]
+        volumes = [
+            self.zoned("pv-a", "a", storage_class="local", phase="Available"),
+            self.zoned("pv-b1", "b", storage_class="local", phase="Available"),
+            self.zoned("pv-b2", "b", storage_class="local", phase="Available"),
+        ]
+        view = self.view(*claims, storage_classes=[kind], volumes=volumes)
+        assert feasible(self.user("one", "two"), view) == {"b1"}
+
+    def test_a_claim_for_one_pod_has_one_user(self) -> None:
+        claim = self.claim(volume="pv", bound=True, access_modes=("ReadWriteOncePod",))
+        there = self.user(on="a1")
+        view = self.view(claim, volumes=[PersistentVolume(name="pv")], pods=[there])
+        assert feasible(self.user(), view.terminating([there])) == set()
+        assert rejection(self.user(), view, "b1")[0] == "VolumeRestrictions"
+        assert feasible(self.user(), view.without([there])) == {"a1", "b1", "x"}
+
+    def test_a_driver_attaches_so_many_volumes_and_one_twice_counts_once(self) -> None:
+        claims = [self.claim(name, volume=name, bound=True) for name in ("one", "two")]
+        volumes = [PersistentVolume(name=name, driver="d", handle=name) for name in ("one", "two")]
+        limited = [CSINode(name="a1", drivers=(("d", 1, ()), ("e", None, ())))]
+        view = self.view(*claims, volumes=volumes, csi_nodes=limited, pods=[self.user("one", on="a1")])
+        assert feasible(self.user("two"), view) == {"b1", "x"}
+        assert rejection(self.user("two"), view, "a1") == ("NodeVolumeLimits", "node(s) exceed max volume count")
+        assert feasible(self.user("one"), view) == {"a1", "b1", "x"}
+
+
+class TestWhatAPlannerMayRelyOn:
+    def test_static_feasibility_leaves_out_spread_and_the_pods_own_group(self) -> None:
+        avoiding = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=selector(app="web")),))
+        spec = PodSpec(pod_affinity=avoiding, spread=(spread(selects=selector(app="web")),))
+        mate = pod({"app": "web"}, on="a", spec=spec)
+        other = pod({"app": "db"}, on="b", spec=PodSpec(pod_affinity=avoiding))
+        view = View(snapshot([node("a", {ZONE: "a"}), node("b", {ZONE: "b"}), node("c", {ZONE: "a"})], [mate, other]))
+        incoming = pod({"app": "web"}, spec=spec)
+        assert feasible(incoming, view) == set()
+        assert static_feasible(incoming, view, [mate]) == {"a", "c"}
+
+    def test_filters_that_the_profile_switches_off_reject_nothing(self) -> None:
+        nodes = [node("a", taints=(taint("k"),)), node("b", pods=0)]
+        view = View(snapshot(nodes), Profile(filters_off=frozenset({"TaintToleration", "NodeResourcesFit"})))
+        assert feasible(pod(), view) == {"a", "b"}
+        assert predict(pod(), view).feasible == {"a", "b"}
+
+    def test_a_promised_place_is_left_to_the_pod_it_was_promised_to(self) -> None:
+        nodes = [node("a", pods=1), node("b", pods=1)]
+        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot(nodes, [promised]))
+        assert feasible(pod(), view) == {"b"}
+        assert feasible(asking(priority=9), view) == {"a", "b"}
+        assert feasible(promised, view) == {"a"}
+        assert feasible(pod(), view.with_placed(promised, "b")) == {"a"}
+
+
+def test_nothing_is_available_without_nodes() -> None:
+    assert predict(pod(created=NOW), View(snapshot([]))).failure == "no nodes available to schedule pods"
