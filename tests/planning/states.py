@@ -1,0 +1,78 @@
+"""States for the planner's tests, and oracles that share no code with it."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from rebalancer.planning.arrangement import Bound, Bounds, Inner, inner
+
+Counts = list[list[int]]
+"""Pods per node, a list per zone."""
+
+PLENTY = 10**6
+
+
+def bounds(zone: int, host: int) -> Bounds:
+    """Return the bounds of a zone and a hostname constraint."""
+    return Bound(max_skew=zone), Bound(max_skew=host)
+
+
+def state(counts: Counts) -> Inner:
+    """Return the arrangement: all pods movable, room for any number."""
+    return inner(inner((held, 0, PLENTY, 0) for held in zone) for zone in counts)
+
+
+def satisfied(counts: Counts, zone: int, host: int) -> bool:
+    """Say whether both constraints hold at rest."""
+    totals = [sum(each) for each in counts]
+    nodes = [held for each in counts for held in each]
+    return max(totals) - min(totals) <= zone and max(nodes) - min(nodes) <= host
+
+
+def brute_distance(counts: Counts, zone: int, host: int, pending: int = 0) -> int | None:
+    """Try every arrangement of the pods and return the fewest that must leave their node, None if none satisfies."""
+    flat = [held for each in counts for held in each]
+    total = sum(flat) + pending
+    best: int | None = None
+    for target in _compositions(total, len(flat)):
+        shaped, rest = [], list(target)
+        for each in counts:
+            shaped.append(rest[: len(each)])
+            rest = rest[len(each) :]
+        if satisfied(shaped, zone, host):
+            moved = sum(max(0, before - after) for before, after in zip(flat, target, strict=True))
+            best = moved if best is None else min(best, moved)
+    return best
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in _compositions(total - first, parts - 1):
+            yield (first, *rest)
+
+
+def layouts(zones: int, nodes: int, pods: int) -> Iterator[Counts]:
+    """Yield every layout of at most so many zones, nodes a zone and pods, once for each order of zones and nodes."""
+    for sizes in product(range(1, nodes + 1), repeat=zones):
+        for flat in product(range(pods + 1), repeat=sum(sizes)):
+            if sum(flat) <= pods:
+                rest, shaped = list(flat), []
+                for size in sizes:
+                    shaped.append(rest[:size])
+                    rest = rest[size:]
+                if all(each == sorted(each) for each in shaped) and shaped == sorted(shaped):
+                    yield shaped
+
+
+def feasible(counts: Counts, zone: int, host: int) -> list[tuple[int, int]]:
+    """Return the nodes on which the scheduler may place one more pod: count + 1 - minimum <= maxSkew, for both."""
+    totals = [sum(each) for each in counts]
+    low_zone, low_host = min(totals), min(held for each in counts for held in each)
+    return [
+        (place, node)
+        for place, each in enumerate(counts)
+        for node, held in enumerate(each)
+        if totals[place] + 1 - low_zone <= zone and held + 1 - low_host <= host
+    ]
