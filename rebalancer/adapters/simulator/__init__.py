@@ -1,0 +1,32 @@
+"""A small cluster in memory behind the loop's ports, so that any run can be simulated, replayed and shrunk.
+
+One idea a module: `agenda` is time, `store` the objects, `watch` what a client knows of them; `replica_sets`,
+`stateful_sets`, `deployments`, `scheduler`, `kubelets` and `disruption` are the actors, `evictions` the API, and
+`node_changes` what an operator or an outage does. `cluster` puts them together, `blueprint` builds a first state.
+
+Played as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with their
+delay, the Eviction API's answers. Not played: rollouts, preemption, provisioning of volumes, taint-based eviction.
+"""
+
+from rebalancer.adapters.simulator.blueprint import HOSTNAME, START, ZONE, Blueprint
+from rebalancer.adapters.simulator.cluster import SimulatedCluster
+from rebalancer.adapters.simulator.history import Entry, What
+from rebalancer.adapters.simulator.lease import SimulatedLease
+from rebalancer.adapters.simulator.scheduler import drawn_from_best, most_crowded
+from rebalancer.adapters.simulator.timings import Faults, Span, Timings
+
+__all__ = [
+    "HOSTNAME",
+    "START",
+    "ZONE",
+    "Blueprint",
+    "Entry",
+    "Faults",
+    "SimulatedCluster",
+    "SimulatedLease",
+    "Span",
+    "Timings",
+    "What",
+    "drawn_from_best",
+    "most_crowded",
+]

@@ -1,0 +1,60 @@
+"""Deployments, as far as they stand above a ReplicaSet: they pass their number on and add up what they see.
+
+Rollouts are not played: a Deployment found in the midst of one stays there.
+"""
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator.world import World
+from rebalancer.model.workloads import Workload
+
+_REVISION = "deployment.kubernetes.io/revision"
+
+
+class Deployments:
+    """The controller of all of them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        world.store.workloads.listeners.append(self._changed)
+        for workload in world.store.workloads:
+            self._changed(None, workload)
+
+    def _changed(self, _: Workload | None, after: Workload | None) -> None:
+        if after is None:
+            return
+        if after.kind == "Deployment":
+            if not after.observed:
+                self._look_at(after.uid)
+        elif after.owner is not None and after.owner.kind == "Deployment":
+            self._look_at(after.owner.uid)
+
+    def _look_at(self, uid: str) -> None:
+        delay = self._world.timings.reconciling.draw(self._world.random)
+        self._world.agenda.after(delay, lambda: self._reconcile(uid), key=f"deployment {uid}")
+
+    def _reconcile(self, uid: str) -> None:
+        workloads = self._world.store.workloads
+        deployment = workloads.get(uid)
+        below = [each for each in workloads if each.owner is not None and each.owner.uid == uid]
+        if deployment is None or not below:
+            return
+        newest = max(below, key=_age)
+        alive = [each for each in below if each.replicas] or [newest]
+        if len(alive) == 1 and alive[0].replicas != deployment.replicas:
+            workloads.put(structs.replace(alive[0], replicas=deployment.replicas, observed=False))
+        reported = structs.replace(
+            deployment,
+            current=sum(each.current for each in below),
+            ready=sum(each.ready for each in below),
+            updated=newest.current,
+            observed=True,
+        )
+        if reported != deployment:
+            workloads.put(reported)
+
+
+def _age(replica_set: Workload) -> tuple[int, float]:
+    """Return what the newest ReplicaSet of a Deployment has most of."""
+    revision = replica_set.annotations.get(_REVISION, "")
+    return int(revision) if revision.isdigit() else 0, replica_set.created.timestamp()

@@ -1,0 +1,147 @@
+"""The status of disruption budgets: how many may be missing, as the real controller works it out.
+
+Source: `pkg/controller/disruption/disruption.go`; rules in docs/semantics.md, "PDB arithmetic". The status follows the
+pods a little later, as in a real cluster: what it says was true when the controller last looked.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator.history import What
+from rebalancer.adapters.simulator.store import Table
+from rebalancer.adapters.simulator.world import World
+from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.pods import Pod
+from rebalancer.model.workloads import Workload
+
+DELETION_TIMEOUT = timedelta(minutes=2)
+"""How long a granted eviction counts although its pod is not seen terminating."""
+
+_SCALED = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"})
+
+
+class Scale(NamedTuple):
+    """How many pods a controller is to have, and which one that is."""
+
+    controller: str
+    replicas: int
+
+
+def scale_of(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | None:
+    """Return the scale that stands behind a pod: its Deployment's, or its controller's; None where there is none."""
+    owner = workload(pod.owner.uid) if pod.owner is not None else None
+    if owner is None or owner.kind not in _SCALED:
+        return None
+    above = workload(owner.owner.uid) if owner.owner is not None else None
+    top = above if above is not None and above.kind in _SCALED else owner
+    return Scale(top.uid, top.replicas)
+
+
+def worked_out(
+    budget: DisruptionBudget, pods: Iterable[Pod], workload: Callable[[str], Workload | None], now: datetime
+) -> DisruptionBudget:
+    """Return a budget with the status that its controller would write; `pods` are those of its namespace."""
+    selector = budget.selector
+    matched = [pod for pod in pods if selector is not None and selector.matches(pod.labels)]
+    disrupted = _still_disrupted(budget, matched, now)
+    expected = _expected(budget, matched, workload)
+    if expected is None:
+        return structs.replace(budget, allowed=0, synced=False, observed_generation=budget.generation)
+    desired = _desired(budget, expected)
+    waited_for = {name for name, _ in disrupted}
+    healthy = sum(pod.ready and not pod.terminating and pod.name not in waited_for for pod in matched)
+    return structs.replace(
+        budget,
+        allowed=max(0, healthy - desired) if expected > 0 else 0,
+        current_healthy=healthy,
+        desired_healthy=desired,
+        expected=expected,
+        disrupted=disrupted,
+        synced=True,
+        observed_generation=budget.generation,
+    )
+
+
+def _still_disrupted(
+    budget: DisruptionBudget, matched: Iterable[Pod], now: datetime
+) -> tuple[tuple[str, datetime], ...]:
+    """Keep the granted evictions whose pods are still there, not terminating, and not waited for too long."""
+    staying = {pod.name for pod in matched if not pod.terminating}
+    return tuple((name, at) for name, at in budget.disrupted if name in staying and now < at + DELETION_TIMEOUT)
+
+
+def _expected(budget: DisruptionBudget, matched: list[Pod], workload: Callable[[str], Workload | None]) -> int | None:
+    """Return expectedPods; None where a pod's controller has no scale, which fails the whole status."""
+    if isinstance(budget.min_available, int):
+        return len(matched)
+    scales: dict[str, int] = {}
+    for pod in matched:
+        if pod.owner is None:
+            continue  # the real controller publishes a warning and goes on
+        scale = scale_of(pod, workload)
+        if scale is None:
+            return None
+        scales[scale.controller] = scale.replicas
+    return sum(scales.values())
+
+
+def _desired(budget: DisruptionBudget, expected: int) -> int:
+    if budget.max_unavailable is not None:
+        return max(0, expected - _rounded_up(budget.max_unavailable, expected))
+    return _rounded_up(budget.min_available or 0, expected)
+
+
+def _rounded_up(amount: int | str, expected: int) -> int:
+    """Resolve a number or a percentage; both bounds round up (GetScaledValueFromIntOrPercent)."""
+    if isinstance(amount, int):
+        return amount
+    return -(-int(amount.removesuffix("%")) * expected // 100)
+
+
+class Disruptions:
+    """The controller of all budgets."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._budgets: Table[DisruptionBudget] = world.store.budgets
+        world.store.pods.listeners.append(self._pod_changed)
+        world.store.workloads.listeners.append(self._workload_changed)
+        for budget in self._budgets:
+            self._look_at(str(budget))
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        pod = after or before
+        assert pod is not None
+        for budget in self._budgets:
+            if (
+                budget.namespace == pod.namespace
+                and budget.selector is not None
+                and budget.selector.matches(pod.labels)
+            ):
+                self._look_at(str(budget))
+
+    def _workload_changed(self, before: Workload | None, after: Workload | None) -> None:
+        if before is None or after is None or before.replicas != after.replicas:
+            changed = after or before
+            for budget in self._budgets:
+                if changed is not None and budget.namespace == changed.namespace:
+                    self._look_at(str(budget))
+
+    def _look_at(self, key: str) -> None:
+        delay = self._world.timings.counting.draw(self._world.random)
+        self._world.agenda.after(delay, lambda: self._count(key), key=f"budget {key}")
+
+    def _count(self, key: str) -> None:
+        budget = self._budgets.get(key)
+        assert budget is not None
+        store, now = self._world.store, self._world.agenda.now
+        found = worked_out(budget, store.pods.within(budget.namespace), store.workloads.get, now)
+        if found != budget:
+            self._world.note(What.BUDGET_CHANGED, f"PodDisruptionBudget {key}", f"{found.allowed} may go")
+            self._budgets.put(found)
+        for name, at in found.disrupted:
+            wait = (at + DELETION_TIMEOUT - now).total_seconds()
+            self._world.agenda.after(wait, lambda: self._count(key), key=f"overdue {key} {name} {at}")

@@ -1,0 +1,115 @@
+"""ReplicaSets and ReplicationControllers: as many pods as wanted, a new one as soon as one is terminating.
+
+Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas), `controller_utils.go` (ActivePodsWithRanks).
+"""
+
+from collections import Counter
+from datetime import datetime
+from math import log2
+from typing import ClassVar, Final
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator.controllers import Controller
+from rebalancer.adapters.simulator.history import What
+from rebalancer.adapters.simulator.molds import Molds
+from rebalancer.adapters.simulator.world import World
+from rebalancer.model.pods import OwnerReference, Pod, PodPhase
+from rebalancer.model.workloads import Workload
+
+_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES: Final = {PodPhase.PENDING: 0, PodPhase.UNKNOWN: 1}
+
+
+class ReplicaSets(Controller):
+    """The controller of all of them."""
+
+    kinds: ClassVar = frozenset({"ReplicaSet", "ReplicationController"})
+
+    def __init__(self, world: World, molds: Molds) -> None:
+        super().__init__(world)
+        self._molds = molds
+
+    def reconcile(self, owner: Workload) -> None:
+        """Make or delete as many pods as the number of active ones is away from the wanted one."""
+        store = self._world.store
+        self._adopt(owner)
+        active = [pod for pod in store.pods.of(owner.uid) if _active(pod)]
+        self._report(owner, active)
+        if len(active) > owner.replicas:
+            for pod in self._spare(owner, active)[: len(active) - owner.replicas]:
+                self._world.delete(pod)
+        for _ in range(owner.replicas - len(active)):
+            made = self._molds.next_pod(owner, f"{owner.name}-{self._world.suffix()}")
+            if made is None:
+                return
+            self._world.note(What.CREATED, f"Pod {made}")
+            store.pods.put(made)
+
+    def _adopt(self, owner: Workload) -> None:
+        """Take pods that nobody controls and the selector matches."""
+        reference = OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
+        for pod in self._world.store.pods.of(""):
+            if (
+                pod.namespace == owner.namespace
+                and _active(pod)
+                and owner.selector is not None
+                and owner.selector.matches(pod.labels)
+            ):
+                self._world.note(What.ADOPTED, f"Pod {pod}", f"by {owner}")
+                self._world.store.pods.put(structs.replace(pod, owner=reference))
+
+    def _report(self, owner: Workload, active: list[Pod]) -> None:
+        """Write the status as the real controller does: what it found, before it mended it."""
+        count, ready = len(active), sum(pod.ready for pod in active)
+        reported = structs.replace(owner, current=count, ready=ready, updated=count, observed=True)
+        if reported != owner:
+            self._world.store.workloads.put(reported)
+
+    def _spare(self, owner: Workload, active: list[Pod]) -> list[Pod]:
+        """Put pods in the order in which they go when there are too many."""
+        pods = self._world.store.pods
+        related = [owner.uid]
+        if owner.owner is not None:
+            above = owner.owner.uid
+            related = [
+                each.uid
+                for each in self._world.store.workloads
+                if each.owner is not None and each.owner.uid == above and each.kind == owner.kind
+            ]
+        crowds = Counter(pod.node for uid in related for pod in pods.of(uid) if _active(pod))
+        return scale_down_order(active, crowds, self._world.agenda.now)
+
+
+def scale_down_order(active: list[Pod], crowds: Counter[str | None], now: datetime) -> list[Pod]:
+    """Put pods in the order in which a ReplicaSet gives them up.
+
+    `crowds`: how many of its Deployment's pods stand on each node. Of pods that are equal so far those go first that
+    have been Ready, or have existed, for a shorter time, by powers of two; then the UID decides.
+    """
+    return sorted(active, key=lambda pod: _worth(pod, crowds[pod.node], now))
+
+
+def _worth(pod: Pod, crowd: int, now: datetime) -> tuple[bool, int, bool, int, int, int, str]:
+    since = pod.ready_since if pod.ready and pod.ready_since is not None else pod.created
+    age = (now - since).total_seconds() * 1e9
+    return (
+        pod.node is not None,
+        _PHASES.get(pod.phase, 2),
+        pod.ready,
+        _deletion_cost(pod),
+        -crowd,
+        int(log2(age)) if age > 0 else -1,
+        pod.uid,
+    )
+
+
+def _deletion_cost(pod: Pod) -> int:
+    try:
+        return int(pod.annotations.get(_DELETION_COST, "0"))
+    except ValueError:
+        return 0
+
+
+def _active(pod: Pod) -> bool:
+    return not pod.terminating and not pod.finished

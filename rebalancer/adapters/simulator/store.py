@@ -1,0 +1,156 @@
+"""The objects of a simulated cluster, as its API server holds them.
+
+Objects are immutable; a change puts another one in the old one's place, with the next resourceVersion, and tells
+everybody who listens. Listeners are told in the order in which they came, so that a seed gives one history only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from itertools import count
+from typing import Generic, TypeVar
+
+from msgspec import Struct, structs
+
+from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import Workload
+
+Stored = TypeVar("Stored", bound=Struct)
+Listener = Callable[[Stored | None, Stored | None], None]
+"""Told (before, after): before is None for what is new, after is None for what is gone."""
+
+
+class Table(Generic[Stored]):
+    """Objects of one kind by their key."""
+
+    def __init__(self, objects: Iterable[Stored], key: Callable[[Stored], str], versions: Iterator[int]) -> None:
+        self._key = key
+        self._versions = versions
+        self._objects = {key(each): each for each in objects}
+        self.listeners: list[Listener[Stored]] = []
+
+    def __iter__(self) -> Iterator[Stored]:
+        return iter(self._objects.values())
+
+    def get(self, key: str) -> Stored | None:
+        """Return an object, None if there is none of that key."""
+        return self._objects.get(key)
+
+    def put(self, written: Stored) -> None:
+        """Create an object or replace the one of its key."""
+        key = self._key(written)
+        before = self._objects.get(key)
+        after = structs.replace(written, resource_version=str(next(self._versions)))
+        self._objects[key] = after
+        self._index(before, after)
+        for listener in self.listeners:
+            listener(before, after)
+
+    def drop(self, key: str) -> None:
+        """Remove an object."""
+        before = self._objects.pop(key)
+        self._index(before, None)
+        for listener in self.listeners:
+            listener(before, None)
+
+    def _index(self, before: Stored | None, after: Stored | None) -> None:
+        """Keep what finds objects by something else than their key; nothing here."""
+
+
+class PodTable(Table[Pod]):
+    """Pods by UID, and by everything that somebody looks for them by."""
+
+    def __init__(self, pods: Iterable[Pod], versions: Iterator[int]) -> None:
+        super().__init__(pods, lambda pod: pod.uid, versions)
+        self._named: dict[tuple[str, str], str] = {}
+        self._of: dict[str, dict[str, None]] = {}
+        self._on: dict[str, dict[str, None]] = {}
+        self._in: dict[str, dict[str, None]] = {}
+        for pod in self:
+            self._index(None, pod)
+
+    def _index(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None:
+            self._named.pop((before.namespace, before.name))
+        for index, group in ((self._of, _owner), (self._on, _node), (self._in, _namespace)):
+            old = None if before is None else group(before)
+            new = None if after is None else group(after)
+            if old != new:
+                if before is not None and old is not None:
+                    del index[old][before.uid]
+                if after is not None and new is not None:
+                    index.setdefault(new, {})[after.uid] = None
+        if after is not None:
+            self._named[after.namespace, after.name] = after.uid
+
+    def named(self, namespace: str, name: str) -> Pod | None:
+        """Return the pod of a name, None if there is none."""
+        return self._objects.get(self._named.get((namespace, name), ""))
+
+    def of(self, owner: str) -> list[Pod]:
+        """Return the pods of a controller by its UID; of "" those that have none."""
+        return [self._objects[uid] for uid in self._of.get(owner, ())]
+
+    def on(self, node: str) -> list[Pod]:
+        """Return the pods that are bound to a node of this name, whether it exists or not."""
+        return [self._objects[uid] for uid in self._on.get(node, ())]
+
+    def within(self, namespace: str) -> list[Pod]:
+        """Return the pods of a namespace."""
+        return [self._objects[uid] for uid in self._in.get(namespace, ())]
+
+
+def _owner(pod: Pod) -> str:
+    return pod.owner.uid if pod.owner is not None else ""
+
+
+def _node(pod: Pod) -> str | None:
+    return pod.node
+
+
+def _namespace(pod: Pod) -> str:
+    return pod.namespace
+
+
+class Store:
+    """Everything that changes in a simulated cluster; the rest stays as the first snapshot had it."""
+
+    def __init__(self, first: Snapshot) -> None:
+        self._first = first
+        versions = count(1 + max((_version(each) for each in _changing(first)), default=0))
+        self.pods = PodTable(first.pods, versions)
+        self.nodes: Table[Node] = Table(first.nodes, lambda node: node.name, versions)
+        self.workloads: Table[Workload] = Table(first.workloads, lambda workload: workload.uid, versions)
+        self.budgets: Table[DisruptionBudget] = Table(first.budgets, str, versions)
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        """Return everything as it is at this moment, sorted by name as the API server lists it."""
+        return replace(
+            self._first,
+            taken_at=now,
+            pods=tuple(sorted(self.pods, key=by_name)),
+            nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
+            workloads=tuple(sorted(self.workloads, key=by_name)),
+            budgets=tuple(sorted(self.budgets, key=by_name)),
+        )
+
+
+def by_name(found: Pod | Workload | DisruptionBudget) -> tuple[str, str, str]:
+    """Return what objects of a kind are sorted by."""
+    return found.namespace, getattr(found, "kind", ""), found.name
+
+
+def _changing(first: Snapshot) -> Iterator[Pod | Node | Workload | DisruptionBudget]:
+    yield from first.pods
+    yield from first.nodes
+    yield from first.workloads
+    yield from first.budgets
+
+
+def _version(found: Pod | Node | Workload | DisruptionBudget) -> int:
+    """Read a resourceVersion as a number; files written by hand have none, or anything."""
+    text = found.resource_version
+    return int(text) if text.isascii() and text.isdigit() else 0

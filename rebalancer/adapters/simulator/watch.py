@@ -1,0 +1,61 @@
+"""A watch on the simulated API server: what a client knows, which may lag behind what is."""
+
+from collections import deque
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from rebalancer.adapters.simulator.store import Listener, Table, by_name
+from rebalancer.adapters.simulator.world import World
+from rebalancer.model.snapshot import Snapshot
+
+
+class Watch:
+    """Follows the store at a distance of so many seconds."""
+
+    def __init__(self, world: World, first: Snapshot, delay: float) -> None:
+        self._agenda = world.agenda
+        self._delay = timedelta(seconds=delay)
+        self._known = first
+        self._coming: deque[tuple[datetime, str, str, Struct | None]] = deque()
+        self._objects: dict[str, dict[str, Any]] = {}
+        store = world.store
+        self._follow("pods", store.pods, lambda pod: pod.uid)
+        self._follow("nodes", store.nodes, lambda node: node.name)
+        self._follow("workloads", store.workloads, lambda workload: workload.uid)
+        self._follow("budgets", store.budgets, str)
+
+    def _follow(self, field: str, table: Table[Any], key: Any) -> None:
+        self._objects[field] = {key(each): each for each in table}
+
+        def changed(before: Struct | None, after: Struct | None) -> None:
+            name = key(before if after is None else after)
+            self._coming.append((self._agenda.now, field, name, after))
+
+        listener: Listener[Any] = changed
+        table.listeners.append(listener)
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        """Return what the client knows at a moment."""
+        changed: set[str] = set()
+        while self._coming and self._coming[0][0] <= now - self._delay:
+            _, field, key, after = self._coming.popleft()
+            changed.add(field)
+            if after is None:
+                del self._objects[field][key]
+            else:
+                self._objects[field][key] = after
+        if changed or now != self._known.taken_at:
+            tables: dict[str, Any] = {
+                field: tuple(sorted(self._objects[field].values(), key=_by_node_name if field == "nodes" else by_name))
+                for field in sorted(changed)
+            }
+            self._known = replace(self._known, taken_at=now, **tables)
+        return self._known
+
+
+def _by_node_name(node: Any) -> str:
+    name: str = node.name
+    return name

@@ -1,0 +1,73 @@
+"""Simulated clusters and questions to them, for these tests."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, SimulatedCluster, Span, Timings, What
+from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.moves import Move, Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.verdicts import Cause
+from rebalancer.model.workloads import Workload
+
+EVERYWHERE = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
+BOTH = {ZONE: 1, HOSTNAME: 1}
+
+PROMPT = Timings(
+    starting=Span(1, 1), stopping=Span(2, 2), reconciling=Span(0.1, 0.1), counting=Span(0.5, 0.5), collecting=40
+)
+"""The same delays every time, so that a test can say when something has happened."""
+
+
+def cluster(describe: Callable[[Blueprint], Any], **options: Any) -> SimulatedCluster:
+    """Three zones of two nodes with what `describe` adds to them."""
+    blueprint = Blueprint()
+    blueprint.zones("abc", nodes=2)
+    describe(blueprint)
+    return SimulatedCluster(blueprint.snapshot(), **{"timings": PROMPT, **options})
+
+
+def web(blueprint: Blueprint) -> None:
+    blueprint.deployment("web", on=EVERYWHERE, spread=BOTH)
+    blueprint.budget("web", max_unavailable=2)
+
+
+def pods(simulated: SimulatedCluster) -> dict[str, Pod]:
+    return {pod.name: pod for pod in simulated.snapshot(simulated.now).pods}
+
+
+def workload(simulated: SimulatedCluster, kind: str) -> Workload:
+    return next(each for each in simulated.snapshot(simulated.now).workloads if each.kind == kind)
+
+
+def budget(simulated: SimulatedCluster) -> DisruptionBudget:
+    return simulated.snapshot(simulated.now).budgets[0]
+
+
+def move(pod: Pod, uid: str = "") -> Move:
+    return Move(
+        uid=uid or pod.uid,
+        namespace=pod.namespace,
+        pod=pod.name,
+        node=pod.node or "",
+        workload=Reference(pod.namespace, "Deployment", "web"),
+        owner_uid=pod.owner.uid if pod.owner else "",
+        cause=Cause.SKEW_VIOLATED,
+        asked_at=pod.created,
+        changed_at=pod.created,
+    )
+
+
+def happened(simulated: SimulatedCluster, what: What) -> list[str]:
+    return [entry.object.removeprefix("Pod default/") for entry in simulated.history if entry.what is what]
+
+
+def spread_of(simulated: SimulatedCluster, app: str, key: str) -> dict[str, int]:
+    """Count the pods of an app that are not terminating, by a label of their nodes."""
+    snapshot = simulated.snapshot(simulated.now)
+    counts = {node.labels[key]: 0 for node in snapshot.nodes}
+    for pod in snapshot.pods:
+        node = snapshot.node.get(pod.node or "")
+        if pod.labels.get("app") == app and not pod.terminating and node is not None:
+            counts[node.labels[key]] += 1
+    return counts
