@@ -38,6 +38,32 @@ class Change(NamedTuple):
     terminating: bool
 
 
+def _changes(before: Standing | None, now: Standing) -> Iterable[Change]:
+    """Yield what moving a pod changes: one less where the indexes have it, one more where it is now."""
+    if before is not None and before.node is not None:
+        yield Change(before.pod, before.node, -1, before.terminating)
+    if now.node is not None:
+        yield Change(now.pod, now.node, 1, now.terminating)
+
+
+def _forget(
+    pod: Pod,
+    supposed: Standing,
+    before: Standing | None,
+    inside: dict[str, tuple[Change, ...]],
+    on: dict[str, tuple[Change, ...]],
+) -> None:
+    """Take back what an earlier move of a pod changed."""
+    for index, key in (
+        (inside, pod.namespace),
+        *((on, standing.node) for standing in (supposed, before) if standing is not None and standing.node is not None),
+    ):
+        if key in index:
+            index[key] = tuple(change for change in index[key] if change.pod.uid != pod.uid)
+            if not index[key]:
+                del index[key]
+
+
 class View:
     """A snapshot, a scheduler profile, and where each pod stands in this state."""
 
@@ -49,6 +75,10 @@ class View:
         self._memo: dict[Hashable, Any] = {}
         self._population = Population(standings(snapshot.pods, self.nodes.by_name), self.nodes.by_name)
         self._moved: dict[str, Standing] = {}
+        self.changes_in: Mapping[str, tuple[Change, ...]] = {}
+        """What differs from the shared indexes, by namespace."""
+        self.changes_on: Mapping[str, tuple[Change, ...]] = {}
+        """What differs, by node."""
 
     # Supposed states
 
@@ -68,11 +98,18 @@ class View:
         return self._moving((pod, self.where(pod), True) for pod in pods)
 
     def _moving(self, pods: Iterable[tuple[Pod, str | None, bool]]) -> Self:
-        moved = self._moved.copy()
+        moved, inside, on = dict(self._moved), dict(self.changes_in), dict(self.changes_on)
         for pod, node, terminating in pods:
             if node is not None and node not in self.nodes.by_name:
                 raise KeyError(f"pod {pod}: there is no node {node!r}")
-            moved[pod.uid] = Standing(pod, node, terminating)
+            now = Standing(pod, node, terminating)
+            if pod.uid in moved:
+                _forget(pod, moved[pod.uid], self._population.by_uid.get(pod.uid), inside, on)
+            for change in _changes(self._population.by_uid.get(pod.uid), now):
+                namespace = change.pod.namespace
+                inside[namespace] = (*inside.get(namespace, ()), change)
+                on[change.node] = (*on.get(change.node, ()), change)
+            moved[pod.uid] = now
         # Not a copy: what this state has worked out for itself does not hold for the next.
         derived = object.__new__(type(self))
         derived.__dict__.update(
@@ -83,9 +120,12 @@ class View:
             _memo=self._memo,
             _population=self._population,
             _moved=moved,
+            changes_in=inside,
+            changes_on=on,
         )
         if len(moved) > SETTLE_AFTER:
-            derived.__dict__.update(_population=Population(list(derived.standings()), self.nodes.by_name), _moved={})
+            population = Population(list(derived.standings()), self.nodes.by_name)
+            derived.__dict__.update(_population=population, _moved={}, changes_in={}, changes_on={})
         return derived
 
     # Where pods stand
@@ -100,34 +140,6 @@ class View:
         moved = self._moved
         yield from (each for each in self._population.standings if each.pod.uid not in moved)
         yield from (each for each in moved.values() if each.node is not None)
-
-    @cached_property
-    def changes(self) -> Sequence[Change]:
-        """What differs from the shared indexes."""
-        found: list[Change] = []
-        for uid, now in self._moved.items():
-            before = self._population.by_uid.get(uid)
-            if before is not None and before.node is not None:
-                found.append(Change(before.pod, before.node, -1, before.terminating))
-            if now.node is not None:
-                found.append(Change(now.pod, now.node, 1, now.terminating))
-        return found
-
-    @cached_property
-    def changes_in(self) -> Mapping[str, Sequence[Change]]:
-        """What differs, by namespace."""
-        found: dict[str, list[Change]] = {}
-        for change in self.changes:
-            found.setdefault(change.pod.namespace, []).append(change)
-        return found
-
-    @cached_property
-    def changes_on(self) -> Mapping[str, Sequence[Change]]:
-        """What differs, by node."""
-        found: dict[str, list[Change]] = {}
-        for change in self.changes:
-            found.setdefault(change.node, []).append(change)
-        return found
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """Return the pods on a node, terminating ones among them."""
