@@ -36,6 +36,12 @@ SHAPES: Final[Sequence[dict[str, str]]] = (
     {"cpu": "2", "memory": "6Gi"},
     {"cpu": "3", "memory": "2Gi"},
 )
+EQUAL_SHAPES: Final[Sequence[dict[str, str]]] = (
+    {"cpu": "250m", "memory": "1Gi"},
+    {"cpu": "500m", "memory": "1Gi"},
+    {"cpu": "1", "memory": "2Gi"},
+    {"cpu": "1", "memory": "4Gi"},
+)
 IMAGES: Final = ("example.test/big:1", "example.test/middle", "example.test/small:2")
 
 
@@ -66,7 +72,7 @@ class _Maker:
         self.equal = made.family == "equal"
         self.wild = made.family == "wild"
         self.zones = random.randint(2, 4) if self.equal else random.randint(0 if self.wild else 1, 4)
-        self.shape = random.choice(SHAPES[3:])
+        self.shape = random.choice(EQUAL_SHAPES)
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -98,7 +104,7 @@ class _Maker:
                 },
             }
         )
-        density = random.choice((0.5, 1, 2, 3))
+        density = random.choice((0.5, 1, 2, 3) if self.wild else (1, 2, 4, 6))
         crowded = [random.random() ** 2 for _ in range(count)]
         for number in range(round(count * density)):
             where = random.choices(range(count), weights=[0.1 + each for each in crowded])[0]
@@ -263,7 +269,7 @@ class _Maker:
             pod["metadata"]["namespace"] = "default"
         if kind == "none":
             pod["metadata"]["labels"]["app"] = "solo"
-        if kind == "default" and self.chance(0.5):
+        if kind == "default" and self.wild and self.chance(0.5):
             # Found through its owner, or through the service and its owner together.
             pod["metadata"]["labels"] |= {"tier": "x"} | ({"app": "db"} if self.chance(0.5) else {})
             pod["metadata"]["ownerReferences"] = [

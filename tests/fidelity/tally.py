@@ -48,11 +48,13 @@ class Tally:
         self.results["node certain"] += len(prediction.candidates) == 1
         if trial.several_zones:
             self.asked[trial.family, trial.kind] += 1
-            if ZONE in prediction.certain:
+            # A node without the label is a place too: where all candidates lack it, that is certain.
+            zone_of = trial.view.nodes.values(ZONE)
+            zones = {zone_of.get(node) for node in prediction.candidates}
+            if len(zones) == 1:
                 self.certain[trial.family, trial.kind] += 1
-                landed = trial.view.nodes.by_name[decision.landing].labels.get(ZONE)
-                if landed != prediction.certain[ZONE]:
-                    self.wrong.append(f"seed {trial.seed}: zone {prediction.certain[ZONE]} was certain, not {landed}")
+                if zone_of.get(decision.landing) not in zones:
+                    self.wrong.append(f"seed {trial.seed}: {zones} was certain, {decision.landing} is not there")
 
     def share(self, kind: str) -> float:
         """Return how often the zone was certain for a kind of pod, *equal* and *mixed* in equal parts."""
