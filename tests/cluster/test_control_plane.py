@@ -17,6 +17,7 @@ from tests.control_plane.layout import (
     deployment,
     lay_out,
     lose_nodes,
+    namespace,
     nodes,
     pdb,
     pod,
@@ -241,7 +242,8 @@ def test_clean_start_one(cluster: ControlPlane) -> None:
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
     budget = pdb("web", WEB, min_available=3)
     web = deployment("web", ["a-0"] * 3)
-    lay_out(cluster, [*nodes({"a": 1}), web, budget, slow, policy, high])
+    strict = namespace("strict", labels={"pod-security.kubernetes.io/enforce": "restricted"})
+    lay_out(cluster, [*nodes({"a": 1}), web, budget, slow, policy, high, strict])
     cluster.api.delete(f"{DEMO}/slow")
 
 
@@ -249,7 +251,8 @@ def test_clean_start_two(cluster: ControlPlane) -> None:
     """The next test finds none of it."""
     for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/deployments", "/apis/policy/v1/poddisruptionbudgets"):
         assert cluster.api.list(path) == []
-    assert cluster.api.find("/api/v1/namespaces/demo") is None
+    for each in cluster.api.list("/api/v1/namespaces"):
+        assert set(each["metadata"]["labels"]) == {"kubernetes.io/metadata.name"}
     assert cluster.api.find("/api/v1/namespaces/default/configmaps/left") is None
     assert cluster.api.find("/apis/scheduling.k8s.io/v1/priorityclasses/high") is None
     assert cluster.api.list("/api/v1/events") == []

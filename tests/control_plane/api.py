@@ -166,7 +166,7 @@ def in_parallel(function: Callable[[A], T], arguments: Iterable[A]) -> list[T]:
 
 
 def wait_until(predicate: Callable[[], T], *, what: str, timeout: float = 30.0, interval: float = 0.05) -> T:
-    """Call the predicate until it returns something true; return that. Raises TimedOutError, naming what was awaited."""
+    """Call the predicate until it returns something true; return that. Else TimedOutError, naming what was awaited."""
     deadline = time.monotonic() + timeout
     while not (result := predicate()):
         if time.monotonic() > deadline:

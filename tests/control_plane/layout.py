@@ -8,10 +8,11 @@ The builders are in `manifests` and `workloads`, and can be had from here.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tests.control_plane.accounts import create_if_missing, ensure_namespace
+from tests.control_plane.accounts import ensure_namespace
 from tests.control_plane.api import Api, in_parallel, wait_until
 from tests.control_plane.manifests import namespace, node, nodes, pdb, pod, spread
 from tests.control_plane.plane import ControlPlane
@@ -79,7 +80,7 @@ def lay_out(
         _wait_adopted(api, [workload for workload in adopted if len(workload.owners) > depth], depth)
     if settle:
         wait_settled(plane, unschedulable=unschedulable, timeout=timeout)
-        _check(api, adopted)
+        _check(plane, adopted)
 
 
 def lose_nodes(plane: ControlPlane, *names: str, gc: bool = False) -> list[Manifest]:
@@ -114,9 +115,8 @@ def _make(api: Api, manifests: Iterable[Manifest]) -> None:
 
 
 def _make_namespaces(api: Api, manifests: Sequence[Manifest], workloads: Sequence[Workload]) -> None:
-    for each in manifests:
-        if each["kind"] == "Namespace":
-            create_if_missing(api, each)
+    # Those of earlier tests are still there, without their labels.
+    api.apply(each for each in manifests if each["kind"] == "Namespace")
     names = {namespace_of(each) for each in manifests if each["kind"] not in CLUSTER_KINDS}
     names |= {workload.namespace for workload in workloads}
     names |= {each["metadata"]["name"] for each in manifests if each["kind"] == "Namespace"}
@@ -190,18 +190,19 @@ def _with_revision(api: Api, workload: Workload) -> Workload:
     return Workload(pods=pods, owners=workload.owners)
 
 
-def _check(api: Api, workloads: Sequence[Workload]) -> None:
-    for workload in workloads:
-        for wanted in workload.pods:
-            found = api.find(object_path(wanted))
-            name = wanted["metadata"]["name"]
-            if found is None:
-                message = f"{name} was laid out, but its controller replaced it"
-                raise LayoutError(message)
-            place = wanted["spec"].get("nodeName")
-            if place and found["spec"].get("nodeName") != place:
-                message = f"{name} stands on {found['spec'].get('nodeName')} instead of {place}"
-                raise LayoutError(message)
+def _check(plane: ControlPlane, workloads: Sequence[Workload]) -> None:
+    for wanted in itertools.chain.from_iterable(workload.pods for workload in workloads):
+        path = object_path(wanted)
+        found = plane.api.find(path)
+        if found is None:
+            deleted = plane.audit.requests(verb="delete", where=lambda request, path=path: request.path == path)  # type: ignore[misc]
+            users = ", ".join(request.user for request in deleted) or "somebody"
+            message = f"{path} was laid out, but {users} deleted it"
+            raise LayoutError(message)
+        place = wanted["spec"].get("nodeName")
+        if place and found["spec"].get("nodeName") != place:
+            message = f"{path} was laid out on {place}, but stands on {found['spec'].get('nodeName')}"
+            raise LayoutError(message)
 
 
 def _typed(pods: Iterable[Manifest]) -> list[Manifest]:

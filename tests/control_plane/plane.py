@@ -180,7 +180,7 @@ class ControlPlane:
         self._site = Site(folder=folder, programs=self.programs, ports=ports, options=self.options)
         self._launch("etcd")
         self._launch("kube-apiserver")
-        self._await("kube-apiserver", self.ca_file.exists)
+        self._await("kube-apiserver", lambda: _whole(self.ca_file))
         self._api = Api(url=self.url, token=self.site.tokens.by_user[HARNESS], ca_file=self.ca_file)
         self._await("kube-apiserver", lambda: _answers(self.api, "/readyz"))
         for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
@@ -203,7 +203,7 @@ class ControlPlane:
 
     def _healthy(self, name: str) -> bool:
         certificate = self.site.folder / name / f"{name}.crt"
-        if not certificate.exists():
+        if not _whole(certificate):
             return False
         with contextlib.closing(Api(url=f"https://127.0.0.1:{self.site.ports[name]}", ca_file=certificate)) as client:
             return _answers(client, "/healthz")
@@ -225,6 +225,11 @@ def _answers(api: Api, path: str) -> bool:
     except (ApiError, urllib3.exceptions.HTTPError):
         return False
     return True
+
+
+def _whole(certificate: Path) -> bool:
+    """Whether a certificate is there to its end: the servers write theirs into place, and it is empty at first."""
+    return certificate.exists() and certificate.read_text(encoding="ascii").endswith("-----END CERTIFICATE-----\n")
 
 
 def _free_ports(count: int) -> list[int]:

@@ -27,7 +27,7 @@ class Options:
     scheduler_verbosity: int = 0
     """10 makes the scheduler log, as JSON, the score of every plugin for every node."""
     scheduler_modules: str = ""
-    """`--vmodule` of the scheduler, verbosity by source file: `schedule_one=10,eventhandlers=3`. Its log is text then."""
+    """`--vmodule` of the scheduler, verbosity by source file: `schedule_one=10,eventhandlers=3`; its log is text then."""
     ready_after: tuple[float, float] = (0.3, 0.8)
     """A pod becomes Ready after a random time in this range of seconds."""
     gone_after: float = 0.3
