@@ -1,0 +1,70 @@
+"""Reads a cluster from a file."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rebalancer.adapters.files.encodings import UnreadableSnapshot, as_json
+from rebalancer.adapters.files.gaps import told
+from rebalancer.adapters.files.times import newest
+from rebalancer.decoding.lists import UnreadableList, decode_file, snapshot
+from rebalancer.decoding.metadata import UNDATED
+from rebalancer.decoding.wire import Head
+from rebalancer.model.cluster import Version
+from rebalancer.model.snapshot import Snapshot
+
+EVERYTHING: Final = (
+    "kubectl get pods,nodes,namespaces,replicasets,deployments,statefulsets,replicationcontrollers,services,pdb,pv,pvc,"
+    "storageclasses,csinodes,priorityclasses -A -o json"
+)
+"""The command that prints all that is read."""
+
+_TIMELESS: Final = UNDATED + timedelta(days=365)
+"""When a file without any time was taken: its objects are old enough for every rule of age, at any rate."""
+
+
+def read_snapshot(
+    data: bytes, *, version: Version, at: datetime | None, source: str
+) -> tuple[Snapshot, tuple[str, ...]]:
+    """Read a `List` in JSON or YAML, as `kubectl get` prints it; return it with what a person should know of it.
+
+    `at` is when it was taken (None: the newest time in it), `source` what messages call the file. An object that is
+    malformed is left out and told; a document that is no list raises UnreadableSnapshot.
+    """
+    document = as_json(data, source)
+    try:
+        gathered = decode_file(document)
+    except UnreadableList as error:
+        what = _what_it_is(document, error)
+        raise UnreadableSnapshot(f"{source}: {what}; expected what {EVERYTHING} prints") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableSnapshot(f"{source}: one of its items is no Kubernetes object ({error})") from None
+    taken_at = at or newest(document)
+    warnings = [f"left out: {fault}" for fault in gathered.faults]
+    if taken_at is None:
+        warnings.append(f"{source} has no time in it: ages are not judged; tell it with --at")
+    found = snapshot(
+        gathered.objects,
+        taken_at=taken_at or _TIMELESS,
+        known=gathered.kinds,
+        version=version,
+        faults=gathered.faults,
+    )
+    gap = told(found.unknown)
+    if gap:
+        warnings.append(f"{source} lacks kinds, which are unknown then, not empty: {gap}")
+    return found, tuple(warnings)
+
+
+def _what_it_is(document: bytes, error: UnreadableList) -> str:
+    """Say what a document is that is no list; a single object and a broken file are the likely mistakes."""
+    try:
+        kind = msgspec.json.decode(document, type=Head).kind
+    except msgspec.ValidationError:
+        return "it is no Kubernetes object"
+    except msgspec.DecodeError as broken:
+        return f"it is broken JSON ({broken})"
+    if kind and not kind.endswith("List"):
+        return f"it is a single {kind}"
+    return str(error)
