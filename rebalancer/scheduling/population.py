@@ -78,30 +78,31 @@ class Population:
     its snapshot (docs/semantics.md, "Which pods are counted").
     """
 
-    def __init__(self, pods: Iterable[Standing], nodes: Mapping[str, Node]) -> None:
+    def __init__(self, pods: Sequence[Pod] | Sequence[Standing], nodes: Mapping[str, Node]) -> None:
+        """Index pods of a snapshot, where the API server says they are, or pods where they are supposed to be."""
         self.nodes = nodes
+        self._pods = pods
         self._usage: dict[str, Usage] = {}
         self._room: dict[Hashable, frozenset[str]] = {}
         self.live: dict[str, LabelSets] = {}
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
         """Terminating pods by namespace: they hold room, ports and affinity until they are gone."""
-        self.standings: list[Standing] = []
-        live, terminating, add = self.live, self.terminating, self.standings.append
-        for standing in pods:
-            pod, node, ending = standing
-            if node is None:
-                continue
-            add(standing)
-            side = terminating if ending else live
-            sets = side.get(pod.namespace)
-            if sets is None:
-                sets = side[pod.namespace] = LabelSets()
-            places = sets.nodes_of.get(pod.labels)
-            if places is None:
-                sets.nodes_of[pod.labels] = [node]
-            else:
-                places.append(node)
+        labels: Labels | None = None
+        namespace = ""
+        places: list[str] = []
+        for pod, node, ending in _places(pods, nodes):
+            # Pods of one workload stand side by side in most lists and share one label set: no look-up for those.
+            if pod.labels is not labels or pod.namespace != namespace or ending:
+                labels, namespace = (None if ending else pod.labels), pod.namespace
+                sets = (self.terminating if ending else self.live).setdefault(namespace, LabelSets())
+                places = sets.nodes_of.setdefault(pod.labels, [])
+            places.append(node)
+
+    @cached_property
+    def standings(self) -> Sequence[Standing]:
+        """Every pod and where it stands."""
+        return [Standing(pod, node, ending) for pod, node, ending in _places(self._pods, self.nodes)]
 
     @cached_property
     def by_uid(self) -> Mapping[str, Standing]:
@@ -112,18 +113,17 @@ class Population:
     def on(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by node, terminating ones among them."""
         found: dict[str, list[Pod]] = {name: [] for name in self.nodes}
-        for pod, node, _ in self.standings:
-            if node is not None:
-                found[node].append(pod)
+        for pod, node, _ in _places(self._pods, self.nodes):
+            found[node].append(pod)
         return found
 
     @cached_property
     def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
         """Pods with affinity or anti-affinity terms: by namespace and terms, how many on each node."""
         found: dict[str, dict[PodAffinity, dict[str, int]]] = {}
-        for pod, node, _ in self.standings:
+        for pod, node, _ in _places(self._pods, self.nodes):
             affinity = pod.spec.pod_affinity
-            if node is not None and affinity != NO_AFFINITY:
+            if affinity != NO_AFFINITY:
                 places = found.setdefault(pod.namespace, {}).setdefault(affinity, {})
                 places[node] = places.get(node, 0) + 1
         return found
@@ -131,7 +131,7 @@ class Population:
     @cached_property
     def claim_users(self) -> Mapping[tuple[str, str], int]:
         """How many pods use a claim, by (namespace, name)."""
-        return Counter((pod.namespace, name) for pod, _, _ in self.standings for name in pod.claims)
+        return Counter((pod.namespace, name) for pod, _, _ in _places(self._pods, self.nodes) for name in pod.claims)
 
     def used(self, node: str) -> Usage:
         """Return what is taken of a node."""
@@ -149,11 +149,14 @@ class Population:
         return found
 
 
-def standings(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> Iterable[Standing]:
-    """Yield where each pod of a snapshot stands."""
+def _places(pods: Sequence[Pod] | Sequence[Standing], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:
+    """Yield (pod, node, terminating) of the pods that stand on a node."""
     succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
-    for pod in pods:
-        node = pod.node
-        phase = pod.phase
+    for each in pods:
+        if isinstance(each, Standing):
+            if each.node is not None:
+                yield each.pod, each.node, each.terminating
+            continue
+        node, phase = each.node, each.phase
         if node is not None and node in nodes and phase is not succeeded and phase is not failed:
-            yield Standing(pod, node, pod.deleted is not None)
+            yield each, node, each.deleted is not None

@@ -110,7 +110,7 @@ def _node(
 ) -> NodePrediction:
     return NodePrediction(
         name=name,
-        verdicts={each.name: each.refusal or each.verdict(name) for each in filters},
+        verdicts={each.name: each.verdict(name) if each.refusal is None else each.refusal for each in filters},
         scores={plugin: values[name] for plugin, values in scored.items()} if name in sums else {},
         total=sums.get(name),
     )

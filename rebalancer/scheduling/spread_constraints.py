@@ -81,11 +81,11 @@ def constraints_of(pod: Pod, view: View) -> Constraints:
 
     A pod with any constraint of its own gets no default at all, not even where its own are all soft or all hard.
     """
-    if pod.spec.spread:
-        keys = {key for constraint in pod.spec.spread for key in constraint.match_label_keys}
-        values = tuple((key, pod.labels[key]) for key in sorted(keys) if key in pod.labels)
-        key = ("constraints", pod.spec.spread, values)
-        return view.memo(key, lambda: _own(pod.spec.spread, dict(values)))
+    spread = pod.spec.spread
+    if spread:
+        keys = view.memo(("matched", spread), lambda: sorted({k for each in spread for k in each.match_label_keys}))
+        values = tuple((key, pod.labels[key]) for key in keys if key in pod.labels)
+        return view.memo(("constraints", spread, values), lambda: _own(spread, dict(values)))
     if view.profile.default_constraints == ():
         return NO_CONSTRAINTS
     owner = (pod.owner.kind, pod.owner.group, pod.owner.name) if pod.owner is not None else None

@@ -18,7 +18,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.node_index import NodeIndex
-from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, Population, Standing, standings
+from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, Population, Standing
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.usage import Usage, used_by
 from rebalancer.scheduling.versions import Rules, rules_of
@@ -73,7 +73,7 @@ class View:
         self.rules: Final[Rules] = rules_of(snapshot.version)
         self.nodes: Final = NodeIndex(snapshot.nodes)
         self._memo: dict[Hashable, Any] = {}
-        self._population = Population(standings(snapshot.pods, self.nodes.by_name), self.nodes.by_name)
+        self._population = Population(snapshot.pods, self.nodes.by_name)
         self._moved: dict[str, Standing] = {}
         self.changes_in: Mapping[str, tuple[Change, ...]] = {}
         """What differs from the shared indexes, by namespace."""

@@ -351,6 +351,7 @@ class TestVolumes:
         claims = [] if fields is None else [self.claim(**fields)]
         found = predict(self.user(), self.view(*claims, storage_classes=[StorageClass(name="now")]))
         assert found.failure == f"0/3 nodes are available: {words}."
+        assert not any(each.feasible for each in found.nodes)
 
     def test_a_delayed_claim_goes_where_its_class_may_make_volumes(self) -> None:
         kind = StorageClass(
