@@ -1,0 +1,84 @@
+"""The real loop over the simulated cluster, with the clock in the test's hand."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from rebalancer.adapters.simulator import SimulatedCluster
+from rebalancer.controller.loop import Leading, Loop
+from rebalancer.controller.runner import Runner
+from rebalancer.controller.status import MEMORY
+from rebalancer.policy import Mode, Policy, Spread, default_policy
+from rebalancer.policy.sections import Eligibility, Nodes
+from rebalancer.ports import EvictionResult
+from rebalancer.reporting.status_document import memory_of
+
+NONE = timedelta(0)
+
+
+def eager(mode: Mode = Mode.EVICT, **changes: object) -> Policy:
+    """Return the default policy with all waiting times taken out."""
+    return default_policy().model_copy(
+        update={
+            "mode": mode,
+            "spread": Spread(for_=NONE),
+            "eligibility": Eligibility(min_age=NONE),
+            "nodes": Nodes(settle=NONE),
+            **changes,
+        }
+    )
+
+
+class Watching:
+    """An observer that keeps the answers."""
+
+    def __init__(self) -> None:
+        self.answers: list[EvictionResult] = []
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        yield
+
+    def answered(self, result: EvictionResult) -> None:
+        self.answers.append(result)
+
+    def changed(self, state: Loop, now: datetime) -> None:
+        pass
+
+
+class Simulation:
+    """One controller, leading, on one simulated cluster."""
+
+    def __init__(self, cluster: SimulatedCluster, policy: Policy) -> None:
+        self.cluster = cluster
+        self.policy = policy
+        self.observer = Watching()
+        self.runner = self._runner()
+
+    def _runner(self) -> Runner:
+        runner = Runner(
+            state=Loop(policy=self.policy, policy_since=self.cluster.now),
+            cluster=self.cluster,
+            clock=lambda: self.cluster.now,
+            observer=self.observer,
+            may_act=lambda: True,
+            identity="test",
+            policy_source="test",
+        )
+        runner.tell(Leading(leads=True, memory=memory_of(self.cluster.load(MEMORY))))
+        return runner
+
+    def restart(self) -> None:
+        """Begin anew as another process would: with nothing but what was saved."""
+        self.runner = self._runner()
+
+    def cycles(self, number: int, *, apart: float = 10.0) -> None:
+        """Run so many cycles, seconds apart."""
+        for _ in range(number):
+            self.runner.tick()
+            self.cluster.advance(apart)
+
+    @property
+    def evictions(self) -> int:
+        """The evictions that were granted."""
+        return self.observer.answers.count(EvictionResult.EVICTED)

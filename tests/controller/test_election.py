@@ -1,0 +1,105 @@
+"""At most one process acts, by each one's own monotonic clock."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalancer.controller.election import Election, claim, observe, released, renewed
+from rebalancer.ports import LeaseRecord
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DURATION, DEADLINE = 15.0, 10.0
+
+
+def candidate(name: str) -> Election:
+    return Election(identity=name, duration=DURATION, deadline=DEADLINE)
+
+
+class Store:
+    """A Lease with the API server's compare-and-swap."""
+
+    def __init__(self) -> None:
+        self.record: LeaseRecord | None = None
+        self.version = 0
+
+    def write(self, record: LeaseRecord) -> LeaseRecord | None:
+        if (self.record.version if self.record else "") != record.version:
+            return None
+        self.version += 1
+        self.record = LeaseRecord(
+            holder=record.holder,
+            duration=record.duration,
+            acquired=record.acquired,
+            renewed=record.renewed,
+            transitions=record.transitions,
+            version=str(self.version),
+        )
+        return self.record
+
+
+def attempt(election: Election, store: Store, at: float) -> Election:
+    election = observe(election, store.record, at)
+    wanted = claim(election, at, NOW + timedelta(seconds=at))
+    written = store.write(wanted) if wanted is not None else None
+    return renewed(election, written, at) if written is not None else election
+
+
+def test_first_come() -> None:
+    """The first takes the lease, the second waits as long as it is renewed."""
+    store = Store()
+    one, two = attempt(candidate("one"), store, 0), attempt(candidate("two"), store, 1)
+    assert one.leads(1)
+    assert not two.leads(1)
+    for second in range(2, 40, 2):
+        one = attempt(one, store, second)
+        two = attempt(two, store, second + 1)
+        assert one.leads(second + 1)
+        assert not two.leads(second + 1)
+    assert store.record is not None
+    assert (store.record.transitions, store.record.acquired) == (0, NOW)
+
+
+def test_a_silent_leader_is_replaced() -> None:
+    """A leader that cannot renew stops at its deadline; others take over only after the lease has run out."""
+    store = Store()
+    one, two = attempt(candidate("one"), store, 0), attempt(candidate("two"), store, 1)
+    assert one.leads(DEADLINE - 0.1)
+    assert not one.leads(DEADLINE)
+    assert not attempt(two, store, 1 + DURATION - 0.1).leads(1 + DURATION)
+    two = attempt(two, store, 1 + DURATION)
+    assert two.leads(1 + DURATION)
+    assert store.record is not None
+    assert (store.record.holder, store.record.transitions) == ("two", 1)
+
+
+def test_handing_back() -> None:
+    """A released lease can be taken at once; one that is not ours is not touched."""
+    store = Store()
+    one = attempt(candidate("one"), store, 0)
+    two = attempt(candidate("two"), store, 1)
+    assert released(two, NOW) is None
+    given_back = released(one, NOW)
+    assert given_back is not None
+    store.write(given_back)
+    assert attempt(two, store, 2).leads(2)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["one", "two", "three"]), st.floats(0.1, 4), st.booleans(), st.booleans()),
+        max_size=60,
+    )
+)
+def test_never_two(steps: list[tuple[str, float, bool, bool]]) -> None:
+    """Whoever tries when, with answers lost or requests that never arrive: never do two lead at one moment."""
+    store = Store()
+    elections = {name: candidate(name) for name in ("one", "two", "three")}
+    at = 0.0
+    for name, passed, arrives, answered in steps:
+        at += passed
+        election = observe(elections[name], store.record, at)
+        wanted = claim(election, at, NOW)
+        written = store.write(wanted) if wanted is not None and arrives else None
+        elections[name] = renewed(election, written, at) if written is not None and answered else election
+        assert sum(each.leads(at) for each in elections.values()) <= 1

@@ -1,0 +1,237 @@
+"""Kubernetes JSON becomes the model; what is malformed costs itself and nothing else."""
+
+import json
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import KINDS, PODS
+from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, snapshot
+from rebalancer.model.labels import Labels
+from rebalancer.model.pods import HostPort, Pod, PodPhase, Resources
+from rebalancer.model.snapshot import Fault
+from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "web-1",
+        "namespace": "shop",
+        "uid": "u1",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "labels": {"app": "web"},
+        "annotations": {"rebalancer.dev/exclude": "true", "secret/thing": "x"},
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Other", "name": "x", "uid": "x"},
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r1", "controller": True},
+        ],
+    },
+    "spec": {
+        "nodeName": "n1",
+        "containers": [
+            {
+                "name": "a",
+                "image": "img:1",
+                "resources": {"requests": {"cpu": "100m", "memory": "64Mi", "example.com/gpu": "2"}},
+                "ports": [
+                    {"hostPort": 80},
+                    {"hostPort": 81, "hostIP": "10.0.0.1", "protocol": "UDP"},
+                    {"containerPort": 1},
+                ],
+            },
+            {"name": "b", "image": "img:2"},
+        ],
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 2,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+                "nodeTaintsPolicy": "Honor",
+                "minDomains": 3,
+                "matchLabelKeys": ["hash"],
+            }
+        ],
+        "volumes": [
+            {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
+            {"name": "e", "ephemeral": {"volumeClaimTemplate": {}}},
+            {"name": "t", "emptyDir": {}},
+        ],
+    },
+    "status": {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:05:00Z"}],
+    },
+}
+
+
+def listed(*items: Any, kind: str = "List") -> bytes:
+    return json.dumps({"apiVersion": "v1", "kind": kind, "metadata": {}, "items": items}).encode()
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return the pod with one field changed; the path's parts are separated by dots."""
+    pod = deepcopy(POD)
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    target: Any = pod
+    for part in parents:
+        target = target[part]
+    target[last] = value
+    return pod
+
+
+def test_a_pod() -> None:
+    """Every field that somebody reads arrives, and annotations that nobody reads do not."""
+    pod = decode_file(listed(POD)).objects["pods"][0]
+    assert isinstance(pod, Pod)
+    assert (pod.namespace, pod.name, pod.uid, pod.node, pod.resource_version) == ("shop", "web-1", "u1", "n1", "7")
+    assert pod.labels == Labels(app="web")
+    assert pod.annotations == {"rebalancer.dev/exclude": "true"}
+    assert pod.owner is not None
+    assert (pod.owner.group, pod.owner.kind, pod.owner.uid) == ("apps", "ReplicaSet", "r1")
+    assert pod.requests == Resources(cpu=100, memory=64 * 2**20, extended=(("example.com/gpu", 2),))
+    assert pod.scored == (200, 264 * 2**20), "100m and 200Mi for the container that asks for nothing"
+    assert pod.spec.host_ports == (HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "UDP", 81))
+    assert pod.claims == ("data", "web-1-e")
+    assert (pod.phase, pod.ready, pod.local_storage, pod.mirror) == (PodPhase.RUNNING, True, True, False)
+    assert pod.ready_since == datetime(2026, 1, 2, 3, 5, tzinfo=UTC)
+    spread = pod.spec.spread[0]
+    assert (spread.max_skew, spread.topology_key, spread.min_domains, spread.match_label_keys) == (
+        2,
+        "zone",
+        3,
+        ("hash",),
+    )
+    assert spread.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+    assert (spread.node_affinity_policy, spread.node_taints_policy) == (InclusionPolicy.HONOR, InclusionPolicy.HONOR)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("spec.containers.0.resources.requests.cpu", "1x", ["spec.containers[0].resources.requests.cpu", "1x"]),
+        (
+            "spec.containers.0.resources.requests.cpu",
+            "-1",
+            ["spec.containers[0].resources.requests.cpu", "-1", "negative"],
+        ),
+        ("spec.topologySpreadConstraints.0.maxSkew", 0, ["spec.topologySpreadConstraints[0].maxSkew", "0"]),
+        ("spec.topologySpreadConstraints.0.maxSkew", "1", ["spec.topologySpreadConstraints[0].maxSkew", "int"]),
+        (
+            "spec.topologySpreadConstraints.0.whenUnsatisfiable",
+            "Maybe",
+            ["whenUnsatisfiable", "Maybe", "DoNotSchedule"],
+        ),
+        ("spec.topologySpreadConstraints.0.topologyKey", "", ["spec.topologySpreadConstraints[0].topologyKey"]),
+        ("spec.topologySpreadConstraints.0.minDomains", 0, ["spec.topologySpreadConstraints[0].minDomains"]),
+        (
+            "spec.topologySpreadConstraints.0.labelSelector",
+            {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]},
+            ["spec.topologySpreadConstraints[0].labelSelector.matchExpressions[0].operator", "Near"],
+        ),
+        (
+            "spec.topologySpreadConstraints.0.labelSelector",
+            {"matchExpressions": [{"key": "a", "operator": "In", "values": []}]},
+            ["matchExpressions[0].values", "In"],
+        ),
+        (
+            "spec.topologySpreadConstraints.0.labelSelector",
+            {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]},
+            ["matchExpressions[0].operator", "Gt"],
+        ),
+        ("spec.tolerations", [{"operator": "Near"}], ["spec.tolerations[0].operator", "Near"]),
+        ("spec.tolerations", [{"operator": "Equal"}], ["spec.tolerations[0].operator", "Exists"]),
+        ("spec.tolerations", [{"key": "a", "effect": "Never"}], ["spec.tolerations[0].effect", "Never"]),
+        ("status.phase", "Sleeping", ["status.phase", "Sleeping"]),
+        ("metadata.labels", {"a": 1}, ["metadata.labels", "str"]),
+        ("spec", 5, ["spec", "int"]),
+    ],
+)
+def test_a_malformed_pod_is_left_out(path: str, value: Any, words: list[str]) -> None:
+    """The fault names object, field and value; the pods beside it are read."""
+    gathered = decode_file(listed(changed(path, value), POD))
+    assert [pod.name for pod in gathered.objects["pods"]] == ["web-1"]
+    fault = gathered.faults[0]
+    assert (fault.kind, fault.namespace, fault.name) == ("Pod", "shop", "web-1")
+    for word in words:
+        assert word in str(fault)
+
+
+def test_a_pod_without_a_name_is_left_out() -> None:
+    """Even an object that does not say who it is costs only itself."""
+    gathered = decode_file(listed({"kind": "Pod", "metadata": {}}, {"kind": "Pod", "metadata": 5}, POD))
+    assert len(gathered.faults) == 2
+    assert len(gathered.objects["pods"]) == 1
+    assert str(gathered.faults[1]).startswith("Pod (unnamed): ")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"5", b"{}", b'{"items": 5}', b"\xff\xfe", b"kind: List"])
+def test_what_is_no_list(data: bytes) -> None:
+    """A document that is no list is an error of its own, not an empty cluster."""
+    with pytest.raises(UnreadableList):
+        decode_file(data)
+
+
+def test_absent_is_not_empty() -> None:
+    """A kind that a mixed list does not mention is unknown; an empty list of a kind says that there is none."""
+    mixed = decode_file(listed(POD, {"kind": "Secret", "metadata": {"name": "x"}}))
+    found = snapshot(mixed.objects, taken_at=datetime.now(UTC), known=mixed.kinds)
+    assert found.unknown == {kind.name for kind in KINDS} - {"Pod"}
+    assert decode_file(listed(kind="NodeList")).kinds == {"Node"}
+
+
+def test_pages() -> None:
+    """A page says where the list goes on, and its items need no kind."""
+    item = {key: value for key, value in POD.items() if key not in {"kind", "apiVersion"}}
+    data = json.dumps({"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [item, {"metadata": {}}]})
+    page = decode_page(PODS, data.encode(), Interner())
+    assert (len(page.objects), page.resource_version, page.continue_token) == (1, "9", "more")
+    assert isinstance(page.faults[0], Fault)
+
+
+def test_equal_specs_are_one_object() -> None:
+    """Thousands of pods share a handful of specs and label sets."""
+    pods = decode_file(listed(POD, changed("metadata.name", "web-2"))).objects["pods"]
+    assert pods[0].spec is pods[1].spec
+    assert pods[0].labels is pods[1].labels
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"initContainers": [{"resources": {"requests": {"cpu": "1"}}}]}, 1000),
+        ({"initContainers": [{"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}]}, 1100),
+        (
+            {
+                "initContainers": [
+                    {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+                    {"resources": {"requests": {"cpu": "500m"}}},
+                ]
+            },
+            1500,
+        ),
+        ({"overhead": {"cpu": "10m"}}, 110),
+        ({"resources": {"requests": {"cpu": "2"}}}, 2000),
+    ],
+)
+def test_effective_requests(spec: dict[str, Any], expected: int) -> None:
+    """Init containers run one by one, sidecars beside all, pod-level requests replace, overhead comes on top."""
+    pod = deepcopy(POD)
+    pod["spec"].update(spec)
+    assert decode_file(listed(pod)).objects["pods"][0].requests.cpu == expected
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("Deferred", 300), ("Infeasible", 200)])
+def test_resize_in_place(reason: str, expected: int) -> None:
+    """A container that is being resized counts the most of wish, allotment and fact; an infeasible wish not at all."""
+    pod = changed("spec.containers.0.resources.requests", {"cpu": "300m"})
+    pod["status"]["containerStatuses"] = [
+        {"name": "a", "allocatedResources": {"cpu": "200m"}, "resources": {"requests": {"cpu": "100m"}}}
+    ]
+    pod["status"]["conditions"].append({"type": "PodResizePending", "status": "True", "reason": reason})
+    assert decode_file(listed(pod)).objects["pods"][0].requests.cpu == expected
