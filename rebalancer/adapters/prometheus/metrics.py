@@ -1,0 +1,73 @@
+"""All metrics of a process behind one registry of their own."""
+
+from contextlib import AbstractContextManager
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+
+from rebalancer.adapters.prometheus import declarations as declared
+from rebalancer.adapters.prometheus.collector import CycleCollector, Watches
+from rebalancer.adapters.prometheus.declarations import Metric, MoveOutcome, Phase
+from rebalancer.adapters.prometheus.figures import CycleFigures
+from rebalancer.adapters.prometheus.requests import named
+from rebalancer.ports import EvictionResult
+
+
+class Metrics:
+    """What is counted is counted here; what a cycle found out is shown from its figures.
+
+    `watches` is asked at every scrape; `revision` is the source's, where the build knows it. Every method may be called
+    from any thread.
+    """
+
+    def __init__(self, *, watches: Watches = tuple, revision: str = "") -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._collector = CycleCollector(watches, revision)
+        self.registry.register(self._collector)
+        self._evictions = self._counter(declared.EVICTIONS)
+        self._moves = self._counter(declared.MOVES)
+        self._requests = self._counter(declared.API_REQUESTS)
+        duration = declared.CYCLE_DURATION
+        self._duration = Histogram(
+            duration.name, duration.help, duration.labels, buckets=duration.buckets, registry=self.registry
+        )
+        for phase in duration.values:
+            self._duration.labels(phase)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def _counter(self, metric: Metric) -> Counter:
+        made = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+        for value in metric.values:
+            made.labels(value)
+        return made
+
+    def show(self, figures: CycleFigures) -> None:
+        """Show these figures from now on, all at once."""
+        self._collector.figures = figures
+
+    def timed(self, phase: Phase) -> AbstractContextManager[None]:
+        """Time a phase of the cycle."""
+        return self._duration.labels(phase).time()
+
+    def answered(self, result: EvictionResult) -> None:
+        """Count an answer to an eviction request."""
+        self._evictions.labels(result).inc()
+
+    def ended(self, outcome: MoveOutcome) -> None:
+        """Count a move that has ended."""
+        self._moves.labels(outcome).inc()
+
+    def requested(self, method: str, path: str, code: int) -> None:
+        """Count a request to the API server; code 0 says that no answer came."""
+        verb, resource = named(method, path)
+        self._requests.labels(verb, resource, str(code)).inc()

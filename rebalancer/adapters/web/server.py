@@ -1,0 +1,138 @@
+"""The server: threads for requests, a time limit for each, quiet about clients that go away.
+
+Not prometheus_client's own server, which answers every path with metrics. Plain HTTP: TLS would need the handshake out
+of the accept loop and renewal of certificates, and a cluster has other means for that.
+"""
+
+import errno
+import socket
+import threading
+from collections.abc import Iterable
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, Final
+from urllib.parse import parse_qs
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import structlog
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from rebalancer.adapters.web.checks import Checks, examined
+
+REQUEST_SECONDS: Final = 5.0
+"""How long a client may take to send its request; a silent one holds a thread no longer."""
+
+_POLL: Final = 0.1
+"""How soon `stop` is noticed, in seconds."""
+
+_log = structlog.get_logger("rebalancer.web")
+
+
+class CannotListen(Exception):  # noqa: N818  # it names the state, as callers read it
+    """The address cannot be listened on; the message says why."""
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = REQUEST_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
+        """Log nothing: probes and scrapes come every few seconds."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, host: str, port: int, family: socket.AddressFamily) -> None:
+        self.address_family = family
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without looking up our own name: that can take seconds where DNS does not answer."""
+        if self.address_family is socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # the base class's
+        """Be quiet: a client went away, or was too slow."""
+        _log.debug("request broken off", client=str(client_address), exc_info=True)
+
+
+class WebServer:
+    """Serves until it is stopped. Port 0 takes a free one; host "" is all addresses, of both families.
+
+    Raises CannotListen when it is made, not later: a taken port is to be told before anything else begins.
+    """
+
+    def __init__(self, host: str, port: int, *, registry: CollectorRegistry, live: Checks, ready: Checks) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._checks = {"/healthz": live, "/readyz": ready}
+        self._server = _listening(host, port)
+        self._server.set_app(self._answer)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": _POLL}, name="web", daemon=True
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address that it listens on."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop answering and give the port back; it need not have been started."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return self._route(environ, start_response)
+        except Exception:  # noqa: BLE001  # one broken answer is no reason to stop answering
+            _log.exception("request failed", path=environ.get("PATH_INFO", ""))
+            return _text(start_response, "500 Internal Server Error", "something is broken here; the log says what\n")
+
+    def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path not in {"/metrics", *self._checks}:
+            known = ", ".join(("/metrics", *self._checks))
+            return _text(start_response, "404 Not Found", f"there is {known}\n")
+        if environ["REQUEST_METHOD"] != "GET":
+            return _text(start_response, "405 Method Not Allowed", "only GET\n", ("Allow", "GET"))
+        if path == "/metrics":
+            metrics: Iterable[bytes] = self._metrics(environ, start_response)
+            return metrics
+        verbose = "verbose" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        passed, text = examined(self._checks[path], path.removeprefix("/"), verbose=verbose)
+        return _text(start_response, "200 OK" if passed else "503 Service Unavailable", text)
+
+
+def _text(start_response: StartResponse, status: str, text: str, *headers: tuple[str, str]) -> Iterable[bytes]:
+    body = text.encode()
+    described = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
+    start_response(status, [*described, ("X-Content-Type-Options", "nosniff"), *headers])
+    return [body]
+
+
+def _listening(host: str, port: int) -> _Server:
+    both = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        try:
+            return _Server(host, port, family)
+        except OSError as error:
+            # A kernel may know IPv6 and have no address of it.
+            if not both or error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                raise
+            return _Server(host, port, socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise CannotListen(f"cannot listen on {shown}: {why}") from None

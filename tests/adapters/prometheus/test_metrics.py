@@ -1,0 +1,225 @@
+"""What a scrape shows."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from rebalancer.adapters.prometheus import (
+    METRICS,
+    ConstraintFigures,
+    CycleFigures,
+    Metric,
+    Metrics,
+    MoveOutcome,
+    Phase,
+    Type,
+    WatchFigures,
+)
+from rebalancer.adapters.prometheus.requests import named
+from rebalancer.model.verdicts import Reason, State
+from rebalancer.policy import Mode
+from rebalancer.ports import EvictionResult
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+WEB = ConstraintFigures(
+    namespace="shop",
+    workload_kind="Deployment",
+    workload="web",
+    topology_key="topology.kubernetes.io/zone",
+    when_unsatisfiable="DoNotSchedule",
+    skew=3,
+    max_skew=1,
+    state=State.VIOLATED,
+)
+LEADING = CycleFigures(
+    leader=True,
+    mode=Mode.EVICT,
+    policy_read_at=AT,
+    cycle_ended_at=AT,
+    constraints=(WEB,),
+    planned_evictions=5,
+    minimum_evictions=4,
+    in_flight=2,
+    refusals={Reason.TOO_YOUNG: 3},
+)
+
+
+def full() -> Metrics:
+    """Everything that there is to show is shown."""
+    metrics = Metrics(watches=lambda: (WatchFigures(kind="Pod", age=1.5, objects=12),))
+    metrics.show(LEADING)
+    metrics.requested("GET", "/api/v1/pods", 200)
+    with metrics.timed(Phase.PLAN):
+        pass
+    return metrics
+
+
+def text(metrics: Metrics) -> str:
+    return generate_latest(metrics.registry).decode()
+
+
+def series(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    """Return values by name and label values, these in the order of the declaration."""
+    declared = {metric.name: metric.labels for metric in METRICS}
+    found = {}
+    for family in text_string_to_metric_families(text(metrics)):
+        for sample in family.samples:
+            labels = declared.get(sample.name, tuple(sample.labels))
+            found[sample.name, *(sample.labels[label] for label in labels)] = sample.value
+    return found
+
+
+def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
+    return {key[1:]: value for key, value in series(metrics).items() if key[0] == name}
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_declared_metric_is_exported_as_declared(metric: Metric) -> None:
+    """Name, help, type and labels of the exposition are those of the declaration."""
+    families = {family.name: family for family in text_string_to_metric_families(text(full()))}
+    family = families[metric.name.removesuffix("_total")]
+    assert (family.type, family.documentation) == (metric.type, metric.help)
+    assert family.samples
+    for sample in family.samples:
+        assert set(sample.labels) - {"le"} == set(metric.labels)
+
+
+def test_nothing_is_exported_that_is_not_declared() -> None:
+    exported = set(re.findall(r"^# TYPE (\S+)", text(full()), re.MULTILINE))
+    assert {name for name in exported if name.startswith("rebalancer_")} == {metric.name for metric in METRICS}
+
+
+def test_names_follow_the_conventions() -> None:
+    """Counters end in _total and nothing else does; no label of histograms' own; every help is a sentence."""
+    for metric in METRICS:
+        assert re.fullmatch(r"rebalancer_[a-z_]+", metric.name)
+        assert metric.name.endswith("_total") == (metric.type is Type.COUNTER)
+        assert "le" not in metric.labels
+        assert metric.help.endswith(".")
+        assert bool(metric.buckets) == (metric.type is Type.HISTOGRAM)
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+def test_the_process_tells_of_itself_too() -> None:
+    exported = text(full())
+    assert "process_resident_memory_bytes" in exported
+    assert "python_gc_objects_collected_total" in exported
+
+
+def test_figures_become_series() -> None:
+    metrics = full()
+    labels = ("shop", "Deployment", "web", "topology.kubernetes.io/zone", "DoNotSchedule")
+    assert values(metrics, "rebalancer_constraint_skew") == {labels: 3}
+    assert values(metrics, "rebalancer_constraint_max_skew") == {labels: 1}
+    states = values(metrics, "rebalancer_constraint_state")
+    assert states == {(*labels, state): float(state is State.VIOLATED) for state in State}
+    assert values(metrics, "rebalancer_planned_evictions") == {(): 5}
+    assert values(metrics, "rebalancer_minimum_evictions") == {(): 4}
+    assert values(metrics, "rebalancer_in_flight") == {(): 2}
+    assert values(metrics, "rebalancer_mode") == {("Observe",): 0, ("Evict",): 1}
+    assert values(metrics, "rebalancer_last_cycle_timestamp_seconds") == {(): AT.timestamp()}
+    assert values(metrics, "rebalancer_watch_age_seconds") == {("Pod",): 1.5}
+    assert values(metrics, "rebalancer_cache_objects") == {("Pod",): 12}
+
+
+def test_a_reason_that_does_not_apply_is_zero_not_absent() -> None:
+    found = values(full(), "rebalancer_refusals")
+    assert found == {(reason,): 3.0 * (reason is Reason.TOO_YOUNG) for reason in Reason}
+
+
+def test_a_workload_that_is_gone_leaves_no_series() -> None:
+    metrics = full()
+    metrics.show(replace(LEADING, constraints=()))
+    assert not values(metrics, "rebalancer_constraint_skew")
+    assert not values(metrics, "rebalancer_constraint_state")
+
+
+def test_only_the_leader_shows_the_cluster() -> None:
+    """A sum over all replicas counts the cluster once; what a replica says of itself it always says."""
+    metrics = full()
+    led = {key[0] for key in series(metrics)}
+    metrics.show(replace(LEADING, leader=False))
+    missing = led - {key[0] for key in series(metrics)}
+    assert missing == {metric.name for metric in METRICS if metric.leader_only}
+    assert values(metrics, "rebalancer_leader") == {(): 0}
+
+
+def test_two_templates_of_one_workload_make_one_series_the_worse() -> None:
+    """Prometheus refuses a scrape in which a series comes twice."""
+    worse = replace(WEB, skew=4, max_skew=1)
+    for order in ((WEB, worse), (worse, WEB)):
+        metrics = Metrics()
+        metrics.show(replace(LEADING, constraints=order))
+        assert text(metrics).count("rebalancer_constraint_skew{") == 1
+        assert list(values(metrics, "rebalancer_constraint_skew").values()) == [4]
+
+
+def test_counters_begin_at_zero_for_every_value() -> None:
+    """So the first eviction after a start is an increase, not a beginning."""
+    metrics = Metrics()
+    assert values(metrics, "rebalancer_evictions_total") == {(result,): 0 for result in EvictionResult}
+    assert values(metrics, "rebalancer_moves_total") == {(outcome,): 0 for outcome in MoveOutcome}
+    assert values(metrics, "rebalancer_cycle_duration_seconds_count") == {(phase,): 0 for phase in Phase}
+
+
+def test_what_happens_is_counted() -> None:
+    metrics = Metrics()
+    metrics.answered(EvictionResult.EVICTED)
+    metrics.answered(EvictionResult.EVICTED)
+    metrics.ended(MoveOutcome.LOST)
+    metrics.requested("POST", "/api/v1/namespaces/shop/pods/web-1/eviction", 429)
+    assert values(metrics, "rebalancer_evictions_total")["evicted",] == 2
+    assert values(metrics, "rebalancer_moves_total")["lost",] == 1
+    assert values(metrics, "rebalancer_api_requests_total") == {("create", "pods/eviction", "429"): 1}
+
+
+def test_a_phase_is_timed() -> None:
+    metrics = Metrics()
+    with metrics.timed(Phase.ASSESS):
+        pass
+    assert values(metrics, "rebalancer_cycle_duration_seconds_count")["assess",] == 1
+
+
+def test_there_are_no_series_about_when_counters_were_made() -> None:
+    assert "_created" not in text(full())
+
+
+def test_two_processes_in_one_do_not_meet() -> None:
+    first, second = Metrics(), Metrics()
+    first.answered(EvictionResult.GONE)
+    assert values(second, "rebalancer_evictions_total")["gone",] == 0
+
+
+def test_before_the_first_cycle_there_are_no_times() -> None:
+    metrics = Metrics()
+    metrics.show(CycleFigures(leader=True))
+    assert not values(metrics, "rebalancer_last_cycle_timestamp_seconds")
+    assert not values(metrics, "rebalancer_policy_last_reload_timestamp_seconds")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "verb", "resource"),
+    [
+        ("GET", "/api/v1/pods", "list", "pods"),
+        ("GET", "/api/v1/namespaces", "list", "namespaces"),
+        ("GET", "/api/v1/namespaces/shop", "get", "namespaces"),
+        ("GET", "/api/v1/namespaces/shop/configmaps", "list", "configmaps"),
+        ("GET", "/api/v1/namespaces/shop/configmaps/status", "get", "configmaps"),
+        ("PATCH", "/api/v1/namespaces/shop/configmaps/status", "patch", "configmaps"),
+        ("POST", "/api/v1/namespaces/shop/pods/web-1/eviction", "create", "pods/eviction"),
+        ("GET", "/apis/apps/v1/replicasets", "list", "replicasets"),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/shop/events", "create", "events"),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/x/leases/rebalancer", "update", "leases"),
+        ("GET", "/version", "get", ""),
+        ("GET", "/api", "get", ""),
+        ("GET", "/apis/apps/v1", "get", ""),
+        ("OPTIONS", "/version", "options", ""),
+    ],
+)
+def test_requests_are_named_as_kubernetes_names_them(method: str, path: str, verb: str, resource: str) -> None:
+    """Without the names of objects: the number of series does not grow with the cluster."""
+    assert named(method, path) == (verb, resource)
