@@ -5,27 +5,21 @@ witness, since admission has already filled in priority, overhead, default toler
 where there is none is the template itself taken, with what can be known of admission applied.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from msgspec import structs
 
-from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, PreferredPodTerm, TaintEffect, Toleration
-from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
-from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.labels import Labels
+from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.verdicts import Reason
 from rebalancer.model.workloads import PodTemplate, Workload
+from rebalancer.scheduling.admission import admitted, merged
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
 REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
 REPLACING: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 """Kinds that put a new pod in an evicted one's place, wherever it fits."""
-AUTOMATIC: Final = tuple(
-    Toleration(key=f"node.kubernetes.io/{problem}", operator="Exists", effect=TaintEffect.NO_EXECUTE)
-    for problem in ("not-ready", "unreachable")
-)
-"""Tolerations that the DefaultTolerationSeconds admission plugin adds."""
 
 
 def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
@@ -57,7 +51,7 @@ def _made(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
         if template is not None and template.spec.gated:
             spec = structs.replace(spec, gated=True)
     elif template is not None:
-        spec, labels = _admitted(template, view), _labelled(template, pod, owner)
+        spec, labels = admitted(template.spec, template.labels, view), _labelled(template, pod, owner)
     else:
         return Unpredictable(Reason.NOT_PREDICTABLE, f"{owner} has no pod of its current template, nor is that known")
     stateful = owner.kind == "StatefulSet"
@@ -107,12 +101,12 @@ def _current(pod: Pod, owner: Workload) -> bool:
     if template is None:
         return True
     # Owners without a revision (a ReplicationController, a bare ReplicaSet): compare what placement depends on.
-    wanted = _merged(template.spec, pod.labels)
+    wanted = merged(template.spec, pod.labels)
     return (
         template.labels.items() <= pod.labels.items()
-        and wanted.spread == _merged(pod.spec, pod.labels).spread
+        and wanted.spread == merged(pod.spec, pod.labels).spread
         and wanted.node_affinity == pod.spec.node_affinity
-        and wanted.pod_affinity == _merged(pod.spec, pod.labels).pod_affinity
+        and wanted.pod_affinity == merged(pod.spec, pod.labels).pod_affinity
         and set(template.spec.tolerations) <= set(pod.spec.tolerations)
     )
 
@@ -140,57 +134,3 @@ def _labelled(template: PodTemplate, pod: Pod, owner: Workload) -> Labels:
         if owner.revision:
             added["controller-revision-hash"] = owner.revision
     return Labels({**template.labels, **added})
-
-
-def _admitted(template: PodTemplate, view: View) -> PodSpec:
-    """Apply to a template what admission would, as far as the snapshot tells."""
-    spec = _merged(template.spec, template.labels)
-    classes = view.snapshot.priority_classes
-    chosen = next((each for each in classes if each.name == spec.priority_class), None)
-    if not spec.priority_class:
-        chosen = next((each for each in classes if each.default), None)
-    if chosen is not None:
-        spec = structs.replace(
-            spec, priority_class=chosen.name, priority=chosen.value, preempts=chosen.preempts and spec.preempts
-        )
-    missing = [each for each in AUTOMATIC if not any(have.key == each.key for have in spec.tolerations)]
-    return structs.replace(spec, tolerations=(*spec.tolerations, *missing))
-
-
-def _merged(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
-    """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does on creation.
-
-    For spread that is done by 1.34 and newer; earlier schedulers do it themselves, to the same effect.
-    """
-    spread = tuple(
-        structs.replace(each, selector=_narrowed(each.selector, each.match_label_keys, (), labels))
-        for each in spec.spread
-    )
-    affinity = spec.pod_affinity
-    return structs.replace(
-        spec,
-        spread=spread,
-        pod_affinity=PodAffinity(
-            required=tuple(_merged_term(each, labels) for each in affinity.required),
-            preferred=tuple(PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.preferred),
-            anti_required=tuple(_merged_term(each, labels) for each in affinity.anti_required),
-            anti_preferred=tuple(
-                PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.anti_preferred
-            ),
-        ),
-    )
-
-
-def _merged_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
-    selector = _narrowed(term.selector, term.match_label_keys, term.mismatch_label_keys, labels)
-    return structs.replace(term, selector=selector)
-
-
-def _narrowed(
-    selector: LabelSelector | None, keys: tuple[str, ...], mismatching: tuple[str, ...], labels: Mapping[str, str]
-) -> LabelSelector | None:
-    if selector is None:
-        return None
-    added = [Requirement(key, Operator.IN, (labels[key],)) for key in keys if key in labels]
-    added += [Requirement(key, Operator.NOT_IN, (labels[key],)) for key in mismatching if key in labels]
-    return LabelSelector.of(None, (*selector.requirements, *added)) if added else selector

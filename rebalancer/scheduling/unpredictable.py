@@ -35,7 +35,11 @@ def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
         return Unpredictable(
             Reason.NOT_PREDICTABLE, "it has tolerations with Lt or Gt, which an alpha gate decides about"
         )
-    unread = [kind for kind in FOR_CLAIMS if kind in view.snapshot.unknown]
+    unknown = view.snapshot.unknown
+    unread = [kind for kind in FOR_CLAIMS if kind in unknown]
     if pod.claims and unread:
         return Unpredictable(Reason.NOT_PREDICTABLE, f"it has volume claims, and {unread[0]}s were not read")
+    if "Service" in unknown and not spec.spread and view.profile.default_constraints != ():
+        message = "the scheduler's default constraints for it follow from Services, which were not read"
+        return Unpredictable(Reason.NOT_PREDICTABLE, message)
     return None

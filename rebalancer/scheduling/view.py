@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector
@@ -17,6 +17,7 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
+from rebalancer.scheduling.changes import Change, changes, forget
 from rebalancer.scheduling.node_index import NodeIndex
 from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, Population, Standing
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -27,41 +28,6 @@ T = TypeVar("T")
 
 SETTLE_AFTER: Final = 1024
 """Moved pods after which the indexes are rebuilt: the differences would otherwise cost more than they save."""
-
-
-class Change(NamedTuple):
-    """One pod more (`sign` 1) or less (-1) on a node than the indexes know of."""
-
-    pod: Pod
-    node: str
-    sign: int
-    terminating: bool
-
-
-def _changes(before: Standing | None, now: Standing) -> Iterable[Change]:
-    """Yield what moving a pod changes: one less where the indexes have it, one more where it is now."""
-    if before is not None and before.node is not None:
-        yield Change(before.pod, before.node, -1, before.terminating)
-    if now.node is not None:
-        yield Change(now.pod, now.node, 1, now.terminating)
-
-
-def _forget(
-    pod: Pod,
-    supposed: Standing,
-    before: Standing | None,
-    inside: dict[str, tuple[Change, ...]],
-    on: dict[str, tuple[Change, ...]],
-) -> None:
-    """Take back what an earlier move of a pod changed."""
-    for index, key in (
-        (inside, pod.namespace),
-        *((on, standing.node) for standing in (supposed, before) if standing is not None and standing.node is not None),
-    ):
-        if key in index:
-            index[key] = tuple(change for change in index[key] if change.pod.uid != pod.uid)
-            if not index[key]:
-                del index[key]
 
 
 class View:
@@ -104,8 +70,8 @@ class View:
                 raise KeyError(f"pod {pod}: there is no node {node!r}")
             now = Standing(pod, node, terminating)
             if pod.uid in moved:
-                _forget(pod, moved[pod.uid], self._population.by_uid.get(pod.uid), inside, on)
-            for change in _changes(self._population.by_uid.get(pod.uid), now):
+                forget(pod, moved[pod.uid], self._population.by_uid.get(pod.uid), inside, on)
+            for change in changes(self._population.by_uid.get(pod.uid), now):
                 namespace = change.pod.namespace
                 inside[namespace] = (*inside.get(namespace, ()), change)
                 on[change.node] = (*on.get(change.node, ()), change)

@@ -12,11 +12,12 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.storage import PersistentVolumeClaim
 from rebalancer.model.verdicts import Reason
 from rebalancer.model.workloads import PodTemplate, Workload
+from rebalancer.scheduling.admission import AUTOMATIC
 from rebalancer.scheduling.node_order import node_order, winner
 from rebalancer.scheduling.place import any_feasible, outcomes, place
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.profile import Profile
-from rebalancer.scheduling.replacement import AUTOMATIC, replacement
+from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from tests.acceptance.seed import incoming_of, seed_cases, view_of
@@ -92,6 +93,10 @@ class TestPredict:
         unread = View(snapshot(nodes, unknown=frozenset({"PersistentVolume"})))
         assert predict(pod(claims=("c",)), unread).unpredictable is not None
         assert predict(pod(), unread).unpredictable is None
+        without_services = View(snapshot(nodes, unknown=frozenset({"Service"})))
+        assert predict(pod(), without_services).unpredictable is not None
+        own = pod(spec=PodSpec(spread=(spread(selects=WEB),)))
+        assert predict(own, without_services).unpredictable is None
 
 
 class TestNodeOrder:

@@ -1,0 +1,75 @@
+"""What the API server's admission adds to a pod, as far as it decides about its place."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, PreferredPodTerm, TaintEffect, Toleration
+from rebalancer.model.labels import LabelSelector, Operator, Requirement
+from rebalancer.model.pods import PodSpec
+from rebalancer.scheduling.view import View
+
+AUTOMATIC: Final = tuple(
+    Toleration(key=f"node.kubernetes.io/{problem}", operator="Exists", effect=TaintEffect.NO_EXECUTE)
+    for problem in ("not-ready", "unreachable")
+)
+"""Tolerations that the DefaultTolerationSeconds plugin adds."""
+
+
+def admitted(spec: PodSpec, labels: Mapping[str, str], view: View) -> PodSpec:
+    """Apply to a pod as it is written what admission would, as far as the snapshot tells.
+
+    Priority from its class (or the default one), matchLabelKeys, the automatic tolerations. Not known: requests from a
+    LimitRange, overhead from a RuntimeClass, webhooks.
+    """
+    spec = merged(spec, labels)
+    classes = view.snapshot.priority_classes
+    chosen = next((each for each in classes if each.name == spec.priority_class), None)
+    if not spec.priority_class:
+        chosen = next((each for each in classes if each.default), None)
+    if chosen is not None:
+        spec = structs.replace(
+            spec, priority_class=chosen.name, priority=chosen.value, preempts=chosen.preempts and spec.preempts
+        )
+    missing = [each for each in AUTOMATIC if not any(have.key == each.key for have in spec.tolerations)]
+    return structs.replace(spec, tolerations=(*spec.tolerations, *missing))
+
+
+def merged(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
+    """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does on creation.
+
+    For spread that is done by 1.34 and newer; earlier schedulers do it themselves, to the same effect.
+    """
+    spread = tuple(
+        structs.replace(each, selector=_narrowed(each.selector, each.match_label_keys, (), labels))
+        for each in spec.spread
+    )
+    affinity = spec.pod_affinity
+    return structs.replace(
+        spec,
+        spread=spread,
+        pod_affinity=PodAffinity(
+            required=tuple(_merged_term(each, labels) for each in affinity.required),
+            preferred=tuple(PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.preferred),
+            anti_required=tuple(_merged_term(each, labels) for each in affinity.anti_required),
+            anti_preferred=tuple(
+                PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.anti_preferred
+            ),
+        ),
+    )
+
+
+def _merged_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
+    selector = _narrowed(term.selector, term.match_label_keys, term.mismatch_label_keys, labels)
+    return structs.replace(term, selector=selector)
+
+
+def _narrowed(
+    selector: LabelSelector | None, keys: tuple[str, ...], mismatching: tuple[str, ...], labels: Mapping[str, str]
+) -> LabelSelector | None:
+    if selector is None:
+        return None
+    added = [Requirement(key, Operator.IN, (labels[key],)) for key in keys if key in labels]
+    added += [Requirement(key, Operator.NOT_IN, (labels[key],)) for key in mismatching if key in labels]
+    return LabelSelector.of(None, (*selector.requirements, *added)) if added else selector
