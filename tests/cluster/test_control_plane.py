@@ -13,6 +13,7 @@ import pytest
 
 from tests.control_plane.accounts import grant, user_name
 from tests.control_plane.api import Api, ApiError, TimedOutError, wait_until
+from tests.control_plane.build import GIVEN_FOLDER, PROGRAMS, MissingPart, programs
 from tests.control_plane.layout import (
     deployment,
     lay_out,
@@ -145,6 +146,19 @@ def test_node_loss_and_return(cluster: ControlPlane) -> None:
     back = cluster.api.get("/api/v1/nodes/b-0")
     assert back["metadata"]["labels"][ZONE] == "b"
     assert [taint["key"] for taint in back["spec"]["taints"]] == ["t"]
+
+
+def test_stateful_set_with_volumes(cluster: ControlPlane) -> None:
+    """A StatefulSet with volume claims has a claim a pod, and its controller finds nothing to mend."""
+    template = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    web = stateful_set("web", ["a-0", "a-0"], namespace="demo", workload={"volumeClaimTemplates": [template]})
+    lay_out(cluster, [*nodes({"a": 1}), web])
+    claims = cluster.api.list("/api/v1/namespaces/demo/persistentvolumeclaims")
+    assert [each["metadata"]["name"] for each in claims] == ["data-web-0", "data-web-1"]
+    assert set(places(cluster.api)) == {"web-0", "web-1"}
 
 
 @pytest.mark.thorough
@@ -282,6 +296,23 @@ def test_a_server_can_be_stopped_for_a_while(cluster: ControlPlane) -> None:
         assert list(places(cluster.api).values()) == [""]
     wait_settled(cluster)
     assert list(places(cluster.api).values()) == ["a-0"]
+
+
+def test_given_programs_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs in the folder that the environment names come first; nothing is built that is there."""
+    for program in PROGRAMS:
+        (tmp_path / program.name).touch(mode=0o755)
+    monkeypatch.setenv(GIVEN_FOLDER, str(tmp_path))
+    assert {path.parent for path in programs().values()} == {tmp_path}
+
+
+def test_missing_programs_without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is built and Go is missing, one line says what to do."""
+    monkeypatch.delenv(GIVEN_FOLDER, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingPart, match=r"^no Go here to build etcd, .*; install Go or set \w+ to a folder.*$"):
+        ControlPlane()
 
 
 def test_killed_run_leaves_no_servers(tmp_path: Path) -> None:

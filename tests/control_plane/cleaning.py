@@ -21,6 +21,7 @@ from tests.control_plane.api import NOT_FOUND, Api, ApiError, in_parallel
 PARTIAL: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 LOOKS: Final = 2
+MANY: Final = 50
 CLEAN_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 3.0
 """How long an object may wait for its finalizers before they are taken away."""
@@ -111,7 +112,10 @@ class Cleaner:
                 raise NotCleanError(f"left over from a previous test: {', '.join(names[:10])}")
             delete = functools.partial(self._delete, force=waited > PATIENCE_SECONDS)
             for items in _grouped(left):
-                in_parallel(delete, items)
+                if items[0].plural == "pods" and len(items) > MANY:
+                    in_parallel(self._delete_pods, {item.namespace for item in items})
+                else:
+                    in_parallel(delete, items)
         in_parallel(self._reset, self._namespaces())
 
     def _delete(self, item: Item, *, force: bool) -> None:
@@ -119,6 +123,9 @@ class Cleaner:
             if force:
                 self._api.patch(item.path, {"metadata": {"finalizers": None}})
             self._api.delete(item.path, grace_seconds=0)
+
+    def _delete_pods(self, namespace: str) -> None:
+        self._api.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
 
     def _reset(self, namespace: dict[str, Any]) -> None:
         """Take events, labels and annotations from a namespace; it labels itself with its name again."""

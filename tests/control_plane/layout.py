@@ -8,6 +8,7 @@ The builders are in `manifests` and `workloads`, and can be had from here.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -16,7 +17,7 @@ from tests.control_plane.accounts import ensure_namespace
 from tests.control_plane.api import Api, in_parallel, wait_until
 from tests.control_plane.manifests import namespace, node, nodes, pdb, pod, spread
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.resources import CLUSTER_KINDS, Manifest, namespace_of, object_path
+from tests.control_plane.resources import CLUSTER_KINDS, Manifest, key_of, namespace_of, object_path
 from tests.control_plane.settling import node_ready, wait_settled
 from tests.control_plane.workloads import REVISION_HASH, Workload, deployment, replica_set, stateful_set
 
@@ -71,7 +72,7 @@ def lay_out(
     pods = [each for each in manifests if each["kind"] == "Pod"]
     rest = [each for each in manifests if each["kind"] not in CLUSTER_KINDS | {"Pod"}]
     # Claims, accounts, priority classes: what pods need to be admitted. Budgets and services do no harm before them.
-    _make(api, rest)
+    _make(api, [*rest, *(claim for workload in workloads for claim in workload.claims)])
     adopted = in_parallel(lambda workload: _with_revision(api, workload), workloads)
     _make(api, [*pods, *(pod for workload in adopted for pod in workload.pods)])
     _wait_seen(api, {workload.namespace for workload in adopted})
@@ -156,13 +157,15 @@ def _wait_seen(api: Api, namespaces: Iterable[str]) -> None:
 
 def _wait_adopted(api: Api, workloads: Sequence[Workload], depth: int) -> None:
     """Wait until the owners have their dependents: a Deployment must find its ReplicaSet with its pods in it."""
+    collection = "/apis/apps/v1/replicasets" if depth else "/api/v1/pods"
+    wanted = {key_of(each) for workload in workloads for each in (workload.owners[:1] if depth else workload.pods)}
 
-    def adopted(workload: Workload) -> bool:
-        wanted = workload.pods if depth == 0 else workload.owners[:1]
-        return all(api.get(object_path(each))["metadata"].get("ownerReferences") for each in wanted)
+    def adopted() -> bool:
+        owned = {key_of(each) for each in api.list(collection) if each["metadata"].get("ownerReferences")}
+        return wanted <= owned
 
-    for workload in workloads:
-        wait_until(lambda workload=workload: adopted(workload), what="the adoption of laid out pods")  # type: ignore[misc]
+    if wanted:
+        wait_until(adopted, what="the adoption of laid out pods", timeout=60)
 
 
 def _with_revision(api: Api, workload: Workload) -> Workload:
@@ -187,7 +190,7 @@ def _with_revision(api: Api, workload: Workload) -> Workload:
     pods = copy.deepcopy(workload.pods)
     for each in pods:
         each["metadata"]["labels"][REVISION_HASH] = revision
-    return Workload(pods=pods, owners=workload.owners)
+    return dataclasses.replace(workload, pods=pods)
 
 
 def _check(plane: ControlPlane, workloads: Sequence[Workload]) -> None:

@@ -27,7 +27,7 @@ class Options:
     scheduler_verbosity: int = 0
     """10 makes the scheduler log, as JSON, the score of every plugin for every node."""
     scheduler_modules: str = ""
-    """`--vmodule` of the scheduler, verbosity by source file: `schedule_one=10,eventhandlers=3`; its log is text then."""
+    """`--vmodule` of the scheduler, verbosity by file: `schedule_one=10,eventhandlers=3`. Its log is text then."""
     ready_after: tuple[float, float] = (0.3, 0.8)
     """A pod becomes Ready after a random time in this range of seconds."""
     gone_after: float = 0.3
@@ -136,6 +136,8 @@ def kube_apiserver(site: Site) -> Command:
         "--service-cluster-ip-range=10.96.0.0/16",
         f"--max-requests-inflight={most}",
         f"--max-mutating-requests-inflight={most}",
+        # Cleaning up after a test with thousands of pods.
+        "--delete-collection-workers=8",
         f"--audit-policy-file={write_audit_policy(site.folder / 'audit-policy.yaml')}",
         f"--audit-log-path={site.audit_log}",
         # One file: readers keep their place in it.

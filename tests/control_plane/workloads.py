@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,6 +38,8 @@ class Workload:
 
     pods: tuple[Manifest, ...]
     owners: tuple[Manifest, ...]
+    claims: tuple[Manifest, ...] = ()
+    """The pods' volume claims: a StatefulSet makes none for pods that have their volumes already."""
 
     @property
     def pod_names(self) -> list[str]:
@@ -126,7 +128,8 @@ def stateful_set(
     """Return a StatefulSet with pods `<name>-0`, … on the given nodes.
 
     As for `replica_set`; `workload` has further fields of the StatefulSet's own `spec`, such as
-    `podManagementPolicy` or `volumeClaimTemplates` (the claims themselves are made by the controller).
+    `podManagementPolicy` or `volumeClaimTemplates`. The claims are made too, but nobody provisions volumes for them:
+    lay out PersistentVolumes with a `claimRef` where replacements should be schedulable.
     """
     labels = labels or {"app": name}
     template = pod_template(labels=labels, annotations=annotations, cpu=cpu, memory=memory, **spec)
@@ -135,7 +138,7 @@ def stateful_set(
     pods = _pods(name, on, namespace, template, never_ready=never_ready)
     for ordinal, pod in enumerate(pods):
         _give_identity(pod, owner, ordinal)
-    return Workload(owners=(owner,), pods=pods)
+    return Workload(owners=(owner,), pods=pods, claims=_claims(pods, owner))
 
 
 def _give_identity(pod: Manifest, owner: Manifest, ordinal: int) -> None:
@@ -150,6 +153,18 @@ def _give_identity(pod: Manifest, owner: Manifest, ordinal: int) -> None:
     volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}"}} for claim in claims]
     if volumes:
         pod["spec"]["volumes"] = [*pod["spec"].get("volumes", ()), *volumes]
+
+
+def _claims(pods: Iterable[Manifest], owner: Manifest) -> tuple[Manifest, ...]:
+    namespace, labels = owner["metadata"]["namespace"], owner["spec"]["selector"]["matchLabels"]
+    claims = []
+    for pod in pods:
+        for template in owner["spec"].get("volumeClaimTemplates", ()):
+            name = f"{template['metadata']['name']}-{pod['metadata']['name']}"
+            metadata = {**template["metadata"], "name": name, "namespace": namespace, "labels": labels}
+            claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
+            claims.append({**claim, "spec": template["spec"]})
+    return tuple(claims)
 
 
 def _owner(
