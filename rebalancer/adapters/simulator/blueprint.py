@@ -20,7 +20,7 @@ from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resour
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.replacement import AUTOMATIC
+from rebalancer.scheduling.admission import AUTOMATIC
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
