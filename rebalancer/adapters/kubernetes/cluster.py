@@ -69,6 +69,10 @@ class KubernetesCluster:
         """Whether every kind has been listed once."""
         return all(reflector.synced.is_set() for reflector in self.reflectors.values())
 
+    def forbidden(self) -> str:
+        """Say which kind this identity may not watch, "" if none: waiting would not help."""
+        return next((each.error for each in self.reflectors.values() if each.status in _FORBIDDEN), "")
+
     def staleness(self) -> str:
         """Say why the snapshot cannot be trusted, "" if it can."""
         for name, reflector in self.reflectors.items():

@@ -90,6 +90,8 @@ class Reflector:
         self.synced = threading.Event()
         self.error = ""
         """What the last attempt failed with, "" while all is well."""
+        self.status = 0
+        """The HTTP code of the last refusal, 0 while all is well."""
         self._thread = threading.Thread(target=self._run, name=f"reflect-{kind.plural}", daemon=True)
 
     def start(self) -> None:
@@ -139,6 +141,7 @@ class Reflector:
                 failed = time.monotonic() - began < _SHORTEST_WATCH
             except Refused as error:
                 failed = self._failed(error)
+                self.status = error.status
                 if error.status == _GONE:
                     self._version = ""
                     failed = False
@@ -170,7 +173,7 @@ class Reflector:
         with self._lock:
             self._found, self._intern, self._version = found, intern, page.resource_version
         self._heard = time.monotonic()
-        self.error = ""
+        self.error, self.status = "", 0
         self.synced.set()
         self._on_change()
 
@@ -185,6 +188,8 @@ class Reflector:
         response = self._transport.stream(self._path, query=query, read_timeout=_SILENCE)
         self._response = response
         try:
+            if self._stopping.is_set():  # `stop` came before there was a response that it could shut down
+                return
             for line in _lines(response):
                 self._heard = time.monotonic()
                 self._apply(_EVENT.decode(line))

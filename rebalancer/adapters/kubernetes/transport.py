@@ -5,7 +5,7 @@ and an eviction's answer is not even of the type they claim. Its silent retries 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import urllib3
@@ -23,6 +23,8 @@ CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 30.0
 
 _AUTHENTICATION = ["BearerToken"]
+
+OnAnswer = Callable[[str, str, int], None]
 
 
 class ClusterError(Exception):
@@ -45,8 +47,13 @@ class Refused(ClusterError):  # noqa: N818
 class Transport:
     """One API server, one identity."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(
+        self, client: ApiClient, *, read_timeout: float = READ_TIMEOUT, on_answer: OnAnswer = lambda *_: None
+    ) -> None:
         self._client = client
+        self._read_timeout = read_timeout
+        self.on_answer = on_answer
+        """Told of every request: verb, path, HTTP code (0 where no answer came)."""
 
     @property
     def host(self) -> str:
@@ -61,10 +68,10 @@ class Transport:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
-        read_timeout: float = READ_TIMEOUT,
+        read_timeout: float | None = None,
     ) -> bytes:
         """Send a request and return the body; raise Refused or Unreachable."""
-        response = self._send(method, path, query or {}, body, content_type, read_timeout)
+        response = self._send(method, path, query or {}, body, content_type, read_timeout or self._read_timeout)
         try:
             data = response.read()
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -104,8 +111,10 @@ class Transport:
             )
             answer = self._client.call_api(*request, _request_timeout=(CONNECT_TIMEOUT, read_timeout))
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
+            self.on_answer(method, path, 0)
             raise Unreachable(f"{method} {path}: no answer from {self.host}: {_cause(error)}") from error
         response: BaseHTTPResponse = answer.response
+        self.on_answer(method, path, response.status)
         return response
 
     def close(self) -> None:
@@ -130,7 +139,9 @@ def _refused(method: str, path: str, status: int, data: bytes) -> Refused:
     return Refused(f"{method} {path}: HTTP {status}: {said}", status, details)
 
 
-def connect(*, kubeconfig: str | None = None, context: str | None = None) -> Transport:
+def connect(
+    *, kubeconfig: str | None = None, context: str | None = None, read_timeout: float = READ_TIMEOUT
+) -> Transport:
     """Find the API server as kubectl does: a named kubeconfig, $KUBECONFIG or the home's, else the pod's own account.
 
     Raises ClusterError with what was tried.
@@ -153,7 +164,7 @@ def connect(*, kubeconfig: str | None = None, context: str | None = None) -> Tra
     configuration.connection_pool_maxsize = _CONNECTIONS
     client = ApiClient(configuration)
     client.user_agent = f"rebalancer/{__version__}"
-    return Transport(client)
+    return Transport(client, read_timeout=read_timeout)
 
 
 def _in_cluster(configuration: Configuration) -> bool:

@@ -1,0 +1,182 @@
+"""A store follows the server through everything a network does."""
+
+import json
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from rebalancer.adapters.kubernetes.reflector import Reflector
+from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.decoding.kinds import PODS
+from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
+from tests.decoding.test_lists import POD
+
+
+def pod(name: str, version: str, **spec: Any) -> dict[str, Any]:
+    metadata = {**POD["metadata"], "name": name, "uid": f"uid-{name}", "resourceVersion": version}
+    return {**POD, "metadata": metadata, "spec": {**POD["spec"], **spec}}
+
+
+def page(*items: Any, version: str = "10", more: str = "") -> dict[str, Any]:
+    return {"kind": "PodList", "metadata": {"resourceVersion": version, "continue": more}, "items": list(items)}
+
+
+def event(kind: str, found: Any) -> bytes:
+    return json.dumps({"type": kind, "object": found}).encode() + b"\n"
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    limit = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < limit, f"waited in vain for {what}"
+        time.sleep(0.01)
+
+
+class Script:
+    """Answers lists and watches from a script; a watch without one stays open and silent."""
+
+    def __init__(self, lists: list[Any], watches: list[list[bytes | int]]) -> None:
+        self.lists = lists
+        self.watches = watches
+        self.queries: list[dict[str, list[str]]] = []
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        query = parse_qs(urlsplit(request.path).query)
+        self.queries.append(query)
+        if "watch" not in query:
+            answer(request, *self.lists.pop(0) if isinstance(self.lists[0], tuple) else (200, self.lists.pop(0)))
+            return
+        script = self.watches.pop(0) if self.watches else [b""]
+        if script and isinstance(script[0], int):
+            answer(request, script[0], {"kind": "Status", "code": script[0], "message": "as told"})
+            return
+        begin_stream(request)
+        for each in script:
+            assert isinstance(each, bytes)
+            if not each:
+                time.sleep(3)
+            else:
+                chunk(request, each)
+        request.wfile.write(b"0\r\n\r\n")
+
+    @property
+    def watched(self) -> list[str]:
+        """The resource versions that watches began at."""
+        return [query["resourceVersion"][0] for query in self.queries if "watch" in query]
+
+
+def names(reflector: Reflector) -> list[str]:
+    return sorted(each.name for each in reflector.contents().objects)
+
+
+def following(transport: Transport) -> Reflector:
+    reflector = Reflector(transport, PODS)
+    reflector.start()
+    assert reflector.synced.wait(10)
+    return reflector
+
+
+def ended(reflector: Reflector) -> None:
+    began = time.monotonic()
+    reflector.stop()
+    reflector.join(5)
+    assert time.monotonic() - began < 2, "it ends at once, in the middle of a watch too"
+
+
+def test_pages_and_events() -> None:
+    """A list in pages, then what is added, changed and deleted; a line may come in pieces."""
+    added = event("ADDED", pod("c", "11"))
+    script = Script(
+        [page(pod("a", "1"), more="next"), page(pod("b", "2"))],
+        [
+            [
+                added[:40],
+                added[40:],
+                event("DELETED", pod("a", "12")),
+                event("MODIFIED", pod("b", "13", nodeName="n9")),
+                b"",
+            ]
+        ],
+    )
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: names(reflector) == ["b", "c"], "the events")
+        until(lambda: any(each.node == "n9" for each in reflector.contents().objects), "the change")
+        assert script.queries[0]["limit"] == ["500"]
+        assert script.queries[1]["continue"] == ["next"]
+        assert script.queries[2]["allowWatchBookmarks"] == ["true"]
+        assert script.watched == ["10"]
+        ended(reflector)
+
+
+def test_a_watch_that_ends_is_resumed() -> None:
+    """From the last version seen, a bookmark's too, and without listing again."""
+    bookmark = event("BOOKMARK", {"metadata": {"resourceVersion": "40"}})
+    script = Script([page(pod("a", "1"))], [[event("ADDED", pod("b", "30")), bookmark]])
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: len(script.watched) >= 2, "the second watch")
+        assert script.watched[:2] == ["10", "40"]
+        assert names(reflector) == ["a", "b"]
+        ended(reflector)
+
+
+def test_gone_is_listed_anew() -> None:
+    """410, as an event or as an answer, means to list again; what vanished meanwhile is gone."""
+    expired = event("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
+    script = Script(
+        [page(pod("a", "1")), page(pod("b", "50"), version="50"), page(pod("c", "60"), version="60")],
+        [[expired], [410]],
+    )
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: names(reflector) == ["c"], "the third list")
+        assert script.watched[:2] == ["10", "50"]
+        ended(reflector)
+
+
+def test_trouble_is_waited_out() -> None:
+    """An error is kept and told, requests do not hammer the server, and the store stays as it was."""
+    script = Script([page(pod("a", "1"))], [[500]] * 50)
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: reflector.error != "", "the error")
+        time.sleep(1.5)
+        assert len(script.queries) < 8, "it waits longer after each failure"
+        assert names(reflector) == ["a"]
+        assert "HTTP 500" in reflector.error
+        ended(reflector)
+
+
+def test_a_first_list_that_is_refused() -> None:
+    """Without the right to list it is not synced, and says so."""
+    script = Script([(403, {"kind": "Status", "message": "pods is forbidden"})] * 20, [])
+    with served(script) as transport:
+        reflector = Reflector(transport, PODS)
+        reflector.start()
+        until(lambda: reflector.status == 403, "the refusal")
+        assert not reflector.synced.is_set()
+        assert "forbidden" in reflector.error
+        ended(reflector)
+
+
+def test_a_malformed_object_is_kept_as_a_fault() -> None:
+    """In a list or a watch, it costs only itself, and is gone when it is mended."""
+    broken = pod("x", "2", topologySpreadConstraints=5)
+    script = Script([page(pod("a", "1"), broken)], [[b""]])
+    with served(script) as transport:
+        reflector = following(transport)
+        contents = reflector.contents()
+        assert ([each.name for each in contents.objects], [each.name for each in contents.faults]) == (["a"], ["x"])
+        ended(reflector)
+    script = Script(
+        [page(pod("a", "1"), broken)],
+        [[event("MODIFIED", pod("x", "9")), event("MODIFIED", {**broken, "metadata": pod("a", "9")["metadata"]}), b""]],
+    )
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: names(reflector) == ["x"], "the mended one alone")
+        assert [each.name for each in reflector.contents().faults] == ["a"]
+        ended(reflector)
