@@ -21,7 +21,8 @@ def pod(found: wire.Pod, intern: Interner) -> Pod:
     return Pod(
         namespace=metadata.namespace,
         name=metadata.name,
-        uid=metadata.uid,
+        # Hand-written files name none, and pods are told apart by it.
+        uid=metadata.uid or f"{metadata.namespace}/{metadata.name}",
         labels=intern(labels(metadata.labels)),
         annotations=intern(annotations(metadata.annotations)),
         spec=intern(spec(found.spec)),
