@@ -6,6 +6,7 @@ somebody does something.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from itertools import count
 from typing import Final
 
@@ -74,7 +75,7 @@ class Blueprint:
         priority: int = 0,
     ) -> Workload:
         """Add a Deployment with its ReplicaSet. `spread` are its hard constraints: the maxSkew by topology key."""
-        revision = f"{len(self._workloads):010x}"
+        revision = sha256(f"{namespace}/{name}".encode()).hexdigest()[:10]
         labels = {"app": name}
         wanted = replicas if replicas is not None else sum((on or {}).values())
         top = self._workload("Deployment", namespace, name, labels, wanted)

@@ -4,6 +4,8 @@ Pod garbage collection is here as well, since it stands in for the kubelet of a 
 Source: `pkg/controller/podgc/gc_controller.go`.
 """
 
+from datetime import datetime
+
 from msgspec import structs
 
 from rebalancer.adapters.simulator.history import What
@@ -17,6 +19,7 @@ class Kubelets:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._gone_since: dict[str, datetime] = {}
         world.store.pods.listeners.append(self._pod_changed)
         world.store.nodes.listeners.append(self._node_changed)
         for pod in world.store.pods:
@@ -38,6 +41,7 @@ class Kubelets:
             assert before is not None
             self._collect_if_gone(before.name)
         elif before is None:
+            self._gone_since.pop(after.name, None)
             for pod in self._world.store.pods.on(after.name):
                 self._pod_changed(None, pod)
 
@@ -62,11 +66,12 @@ class Kubelets:
 
     def _collect_if_gone(self, node: str) -> None:
         if self._world.store.nodes.get(node) is None:
-            self._world.agenda.after(self._world.timings.collecting, lambda: self._collect(node), key=f"gc {node}")
+            since = self._gone_since[node] = self._world.agenda.now
+            self._world.agenda.after(self._world.timings.collecting, lambda: self._collect(node, since))
 
-    def _collect(self, node: str) -> None:
-        """Delete the pods of a node that does not exist, without waiting for anybody."""
-        if self._world.store.nodes.get(node) is None:
+    def _collect(self, node: str, since: datetime) -> None:
+        """Delete the pods of a node that has not existed since then, without waiting for anybody."""
+        if self._gone_since.get(node) == since:
             for pod in self._world.store.pods.on(node):
                 self._world.note(What.DELETED, f"Pod {pod}", f"there is no node {node}")
                 self._world.remove(pod)

@@ -110,6 +110,18 @@ def test_nothing_is_lost_with_a_node_that_is_back_in_time() -> None:
     assert pods(simulated) == before
 
 
+def test_a_node_that_is_lost_again_has_its_full_time_again() -> None:
+    simulated = cluster(web)
+    simulated.nodes.remove("c-1")
+    simulated.advance(30)
+    simulated.nodes.restore("c-1")
+    simulated.nodes.remove("c-1")
+    simulated.advance(39)
+    assert not happened(simulated, What.GONE)
+    simulated.advance(2)
+    assert len(happened(simulated, What.GONE)) == 2
+
+
 def test_a_node_that_came_back_is_ready_since_then() -> None:
     simulated = cluster(web)
     simulated.nodes.remove("c-1")

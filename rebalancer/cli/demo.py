@@ -1,0 +1,99 @@
+"""`rebalancer demo`: a zone is lost and comes back, and the real loop repairs it, on a simulated cluster."""
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from rich.console import Console
+from rich.live import Live
+
+from rebalancer.adapters.simulator import START
+from rebalancer.cli.demo_play import LONGEST, Line, Play
+from rebalancer.cli.demo_view import clock, picture
+from rebalancer.cli.errors import CliError, Exit
+from rebalancer.cli.parsing import Parser
+from rebalancer.controller import logs
+from rebalancer.reporting.report_document import report_document
+from rebalancer.reporting.text import report_text
+
+_FRAME = 0.1
+"""Seconds between two pictures."""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "--speed",
+        metavar="FACTOR",
+        type=_factor,
+        default=8.0,
+        help="how many times faster than in a real cluster (default: 8, about 25 seconds in all)",
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="NUMBER",
+        type=int,
+        default=1,
+        help="decides delays, names and the scheduler's choice among equals; same seed, same play (default: 1)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play it, then show the report; 0 if everything was repaired."""
+    logs.configure(level="error", form="console")  # what the loop logs is told here in other words
+    console = Console(highlight=False)
+    play = Play(args.seed)
+    if console.is_terminal:
+        _live(play, console, args.speed)
+    else:
+        _perform(play, args.speed, lambda told: _print(console, told))
+    _report(play, console)
+    if not play.repaired:
+        raise CliError(f"not repaired within {LONGEST}; seed {args.seed} shows it again")
+    return Exit.FINE
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number above 0 such as 8 or 0.5")
+    return factor
+
+
+def _perform(play: Play, speed: float, show: Callable[[list[Line]], None]) -> None:
+    """Play at a pace; `show` gets the new lines at every frame."""
+    began = time.monotonic()
+    while not play.over:
+        passed = min((time.monotonic() - began) * speed, LONGEST.total_seconds())
+        show(list(play.go_on(START + timedelta(seconds=passed))))
+        time.sleep(_FRAME)
+
+
+def _live(play: Play, console: Console, speed: float) -> None:
+    told: list[Line] = []
+
+    def show(new: list[Line]) -> None:
+        told.extend(new)
+        live.update(picture(play, told, ascii_only=console.options.ascii_only), refresh=True)
+
+    with Live(console=console, auto_refresh=False) as live:
+        _perform(play, speed, show)
+
+
+def _print(console: Console, told: list[Line]) -> None:
+    for line in told:
+        console.print(f"{clock(line)}  {line.text}", markup=False, soft_wrap=True)
+
+
+def _report(play: Play, console: Console) -> None:
+    cycle = play.loop.cycle
+    assert cycle is not None
+    text = report_text(report_document(cycle.assessment, cycle.plan))
+    console.print(
+        f"\n{text}\n{play.evicted} evictions; the proven minimum was {play.minimum}.", markup=False, soft_wrap=True
+    )
