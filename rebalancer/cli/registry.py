@@ -33,8 +33,35 @@ class Verb:
 
 VERBS = (
     Verb(
+        name="run",
+        summary="The controller: watch the cluster, report, and repair what the policy lets it",
+        module="rebalancer.cli.run",
+        interrupted=Exit.FINE,
+    ),
+    Verb(
+        name="report",
+        summary="The skew of every workload now, and why it is not repaired",
+        module="rebalancer.cli.report",
+    ),
+    Verb(name="plan", summary="What would be evicted, why, and why not more", module="rebalancer.cli.plan"),
+    Verb(
+        name="explain",
+        summary="Why a pod or a workload is, or is not, moved: constraint by constraint, node by node",
+        module="rebalancer.cli.explain",
+    ),
+    Verb(
+        name="predict",
+        summary="Where kube-scheduler would put a pod: each filter's verdict and the scores, node by node",
+        module="rebalancer.cli.predict",
+    ),
+    Verb(
         name="policy",
         summary="Check a policy file, show the policy with every default, print its JSON Schema",
         module="rebalancer.cli.policy",
+    ),
+    Verb(
+        name="demo",
+        summary="Watch a lost zone come back and being repaired, on a simulated cluster",
+        module="rebalancer.cli.demo",
     ),
 )

@@ -1,7 +1,7 @@
 """The plan as a value: what goes now, what waits and for what, what was proved, what was refused and why."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rebalancer.assessment.judgement import JudgedGroup
@@ -83,3 +83,16 @@ class Plan:
     def optimal(self) -> bool:
         """Whether the plan's number is proved least for every group that can be repaired."""
         return all(group.optimal for group in self.groups if group.evictions)
+
+
+def narrowed(plan: Plan, workloads: frozenset[Reference] | None) -> Plan:
+    """Return the part of a plan that concerns these workloads; None is all."""
+    if workloads is None:
+        return plan
+    return replace(
+        plan,
+        evictions=tuple(each for each in plan.evictions if each.workload in workloads),
+        waiting=tuple(each for each in plan.waiting if each.eviction.workload in workloads),
+        groups=tuple(each for each in plan.groups if not workloads.isdisjoint(each.judged.group.workloads)),
+        refusals=tuple(each for each in plan.refusals if each.workload in workloads),
+    )

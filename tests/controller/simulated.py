@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.controller.loop import Leading, Loop
@@ -42,7 +42,7 @@ class Watching:
     def answered(self, result: EvictionResult) -> None:
         self.answers.append(result)
 
-    def changed(self, state: Loop, now: datetime) -> None:
+    def changed(self, state: Loop) -> None:
         pass
 
 

@@ -109,8 +109,9 @@ class Reflector:
                 response.close()
 
     def join(self, timeout: float) -> None:
-        """Wait for the thread's end."""
-        self._thread.join(timeout)
+        """Wait for the thread's end; it need not have been started."""
+        if self._thread.is_alive():
+            self._thread.join(timeout)
 
     @property
     def age(self) -> float:

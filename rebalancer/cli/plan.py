@@ -1,0 +1,41 @@
+"""`rebalancer plan`: what would be evicted, why, and why not more."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from rebalancer.cli.errors import Exit
+from rebalancer.cli.looking import chosen, look
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.reading import Reading, add_reading_arguments
+from rebalancer.planning.plans import narrowed
+from rebalancer.reporting.documents import to_json, to_yaml
+from rebalancer.reporting.plan_document import plan_document
+from rebalancer.reporting.text import plan_text
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the flags."""
+    add_reading_arguments(parser)
+    parser.add_argument("--detailed-exitcode", action="store_true", help="exit 3 if anything would be evicted")
+    parser.add_argument("--out", metavar="FILE", help="also write the plan as JSON into this file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; nothing is changed."""
+    reading = Reading.of(args)
+    found = look(reading)
+    made = narrowed(found.plan, chosen(reading, found.snapshot))
+    document = plan_document(made, found.snapshot)
+    if args.out:
+        Path(args.out).write_bytes(to_json(document))
+    match reading.output:
+        case "json":
+            sys.stdout.write(to_json(document).decode())
+        case "yaml":
+            sys.stdout.write(to_yaml(document))
+        case _:
+            satisfied = len(found.assessment.groups) - len(found.assessment.violated)
+            sys.stdout.write(plan_text(document, mode=reading.policy.mode, satisfied=satisfied))
+    anything = document.totals.evictions > 0
+    return Exit.SOMETHING if args.detailed_exitcode and anything else Exit.FINE

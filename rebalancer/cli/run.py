@@ -1,0 +1,32 @@
+"""`rebalancer run`: the controller."""
+
+import argparse
+
+from rebalancer.adapters.kubernetes.transport import ClusterError
+from rebalancer.adapters.web import CannotListen
+from rebalancer.cli.errors import CliError, Exit
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
+from rebalancer.controller import logs, process
+from rebalancer.controller.policies import NoPolicy
+from rebalancer.controller.profiles import NoProfile
+from rebalancer.policy import PolicyError
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare a flag for each process setting."""
+    add_settings_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until told to end."""
+    settings = settings_of(args)
+    logs.configure(level=settings.log_level, form=settings.log_format)
+    try:
+        process.run(settings)
+    except PolicyError as error:
+        number = len(error.problems) + error.unlisted
+        raise CliError(f"{settings.policy} is no valid policy, {number} problem{'s'[: number > 1]}:\n{error}") from None
+    except (ClusterError, CannotListen, NoPolicy, NoProfile, process.StartError) as error:
+        raise CliError(str(error)) from None
+    return Exit.FINE

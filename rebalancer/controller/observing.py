@@ -1,0 +1,158 @@
+"""Telling the outside how the process fares: metrics, health, readiness."""
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import structlog
+
+from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
+from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.adapters.prometheus import ConstraintFigures, CycleFigures, Metrics, MoveOutcome, Phase, WatchFigures
+from rebalancer.adapters.web import WebServer
+from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.loop import Loop
+from rebalancer.model.moves import MoveState
+from rebalancer.model.verdicts import Reason
+from rebalancer.planning.plans import GroupPlan
+from rebalancer.ports import EvictionResult
+from rebalancer.reporting.status_document import refusals
+from rebalancer.settings import Address
+
+MISSED = 3
+"""Intervals without a cycle after which the process counts as stuck."""
+
+SLACK = 60.0
+"""Seconds on top: a cycle over a large cluster takes its time, and the first one waits for the caches."""
+
+_log = structlog.get_logger("rebalancer")
+
+
+class Telling:
+    """The metrics and the web server of one process, fed by the runner.
+
+    Alive is who runs cycles, or stands ready to; ready is who has full caches. The policy's validity is a metric and an
+    event, not a matter of readiness: with an invalid new one the last good is in force.
+    """
+
+    def __init__(self, cluster: KubernetesCluster, address: Address, transport: Transport) -> None:
+        self._cluster = cluster
+        self._metrics = Metrics(watches=self._watches)
+        transport.on_answer = self._metrics.requested
+        self._web = WebServer(
+            address.host,
+            address.port,
+            registry=self._metrics.registry,
+            live={"cycles": self._alive},
+            ready={"caches": cluster.staleness, "cycles": self._alive},
+        )
+        self._beaten = time.monotonic()
+        self._interval = 0.0
+        self._over: frozenset[str] = frozenset()
+        self._led = False
+        self._shown: Cycle | None = None
+        self._of_cycle = CycleFigures()
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._web.start()
+        host, port = self._web.address
+        _log.info("listening", host=host, port=port)
+
+    def stop(self) -> None:
+        """Stop answering."""
+        self._web.stop()
+
+    def beat(self) -> None:
+        """Note that a cycle has ended, or was not ours to run."""
+        self._beaten = time.monotonic()
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Time a phase of the cycle."""
+        return self._metrics.timed(Phase(name))
+
+    def answered(self, result: EvictionResult) -> None:
+        """Count an answer to an eviction request."""
+        self._metrics.answered(result)
+
+    def changed(self, state: Loop) -> None:
+        """Show a new state of the loop."""
+        self._interval = state.policy.interval.total_seconds()
+        self._count_ended(state)
+        if state.cycle is not self._shown:
+            self._shown, self._of_cycle = state.cycle, of_cycle(state.cycle)
+        self._metrics.show(figures(state, self._of_cycle))
+
+    def _count_ended(self, state: Loop) -> None:
+        """Count the moves that have ended since the last state; those that another process saw end are not ours."""
+        over = {move.uid: move for move in state.memory.moves if move.state.over}
+        if state.leads and self._led:
+            for uid in sorted(over.keys() - self._over):
+                outcome = _OUTCOMES.get(over[uid].state)
+                if outcome is not None:
+                    self._metrics.ended(outcome)
+        self._over, self._led = frozenset(over), state.leads
+
+    def _alive(self) -> str:
+        silent = time.monotonic() - self._beaten
+        limit = MISSED * self._interval + SLACK
+        return f"no cycle for {silent:.0f}s, expected within {limit:.0f}s" if silent > limit else ""
+
+    def _watches(self) -> Iterable[WatchFigures]:
+        return [
+            WatchFigures(kind=name, age=reflector.age, objects=len(reflector))
+            for name, reflector in self._cluster.reflectors.items()
+        ]
+
+
+_OUTCOMES: Mapping[MoveState, MoveOutcome] = {
+    MoveState.VERIFIED: MoveOutcome.VERIFIED,
+    MoveState.INEFFECTIVE: MoveOutcome.INEFFECTIVE,
+    MoveState.LOST: MoveOutcome.LOST,
+}
+
+
+def figures(state: Loop, of_cycle: CycleFigures) -> CycleFigures:
+    """Return what the metrics show of a state of the loop, given what they show of its cycle."""
+    return replace(
+        of_cycle,
+        leader=state.leads,
+        mode=state.mode,
+        policy_valid=not state.policy_error,
+        policy_read_at=state.policy_since,
+        in_flight=len(state.memory.in_flight),
+    )
+
+
+def of_cycle(cycle: Cycle | None) -> CycleFigures:
+    """Return what the metrics show of a cycle; made once a cycle, since it has a row for every constraint."""
+    if cycle is None:
+        return CycleFigures()
+    plan = cycle.plan
+    return CycleFigures(
+        cycle_ended_at=cycle.circumstances.now,
+        constraints=tuple(_constraints(cycle)),
+        planned_evictions=len(plan.evictions) + len(plan.waiting),
+        minimum_evictions=plan.lower_bound,
+        refusals={Reason(reason): number for reason, number in refusals(plan, cycle.admission).items()},
+    )
+
+
+def _constraints(cycle: Cycle) -> Iterable[ConstraintFigures]:
+    planned: dict[str, GroupPlan] = {group.judged.group.name: group for group in cycle.plan.groups}
+    for judged in cycle.assessment.groups:
+        worse = planned.get(judged.group.name)
+        for each in (*judged.hard, *judged.soft):
+            state = worse.state if worse is not None and each.counts.violated and each.constraint.hard else each.state
+            for workload in judged.group.workloads:
+                yield ConstraintFigures(
+                    namespace=workload.namespace,
+                    workload_kind=workload.kind,
+                    workload=workload.name,
+                    topology_key=each.constraint.key,
+                    when_unsatisfiable=each.constraint.when_unsatisfiable,
+                    skew=each.counts.skew,
+                    max_skew=each.constraint.max_skew,
+                    state=state,
+                )

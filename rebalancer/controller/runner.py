@@ -1,0 +1,151 @@
+"""The shell around the loop: brings it events, carries its requests out, one thread at a time.
+
+Other threads (lease, policy, signals) only put events into the inbox; they take effect before the next eviction.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+
+from rebalancer.controller.loop import Answered, CycleDue, Evict, Happened, Loop, Publish, Requests, Save, step
+from rebalancer.controller.status import documents
+from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult
+
+_log = structlog.get_logger("rebalancer")
+
+
+class Observer(Protocol):
+    """Somebody who wants the figures: metrics, a live view."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Time a phase of the cycle."""
+        ...
+
+    def answered(self, result: EvictionResult) -> None:
+        """Count an answer to an eviction request."""
+        ...
+
+    def changed(self, state: Loop) -> None:
+        """Take the new state of the loop."""
+        ...
+
+
+class Runner:
+    """Runs one loop over one cluster.
+
+    `clock` returns the time in UTC; `may_act` is asked right before each eviction whether this process still leads,
+    since a lease can run out between two events.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: Loop,
+        cluster: Cluster,
+        clock: Callable[[], datetime],
+        observer: Observer,
+        may_act: Callable[[], bool],
+        identity: str,
+        policy_source: str,
+    ) -> None:
+        self.state = state
+        self._cluster = cluster
+        self._clock = clock
+        self._observer = observer
+        self._may_act = may_act
+        self._identity = identity
+        self._policy_source = policy_source
+        self._inbox: deque[Happened] = deque()
+        self._turn = threading.Lock()
+
+    def tell(self, event: Happened) -> None:
+        """Put an event into the inbox; from any thread, never blocks."""
+        self._inbox.append(event)
+
+    def tick(self) -> None:
+        """Take what is in the inbox, then run a cycle. Whatever goes wrong in one cycle, the next one is tried."""
+        with self._turn:
+            self._drain()
+            if not self.state.leads:
+                return
+            with self._observer.phase("snapshot"):
+                stale = self._cluster.staleness()
+                snapshot = self._cluster.snapshot(self._clock())
+            self._handle(CycleDue(snapshot=snapshot, stale=stale))
+            self._report()
+
+    def drain(self) -> None:
+        """Take what is in the inbox, without a cycle."""
+        with self._turn:
+            self._drain()
+
+    def _drain(self) -> None:
+        while self._inbox:
+            self._handle(self._inbox.popleft())
+
+    def _handle(self, event: Happened) -> None:
+        """Step the loop and carry out what it asks for, until it asks for nothing more."""
+        pending: deque[Happened] = deque([event])
+        while pending:
+            requests = self._step(pending.popleft())
+            for request in requests:
+                match request:
+                    case Evict():
+                        answer = self._evict(request)
+                        # What has arrived meanwhile takes effect before the loop asks for the next one.
+                        pending.extend(self._inbox)
+                        self._inbox.clear()
+                        pending.append(Answered(uid=request.move.uid, answer=answer))
+                    case Publish():
+                        self._cluster.record(request.event)
+                    case Save():
+                        self._cluster.save(documents(self.state, self._identity, self._policy_source))
+
+    def _step(self, event: Happened) -> Requests:
+        now = self._clock()
+        self.state, requests = step(self.state, event, now, self._observer.phase)
+        self._observer.changed(self.state)
+        return requests
+
+    def _evict(self, request: Evict) -> EvictionAnswer:
+        move = request.move
+        if not self._may_act():
+            answer = EvictionAnswer(EvictionResult.FAILED, "this process no longer leads; nothing was sent")
+        else:
+            with self._observer.phase("act"):
+                answer = self._cluster.evict(move)
+            self._observer.answered(answer.result)
+        _log.info(
+            "eviction",
+            namespace=move.namespace,
+            pod=move.pod,
+            uid=move.uid,
+            node=move.node,
+            workload=str(move.workload),
+            result=answer.result,
+            message=answer.message,
+        )
+        return answer
+
+    def _report(self) -> None:
+        cycle = self.state.cycle
+        if cycle is None:
+            return
+        _log.info(
+            "cycle",
+            mode=self.state.mode,
+            groups=len(cycle.assessment.groups),
+            violated=len(cycle.assessment.violated),
+            minimum=cycle.plan.lower_bound,
+            now=len(cycle.admission.evictions),
+            waiting=len(cycle.plan.waiting) + len(cycle.admission.waiting),
+            in_flight=len(self.state.memory.in_flight),
+            stale=cycle.circumstances.stale,
+        )
+        for fault in cycle.snapshot.faults:
+            _log.warning("left out", object=str(fault))

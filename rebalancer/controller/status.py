@@ -1,0 +1,47 @@
+"""What the loop's state looks like from outside: the documents in the status ConfigMap."""
+
+from rebalancer.controller.loop import Loop
+from rebalancer.ports import Document
+from rebalancer.reporting.documents import to_json
+from rebalancer.reporting.plan_document import plan_document
+from rebalancer.reporting.status_document import (
+    PlanFigures,
+    PolicyInForce,
+    StatusDocument,
+    memory_text,
+    refusals,
+    shown,
+)
+
+STATUS, MEMORY, PLAN = "status.json", "memory.json", "plan.json"
+_MOST_EVICTIONS = 200
+"""A plan with more evictions is not kept: the ConfigMap would not hold it, and nobody reads it."""
+
+
+def documents(state: Loop, identity: str, policy_source: str) -> tuple[Document, ...]:
+    """Return the documents to keep, the memory first: the others may be left out for want of room."""
+    made = [Document(MEMORY, memory_text(state.memory)), Document(STATUS, _status(state, identity, policy_source))]
+    cycle = state.cycle
+    if cycle is not None and len(cycle.plan.evictions) + len(cycle.plan.waiting) <= _MOST_EVICTIONS:
+        made.append(Document(PLAN, to_json(plan_document(cycle.plan, cycle.snapshot)).decode()))
+    return tuple(made)
+
+
+def _status(state: Loop, identity: str, policy_source: str) -> str:
+    cycle = state.cycle
+    moves = state.memory.moves
+    planned = len(cycle.plan.evictions) + len(cycle.plan.waiting) if cycle else 0
+    document = StatusDocument(
+        mode=state.mode,
+        leader=identity,
+        last_cycle=cycle.circumstances.now if cycle else None,
+        stale=cycle.circumstances.stale if cycle else "",
+        in_flight=tuple(shown(move) for move in moves if not move.state.over),
+        last_moves=tuple(shown(move) for move in moves if move.state.over),
+        plan=PlanFigures(evictions=planned, minimum=cycle.plan.lower_bound if cycle else 0),
+        refusals=refusals(cycle.plan, cycle.admission) if cycle else {},
+        policy=PolicyInForce(
+            hash=state.policy.hash, source=policy_source, valid=not state.policy_error, error=state.policy_error
+        ),
+    )
+    return to_json(document).decode()

@@ -1,0 +1,220 @@
+"""Bad input and trouble: a clear message, the right exit code, and nothing evicted."""
+
+import json
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.controller import ACCOUNT, NAMESPACE, USER, Controller, install, policy, rebalancer
+from tests.cluster.test_observing import lopsided
+from tests.cluster.test_repair import balanced
+from tests.control_plane.accounts import grant
+from tests.control_plane.api import wait_until
+from tests.control_plane.plane import ControlPlane
+
+HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
+BAD = {
+    "unknown field": (HEAD + "mode: Evict\nbudget: {}\n", "policy.yaml:4", "budget"),
+    "duplicate key": (HEAD + "mode: Evict\nmode: Observe\n", "policy.yaml:4", "mode"),
+    "empty file": ("", "policy.yaml:1", "empty"),
+    "wrong unit": (HEAD + "interval: 5 parsecs\n", "policy.yaml:3", "interval"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_policy_is_refused_at_the_start(cluster: ControlPlane, tmp_path: Path, case: str) -> None:
+    """`run`, `plan` and `policy validate` say file and line, exit 1, and evict nothing."""
+    text, where, what = BAD[case]
+    install(cluster, "base", "evict")
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    access = ("--kubeconfig", str(cluster.kubeconfig(ACCOUNT)))
+    for command in (
+        ("run", "--policy", str(file), *access),
+        ("plan", "--policy", str(file), *access),
+        ("policy", "validate", str(file)),
+    ):
+        found = rebalancer(*command)
+        message = found.stderr.decode()
+        assert found.returncode == 1, message
+        assert where in message
+        assert what in message
+        assert "Traceback" not in message
+    assert cluster.audit.evictions() == []
+
+
+def test_a_missing_policy_file(cluster: ControlPlane) -> None:
+    """A policy that is not there is an error that names it, not the default policy."""
+    found = rebalancer("run", "--policy", "no/such/policy.yaml", "--kubeconfig", str(cluster.kubeconfig()))
+    assert found.returncode == 1
+    assert "no/such/policy.yaml" in found.stderr.decode()
+    assert "Traceback" not in found.stderr.decode()
+
+
+def test_an_unreachable_server(tmp_path: Path) -> None:
+    """A server that does not answer is named, in one line, and the exit code is 1."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{port}"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "current-context": "c",
+            }
+        )
+    )
+    for verb in ("run", "report", "plan"):
+        found = rebalancer(verb, "--kubeconfig", str(file))
+        message = found.stderr.decode().strip().splitlines()
+        assert found.returncode == 1
+        assert f"127.0.0.1:{port}" in message[-1]
+        assert message[-1].startswith("error: ")
+        assert "Traceback" not in found.stderr.decode()
+
+
+def test_no_permission(cluster: ControlPlane, tmp_path: Path) -> None:
+    """An account without rights is told which it lacks."""
+    account = f"{NAMESPACE}/nobody"
+    access = ("--kubeconfig", str(cluster.kubeconfig(account)))
+    for verb in (("run", "--metrics-address=127.0.0.1:0"), ("plan",), ("report",)):
+        found = rebalancer(*verb, *access)
+        message = found.stderr.decode()
+        assert found.returncode == 1, message
+        assert "forbidden" in message
+        assert "Traceback" not in message
+    assert cluster.audit.evictions() == []
+
+
+def test_a_right_that_is_missing_to_look(cluster: ControlPlane) -> None:
+    """Who may not list disruption budgets is warned that they are unknown, and still gets a report."""
+    account = f"{NAMESPACE}/half"
+    grant(cluster.api, account, [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list"]}])
+    found = rebalancer("report", "--kubeconfig", str(cluster.kubeconfig(account)))
+    assert found.returncode == 0
+    assert "PodDisruptionBudget" in found.stderr.decode()
+
+
+def test_the_policy_is_reloaded(cluster: ControlPlane, tmp_path: Path) -> None:
+    """A changed file takes effect without a restart; an invalid one leaves the last good in force, and says so."""
+    install(cluster, "base", "evict")
+    lopsided(cluster)
+    with Controller(cluster, tmp_path, policy("Observe")) as controller:
+        controller.wait_for("cycle", count=2)
+        controller.policy_file.write_text("mode: Evict\nmode: Evict\n")
+        wait_until(
+            lambda: controller.metrics()["rebalancer_policy_last_reload_successful"] == 0,
+            what="the metric of the refusal",
+        )
+        wait_until(lambda: "PolicyInvalid" in reasons(cluster), what="the event of the refusal")
+        count = len(controller.log("cycle"))
+        controller.wait_for("cycle", count=count + 2)
+        assert controller.log("cycle")[-1]["mode"] == "Observe"
+        assert cluster.audit.evictions() == []
+        controller.policy_file.write_text(policy("Evict"))
+        wait_until(lambda: balanced(cluster.api), what="balance under the new policy", timeout=90)
+        assert controller.metrics()["rebalancer_policy_last_reload_successful"] == 1
+        assert "PolicyReloaded" in reasons(cluster)
+
+
+def reasons(plane: ControlPlane) -> set[str]:
+    found = plane.api.list(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
+    return {each["reason"] for each in found}
+
+
+def test_the_policy_from_a_config_map(cluster: ControlPlane, tmp_path: Path) -> None:
+    """`--policy configmap:NAMESPACE/NAME` is watched: what is written there takes effect."""
+    install(cluster, "base", "evict")
+    lopsided(cluster)
+    name = {"name": "rebalancer-policy", "namespace": NAMESPACE}
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-policy"
+
+    def write(text: str) -> None:
+        cluster.api.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": name, "data": {"policy.yaml": text}}])
+
+    write(policy("Observe"))
+    flag = f"--policy=configmap:{NAMESPACE}/rebalancer-policy"
+    with Controller(cluster, tmp_path, "", flag) as controller:
+        controller.wait_for("cycle", count=2)
+        assert cluster.audit.evictions() == []
+        write(policy("Evict"))
+        wait_until(lambda: balanced(cluster.api), what="balance", timeout=90)
+        cluster.api.delete(path)
+        wait_until(lambda: "PolicyInvalid" in reasons(cluster), what="the event that it is gone")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_within_seconds(cluster: ControlPlane, tmp_path: Path, sign: signal.Signals) -> None:
+    """SIGTERM and Ctrl-C end it with 0 within seconds, in the middle of a repair too, and nothing is evicted after."""
+    install(cluster, "base", "evict")
+    lopsided(cluster)
+    with Controller(cluster, tmp_path, policy("Evict")) as controller:
+        controller.wait_for("eviction")
+        assert controller.process is not None
+        began = time.monotonic()
+        controller.process.send_signal(sign)
+        assert controller.wait(10) == 0
+        assert time.monotonic() - began < 8
+    count = len(cluster.audit.evictions(user=USER))
+    time.sleep(1)
+    assert len(cluster.audit.evictions(user=USER)) == count
+    saved = cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status")["data"]["memory.json"]
+    assert len(json.loads(saved)["memory"]["moves"]) == count
+
+
+def test_a_restart_repeats_nothing(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Killed after its first eviction and started again: together they evict the minimum."""
+    install(cluster, "base", "evict")
+    lopsided(cluster)
+    before = uids(cluster)
+    with Controller(cluster, tmp_path, policy("Evict")) as controller:
+        controller.wait_for("eviction")
+        assert controller.process is not None
+        controller.process.kill()
+        controller.process.wait(10)
+    with Controller(
+        cluster, tmp_path, policy("Evict"), "--lease-duration=5s", "--renew-deadline=4s", "--retry-period=1s"
+    ):
+        wait_until(lambda: balanced(cluster.api), what="balance", timeout=120)
+    # A request that was under way when the process was killed may show as broken off, carried out or not.
+    assert len(before - uids(cluster)) == 6
+    assert {each.code for each in cluster.audit.evictions(user=USER)} <= {201, 504}
+
+
+def uids(plane: ControlPlane) -> set[str]:
+    return {each["metadata"]["uid"] for each in plane.api.list("/api/v1/namespaces/shop/pods")}
+
+
+def test_two_controllers_act_as_one(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Of two processes one leads; together they evict the minimum."""
+    install(cluster, "base", "evict")
+    lopsided(cluster)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    with (
+        Controller(cluster, folders[0], policy("Evict")) as one,
+        Controller(cluster, folders[1], policy("Evict")) as two,
+    ):
+        wait_until(lambda: balanced(cluster.api), what="balance", timeout=120)
+        assert sum(bool(each.log("leading")) for each in (one, two)) == 1
+        assert one.get("/readyz").status == two.get("/readyz").status == 200
+    assert [each.code for each in cluster.audit.evictions(user=USER)] == [201] * 6
+
+
+def test_once(cluster: ControlPlane, tmp_path: Path) -> None:
+    """`run --once` repairs what can be repaired, then exits with 0."""
+    install(cluster, "base", "evict")
+    lopsided(cluster)
+    with Controller(cluster, tmp_path, policy("Evict", spread={"for": "10m"}), "--once") as controller:
+        assert controller.wait(90) == 0
+    assert balanced(cluster.api)
+    assert [each.code for each in cluster.audit.evictions(user=USER)] == [201] * 6
