@@ -8,28 +8,102 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 
+from rebalancer.scheduling.configuration import profiles
 from tests.control_plane.build import MissingPart, programs
+from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.fidelity.arena import Arena, arena
-from tests.fidelity.scenes import scene
+from tests.fidelity.scenes import DISK, GPU, scene
 from tests.fidelity.tally import FLOORS, Tally
 
 ORDINARY = 150
+CONFIGURED = 30
 THOROUGH = 3000
 FIRST_THOROUGH_SEED = 10_000
 
 
-@pytest.fixture(scope="module")
-def scheduler() -> Iterator[Arena]:
-    """Return a control plane whose controllers stand still and whose scheduler tells what it does."""
+PROFILES: tuple[dict[str, Any], ...] = (
+    {
+        "schedulerName": "listed",
+        "pluginConfig": [
+            {
+                "name": "PodTopologySpread",
+                "args": {
+                    "defaultingType": "List",
+                    "defaultConstraints": [
+                        {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"},
+                        {"topologyKey": HOSTNAME, "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"},
+                    ],
+                },
+            },
+            {
+                "name": "NodeAffinity",
+                "args": {
+                    "addedAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": DISK, "operator": "NotIn", "values": ["hdd"]}]}
+                            ]
+                        }
+                    }
+                },
+            },
+        ],
+    },
+    {
+        "schedulerName": "packing",
+        "plugins": {
+            "multiPoint": {"enabled": [{"name": "PodTopologySpread", "weight": 5}]},
+            "score": {"disabled": [{"name": "ImageLocality"}], "enabled": [{"name": "NodeResourcesFit", "weight": 3}]},
+        },
+        "pluginConfig": [
+            {
+                "name": "NodeResourcesFit",
+                "args": {
+                    "scoringStrategy": {
+                        "type": "MostAllocated",
+                        "resources": [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}],
+                    }
+                },
+            },
+            {"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 50}},
+            {"name": "PodTopologySpread", "args": {"defaultingType": "List", "defaultConstraints": []}},
+        ],
+    },
+    {
+        "schedulerName": "careless",
+        "plugins": {
+            "filter": {"disabled": [{"name": "TaintToleration"}]},
+            "score": {"disabled": [{"name": "TaintToleration"}, {"name": "InterPodAffinity"}]},
+        },
+        "pluginConfig": [
+            {
+                "name": "NodeResourcesBalancedAllocation",
+                "args": {"resources": [{"name": name, "weight": 1} for name in ("cpu", "memory", GPU)]},
+            }
+        ],
+    },
+)
+
+
+def ready() -> None:
+    """Skip where the servers can't be built."""
     try:
         programs()
     except MissingPart as missing:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(f"no control plane: {missing}")
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[Arena]:
+    """Return a control plane whose controllers stand still and whose scheduler tells what it does."""
+    ready()
     with arena() as made:
         yield made
 
@@ -50,6 +124,26 @@ def test_every_verdict_score_message_and_landing_agrees(scheduler: Arena) -> Non
     tally = played(scheduler, range(ORDINARY))
     assert tally.wrong == []
     assert min(tally.results.values()) > 0
+
+
+def test_a_scheduler_configuration_changes_the_model_as_it_changes_the_scheduler() -> None:
+    """Three profiles, read from the same file by both: default constraints, added affinity, weights, strategies."""
+    ready()
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    known = profiles(yaml.safe_dump({**document, "profiles": list(PROFILES)}).encode())
+    tally = Tally()
+    with arena(profiles=PROFILES) as made:
+        for seed in range(CONFIGURED):
+            name = PROFILES[seed % len(PROFILES)]["schedulerName"]
+            made.profile = known[name]
+            set_up = scene(seed, family=("mixed", "wild")[seed % 2])
+            for _, pod in set_up.newcomers:
+                pod["spec"]["schedulerName"] = name
+            tally.clusters += 1
+            for trial in made.play(set_up):
+                tally.add(trial)
+                assert not trial.wrong, "\n".join(tally.wrong)
+    print(f"\n{tally.report()}")
 
 
 @pytest.mark.thorough
