@@ -13,8 +13,8 @@ the command line all ask these functions. To learn the scheduler from them, read
 * The filters, each a `plugin.Filter`: `node_unschedulable`, `taint_toleration`, `node_affinity`, `node_ports`,
   `node_resources_fit`, `volume_restrictions`, `node_volume_limits`, `volume_binding`, `volume_zone`,
   `pod_topology_spread`, `inter_pod_affinity`; a `verdicts.Verdict` for each node, in the scheduler's own words.
-* `feasibility.feasible(pod, view)`: the nodes that pass them all, fast and without reasons; `static_feasible` leaves out
-  what the pod's own group decides.
+* `feasibility.feasible(pod, view)`: the nodes that pass them all, fast and without reasons; `static_feasible` leaves
+  out what the pod's own group decides.
 * The scores: `score(pod, view, nodes)` in the plugins' modules (`pod_topology_spread_score`,
   `inter_pod_affinity_score` and `node_resources_balanced_allocation` have their own); `scoring.best` the top ones.
 * `predict.predict(pod, view)`: all of it with reasons; `unpredictable` says where it should not be relied on.

@@ -1,0 +1,126 @@
+"""`rebalancer explain`: why something is, or is not, moved."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from rebalancer.cli import main as entry
+from rebalancer.cli.errors import Exit
+from rebalancer.reporting.documents import schema
+from rebalancer.reporting.explanation import ExplanationDocument
+from tests.control_plane.layout import deployment
+from tests.control_plane.manifests import ZONE, nodes, pod, spread
+from tests.control_plane.resources import Manifest
+
+WEB = {"app": "web"}
+LATER = ("--at", "2026-01-01T00:00:00Z")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    """Return a file: a Deployment of six, five in one zone and one in the other, and a pod that nobody owns."""
+    web = deployment("web", {"a-0": 5, "b-0": 1}, namespace="demo", topologySpreadConstraints=[spread(labels=WEB)])
+    items: list[Manifest] = [*nodes({"a": 1, "b": 1}), *owned(web.pods, web.owners), pod("bare", on="a-0")]
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump({"kind": "List", "apiVersion": "v1", "items": items}), encoding="utf-8")
+    return str(path)
+
+
+def owned(pods: Sequence[Manifest], owners: Sequence[Manifest]) -> list[Manifest]:
+    """Write ownership down as the controllers would: pods belong to the ReplicaSet, that to the Deployment."""
+    replica_set, top = owners
+    for name, each in (("rs", replica_set), ("top", top)):
+        each["metadata"]["uid"] = name
+        each["status"] = {"replicas": 6, "readyReplicas": 6, "updatedReplicas": 6, "observedGeneration": 1}
+        each["metadata"]["generation"] = 1
+    reference = {"apiVersion": "apps/v1", "controller": True}
+    replica_set["metadata"]["ownerReferences"] = [
+        {**reference, "kind": "Deployment", "name": top["metadata"]["name"], "uid": "top"}
+    ]
+    for number, each in enumerate(pods):
+        each["metadata"] |= {"name": f"web-{number}", "creationTimestamp": "2020-01-01T00:00:00Z"}
+        each["metadata"]["ownerReferences"] = [
+            {**reference, "kind": "ReplicaSet", "name": replica_set["metadata"]["name"], "uid": "rs"}
+        ]
+        each["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return [*pods, replica_set, top]
+
+
+def explained(cluster: str, name: str, capsys: pytest.CaptureFixture[str], *more: str) -> ExplanationDocument:
+    assert entry.main(["explain", name, "--snapshot", cluster, "-o", "json", *LATER, *more]) == Exit.FINE
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, schema(ExplanationDocument))
+    return msgspec.convert(document, ExplanationDocument)
+
+
+def test_a_pod_is_explained_constraint_by_constraint_and_node_by_node(
+    cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = explained(cluster, "pod/web-0", capsys)
+    answers = {each.question: each for each in document.path}
+    held = answers[f"Does {ZONE} (maxSkew 1, hard) hold?"]
+    assert (held.answer, held.evidence) == ("Violated: skew 4", "a:5 b:1; it counts for 'a'")
+    landing = answers["Where would that land?"]
+    assert "it lands on b-0" in landing.answer
+    assert landing.evidence == "PodTopologySpread rejects a-0"
+    assert answers["Is it evicted?"].answer
+    assert document.verdict in {"Moves", "Waits", "Stays"}
+
+
+def test_a_pod_that_the_plan_moves_is_said_to_move(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["plan", "--snapshot", cluster, "-o", "json", *LATER]) == Exit.FINE
+    plan = json.loads(capsys.readouterr().out)
+    going = {each["pod"] for each in plan["evictions"]}
+    waiting = {each["pod"] for each in plan["waiting"]}
+    assert going
+    for number in range(6):
+        name = f"web-{number}"
+        expected = "Moves" if name in going else "Waits" if name in waiting else "Stays"
+        assert explained(cluster, f"pod/{name}", capsys).verdict == expected
+
+
+@pytest.mark.parametrize("name", ["deployment/web", "deploy/web"])
+def test_a_workload_is_explained_by_its_spread_and_its_plan(
+    name: str, cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = explained(cluster, name, capsys, "-n", "demo")
+    assert document.object == "demo/web (Deployment)"
+    assert document.verdict == "Moves"
+    assert document.path[0].answer == "Violated: skew 4"
+
+
+def test_a_pod_without_owner_or_constraint_stays_and_it_says_so(
+    cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = explained(cluster, "pod/bare", capsys)
+    assert document.verdict == "Stays"
+    assert [each.answer for each in document.path[:2]] == ["nothing", "UnknownOwner"]
+
+
+def test_a_person_reads_questions_and_answers(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["explain", "pod/web-0", "--snapshot", cluster, *LATER]) == Exit.FINE
+    out = capsys.readouterr().out
+    assert out.startswith("pod demo/web-0: ")
+    assert "\nWhere would that land?\n" in out
+    assert entry.main(["explain", "pod/web-0", "--snapshot", cluster, "-o", "yaml", *LATER]) == Exit.FINE
+    assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Explanation"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("web", Exit.USAGE, "expected KIND/NAME"),
+        ("job/web", Exit.USAGE, "expected KIND/NAME"),
+        ("pod/nobody", Exit.ERROR, "there is no Pod nobody"),
+    ],
+)
+def test_what_does_not_exist_is_said(
+    name: str, code: Exit, message: str, cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(["explain", name, "--snapshot", cluster]) == code
+    assert message in capsys.readouterr().err

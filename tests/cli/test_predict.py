@@ -1,0 +1,135 @@
+"""`rebalancer predict`: the scheduler's answer for a pod in a file."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from rebalancer.cli import main as entry
+from rebalancer.cli.errors import Exit
+from rebalancer.reporting.documents import schema
+from rebalancer.reporting.prediction import PredictionDocument
+from tests.control_plane.manifests import ZONE, node, pod, spread
+from tests.control_plane.resources import Manifest
+
+WEB = {"app": "web"}
+CLUSTER = (
+    node("a", zone="a"),
+    node("b", zone="b"),
+    node("c", zone="b", taints=[{"key": "k", "effect": "NoSchedule"}]),
+    pod("web-1", on="a", labels=WEB),
+    pod("web-2", on="a", labels=WEB),
+)
+NEW = pod("new", labels=WEB, topologySpreadConstraints=[spread(labels=WEB)])
+
+
+def written(folder: Path, name: str, document: Any) -> str:
+    path = folder / name
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return str(path)
+
+
+def call(folder: Path, newcomer: Manifest, *more: str, cluster: Sequence[Manifest] = CLUSTER) -> int:
+    others = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "x"}, "spec": {}}]
+    snapshot = written(folder, "cluster.yaml", {"kind": "List", "apiVersion": "v1", "items": [*cluster, *others]})
+    return entry.main(["predict", "--pod", written(folder, "pod.yaml", newcomer), "--snapshot", snapshot, *more])
+
+
+def test_it_says_where_the_pod_lands_and_why_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(tmp_path, NEW) == Exit.FINE
+    assert capsys.readouterr().out.splitlines() == [
+        f"1 of 3 nodes fit default/new; it lands on b. Certain: kubernetes.io/hostname=b, {ZONE}=b.",
+        "",
+        "NODE  TOTAL  WHY",
+        "b            the only one that fits",
+        "a         -  PodTopologySpread: node(s) didn't match pod topology spread constraints",
+        "c         -  TaintToleration: node(s) had untolerated taint(s)",
+    ]
+
+
+def test_scores_are_shown_where_several_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(tmp_path, pod("new", labels=WEB, topologySpreadConstraints=[spread(labels=WEB, soft=True)])) == 0
+    out = capsys.readouterr().out
+    assert "2 of 3 nodes fit default/new; it lands on b." in out
+    assert "PodTopologySpread 100" in out
+
+
+def test_the_document_is_what_its_schema_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(tmp_path, NEW, "-o", "json") == Exit.FINE
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, schema(PredictionDocument))
+    assert (document["kind"], document["candidates"], document["certain"][ZONE]) == ("Prediction", ["b"], "b")
+    assert document["nodes"][0]["filters"]["PodTopologySpread"] == {
+        "verdict": "Unschedulable",
+        "message": "node(s) didn't match pod topology spread constraints",
+    }
+    call(tmp_path, NEW, "-o", "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == document
+
+
+def test_a_pod_that_fits_nowhere_gets_the_schedulers_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(tmp_path, pod("new", cpu="100")) == Exit.FINE
+    reasons = "1 node(s) had untolerated taint(s), 2 Insufficient cpu."
+    expected = f"default/new would stay Pending: 0/3 nodes are available: {reasons}"
+    assert capsys.readouterr().out.splitlines()[0] == expected
+
+
+def test_a_pod_that_is_there_already_is_placed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = {**NEW, "spec": {**NEW["spec"], "nodeName": "b"}}
+    assert call(tmp_path, there, cluster=(*CLUSTER, there)) == Exit.FINE
+    assert "it lands on b" in capsys.readouterr().out
+
+
+def test_matching_keys_and_priority_are_filled_in_as_admission_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    affinity = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": ZONE, "labelSelector": {"matchLabels": WEB}, "matchLabelKeys": ["hash"]}
+            ]
+        }
+    }
+    assert call(tmp_path, pod("new", labels={**WEB, "hash": "2"}, affinity=affinity)) == Exit.FINE
+    assert "2 of 3 nodes fit" in capsys.readouterr().out
+
+
+def test_what_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(tmp_path, pod("new", schedulerName="mine", topologySpreadConstraints=[spread(labels=WEB)])) == 0
+    assert "But schedulerName is mine, not default-scheduler." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"kind": "Deployment", "apiVersion": "apps/v1"}, "found Deployment, expected a Pod"),
+        ({"a": 1}, "found an object without kind, expected a Pod"),
+        ([1], "no Kubernetes object"),
+        ({"kind": "Pod", "metadata": {}}, "Pod (unnamed)"),
+        (pod("new", cpu="lots"), "Pod default/new: spec.containers[0].resources.requests.cpu: 'lots' is no quantity"),
+        (
+            pod("new", topologySpreadConstraints=[spread(max_skew=0)]),
+            "Pod default/new: spec.topologySpreadConstraints[0].maxSkew: 0 is below 1",
+        ),
+        (
+            pod("new", tolerations=[{"key": "k", "operator": "Like"}]),
+            "Pod default/new: spec.tolerations[0].operator: 'Like' is not one of",
+        ),
+    ],
+)
+def test_a_pod_that_the_server_would_refuse_is_named_with_field_and_value(
+    document: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(tmp_path, document) == Exit.ERROR
+    assert message in capsys.readouterr().err
+
+
+def test_standard_input_is_one_thing_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["predict", "--pod", "-", "--snapshot", "-"]) == Exit.USAGE
+    assert "standard input" in capsys.readouterr().err
