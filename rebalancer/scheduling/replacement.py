@@ -18,6 +18,7 @@ from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
 REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
+OF_THE_NODE: Final = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
 REPLACING: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 """Kinds that put a new pod in an evicted one's place, wherever it fits."""
 
@@ -47,23 +48,21 @@ def _made(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
     template = owner.template
     witness = _witness(pod, owner, view)
     if witness is not None:
-        spec, labels = witness.spec, witness.labels
+        spec = witness.spec
         if template is not None and template.spec.gated:
             spec = structs.replace(spec, gated=True)
     elif template is not None:
-        spec, labels = admitted(template.spec, template.labels, view), _labelled(template, pod, owner)
+        spec = admitted(template.spec, template.labels, view)
     else:
         return Unpredictable(Reason.NOT_PREDICTABLE, f"{owner} has no pod of its current template, nor is that known")
     stateful = owner.kind == "StatefulSet"
     if not stateful and any(_created_for(pod, claim, view) for claim in pod.claims):
         return Unpredictable(Reason.NOT_PREDICTABLE, "it has ephemeral volumes, and the new ones do not exist yet")
-    if stateful:
-        labels = Labels({**labels, **{key: value for key, value in pod.labels.items() if key in OF_THE_ORDINAL}})
     return Pod(
         namespace=pod.namespace,
         name=pod.name if stateful else f"{owner.name}-(new)",
         uid=f"{pod.uid}+",
-        labels=labels,
+        labels=_labels(template.labels if template is not None else (witness or pod).labels, pod, owner),
         spec=spec,
         phase=PodPhase.PENDING,
         created=view.snapshot.taken_at,
@@ -72,9 +71,6 @@ def _made(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
         requests=spec.requests,
         scored=witness.scored if witness is not None else spec.scored,
     )
-
-
-OF_THE_ORDINAL: Final = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
 
 
 def _created_for(pod: Pod, claim: str, view: View) -> bool:
@@ -124,13 +120,15 @@ def _refused(template: PodTemplate | None) -> Unpredictable | None:
     return None
 
 
-def _labelled(template: PodTemplate, pod: Pod, owner: Workload) -> Labels:
-    added: dict[str, str] = {}
-    if owner.kind == "StatefulSet":
-        added = {
-            "statefulset.kubernetes.io/pod-name": pod.name,
-            "apps.kubernetes.io/pod-index": pod.name.split("-")[-1],
-        }
-        if owner.revision:
-            added["controller-revision-hash"] = owner.revision
-    return Labels({**template.labels, **added})
+def _labels(written: Labels, pod: Pod, owner: Workload) -> Labels:
+    """Return the labels of the new pod: the template's, and what the owner itself adds.
+
+    Not those of a live pod: it carries roles that were set at run time, and the zone and region of its node, which the
+    API server writes onto a pod when it is bound (1.35 and newer).
+    """
+    kept = {key: value for key, value in written.items() if key not in OF_THE_NODE}
+    if owner.kind != "StatefulSet":
+        return Labels(kept)
+    own = {"statefulset.kubernetes.io/pod-name": pod.name, "apps.kubernetes.io/pod-index": pod.name.split("-")[-1]}
+    revision = {"controller-revision-hash": owner.revision} if owner.revision else {}
+    return Labels({**kept, **own, **revision})

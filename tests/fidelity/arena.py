@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KINDS, PODS, Kind
-from rebalancer.decoding.lists import decode, decode_page, snapshot
+from rebalancer.decoding.kinds import KINDS, PODS
+from rebalancer.decoding.lists import decode
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -26,6 +25,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, object_path
 from tests.control_plane.servers import Options
 from tests.fidelity.comparison import differences
+from tests.fidelity.reading import Objects, read_kinds, view_of
 from tests.fidelity.scenes import OTHER_NAMESPACE, Scene
 from tests.fidelity.scheduler_log import MODULES, Decision, SchedulerLog, ScheduleTimeoutError
 
@@ -76,12 +76,12 @@ class Arena:
         self.profile = profile
         self.log = SchedulerLog(plane.log("kube-scheduler"))
         self._intern = Interner()
-        self._still: dict[str, list[Any]] = {}
+        self._still: Objects = {}
 
     def play(self, scene: Scene) -> Iterator[Trial]:
         """Set a scene, place its newcomers one after the other, clear it away."""
         self._set(scene)
-        self._still = self._read(STILL)
+        self._still = read_kinds(self.api, STILL, self._intern)
         for kind, manifest in scene.newcomers:
             trial = self._place(scene, kind, manifest)
             if trial is not None:
@@ -168,17 +168,7 @@ class Arena:
 
     def view(self) -> View:
         """Read the cluster as the program would."""
-        objects = {**self._still, **self._read(MOVING)}
-        known = [kind.name for kind in KINDS]
-        return View(snapshot(objects, taken_at=datetime.now(UTC), known=known), self.profile)
-
-    def _read(self, kinds: Sequence[Kind]) -> dict[str, list[Any]]:
-        objects: dict[str, list[Any]] = {kind.field: [] for kind in kinds}
-        for kind, document in zip(kinds, in_parallel(lambda kind: self.api.get(kind.path), kinds), strict=True):
-            page = decode_page(kind, json.dumps(document).encode(), self._intern)
-            assert not page.faults, page.faults
-            objects[kind.field] += page.objects
-        return objects
+        return view_of({**self._still, **read_kinds(self.api, MOVING, self._intern)}, self.profile)
 
     def _clear(self) -> None:
         gone = [each["metadata"]["name"] for each in self.api.list("/api/v1/nodes")]

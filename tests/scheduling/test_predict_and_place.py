@@ -186,10 +186,19 @@ class TestReplacement:
     def test_the_current_revision_is_the_model_not_the_evicted_pod(self) -> None:
         old = self.member({"pod-template-hash": "1"}, spec=PodSpec(priority=1))
         new = self.member({"pod-template-hash": "2"}, spec=PodSpec(priority=2))
-        found = self.made(old, self.owned(revision="2"), new)
+        template = PodTemplate(labels=Labels({"app": "web", "pod-template-hash": "2"}))
+        found = self.made(old, self.owned(revision="2", template=template), new)
         assert isinstance(found, Pod)
         assert found.spec.priority == 2
         assert found.labels["pod-template-hash"] == "2"
+
+    def test_labels_come_from_the_template_not_from_roles_and_nodes_of_live_pods(self) -> None:
+        found = self.made(self.member({"role": "leader", ZONE: "a"}), self.owned())
+        assert isinstance(found, Pod)
+        assert found.labels == {"app": "web"}
+        unknown = self.made(self.member({"role": "leader", ZONE: "a"}), self.owned(template=None))
+        assert isinstance(unknown, Pod)
+        assert unknown.labels == {"app": "web", "role": "leader"}
 
     def test_a_pod_that_was_resized_in_place_is_no_model_if_another_is_there(self) -> None:
         template = PodTemplate(labels=Labels({"app": "web"}), requests=Resources(cpu=100))

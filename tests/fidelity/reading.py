@@ -1,0 +1,38 @@
+"""The test cluster as the program would see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import KINDS, Kind
+from rebalancer.decoding.lists import decode_page, snapshot
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.scheduling.view import View
+from tests.control_plane.api import Api, in_parallel
+
+Objects = dict[str, list[Any]]
+
+
+def read_kinds(api: Api, kinds: Sequence[Kind], intern: Interner) -> Objects:
+    """Read all objects of some kinds, by the snapshot's field."""
+    objects: Objects = {kind.field: [] for kind in kinds}
+    for kind, document in zip(kinds, in_parallel(lambda kind: api.get(kind.path), kinds), strict=True):
+        page = decode_page(kind, json.dumps(document).encode(), intern)
+        assert not page.faults, page.faults
+        objects[kind.field] += page.objects
+    return objects
+
+
+def view_of(objects: Objects, profile: Profile = DEFAULT_PROFILE) -> View:
+    """Put objects of every kind together."""
+    known = [kind.name for kind in KINDS]
+    return View(snapshot(objects, taken_at=datetime.now(UTC), known=known), profile)
+
+
+def read_view(api: Api) -> View:
+    """Read the whole cluster."""
+    return view_of(read_kinds(api, KINDS, Interner()))
