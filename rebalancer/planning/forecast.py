@@ -45,18 +45,18 @@ def counts_after(layout: Layout, arriving: int) -> Mapping[str, Mapping[str, int
     One possible end among those that a step allows, to show what it is for.
     """
     levels = [dict(counts) for counts in layout.counts()]
-    held = {site.node: site.count - site.leaving for site in layout.sites.values()}
+    *coarse, held = levels
     for _ in range(arriving):
         open_ = [site for site in layout.sites.values() if held[site.node] < site.cap]
+        for level, counts in enumerate(coarse):
+            least = min((counts[site.domains[level]] for site in open_), default=0)
+            open_ = [site for site in open_ if counts[site.domains[level]] == least]
         if not open_:
             break
-        best = min(
-            open_,
-            key=lambda site: (*(counts[_domain(site, level)] for level, counts in enumerate(levels)), site.node),
-        )
+        best = min(open_, key=lambda site: (held[site.node], site.node))
         held[best.node] += 1
-        for level, counts in enumerate(levels):
-            counts[_domain(best, level)] += 1
+        for level, counts in enumerate(coarse):
+            counts[best.domains[level]] += 1
     return {
         key: counts for key, bound, counts in zip(layout.keys, layout.bounds, levels, strict=True) if bound.max_skew
     }

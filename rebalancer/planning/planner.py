@@ -144,7 +144,7 @@ class _Planner:
         going = named[:allowed]
         self._evictions += going
         if going:
-            self._rules.claims.charge(problem.receiving, problem.sample.spec.requests, len(going))
+            self._rules.rooms.charge(problem.receiving, problem.sample, len(going))
         for eviction in named[allowed:]:
             assert blocked is not None
             self._waiting.append(Waiting(eviction=eviction, reason=blocked.reason, message=blocked.message))

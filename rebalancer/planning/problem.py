@@ -17,7 +17,7 @@ from rebalancer.planning.arrangement import FREE, Bound
 from rebalancer.planning.budgets import Ledger
 from rebalancer.planning.eligibility import Eligibility, Refusal
 from rebalancer.planning.layout import Layout, Site, Victim
-from rebalancer.planning.room import Claims, foreseeable, rooms
+from rebalancer.planning.room import Rooms, foreseeable
 from rebalancer.policy import Policy, format_duration
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.pod_topology_spread import ineffective
@@ -55,7 +55,7 @@ class Rules:
         self.policy = policy
         self.ledger = ledger
         self.eligibility = Eligibility(view.snapshot, policy)
-        self.claims = Claims()
+        self.rooms = Rooms(view)
 
     def problem(self, judged: JudgedGroup) -> Problem | Refusal:
         """Make the group's problem, or say why it is left alone as a whole."""
@@ -69,7 +69,7 @@ class Rules:
         waiting = self._strangers(judged, selector)
         if waiting is not None:
             return waiting
-        room = rooms(sample, own, self.view, self.claims)
+        room = self.rooms.of(sample, own)
         settling = self._settling(room)
         if settling is not None:
             return settling

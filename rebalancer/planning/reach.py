@@ -8,6 +8,7 @@ pending and the distance has fallen by their number.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 from rebalancer.planning.arrangement import (
@@ -23,6 +24,7 @@ from rebalancer.planning.arrangement import (
     leaves,
     marked,
 )
+from rebalancer.planning.certificate import certain
 from rebalancer.planning.distance import distance
 
 WIDEST = 12
@@ -61,13 +63,17 @@ class _TooLarge(Exception):  # noqa: N818  # internal signal: the check would vi
     pass
 
 
+@lru_cache(maxsize=1 << 14)
 def next_step(state: State, bounds: Bounds, room: int) -> Step:
     """Find evictions of which the scheduler is forced to make good every one; at most `room` of them.
 
-    The smallest step first (one eviction, or two or three where only a stuck replacement's successor frees it), then
+    Where a certificate says that any minimal victims will do, they are taken without a search. Else the smallest step
+    first (one eviction, or two or three where only a stuck replacement's successor frees it), then
     grown while every interleaving still settles. A step that is larger than `room` is returned without victims but
     with the number it needs.
     """
+    if certain(state.root, bounds, state.pending):
+        return _taken(state, bounds, room)
     complete = True
     for size in range(1, _DEEPEST + 1):
         try:
@@ -78,6 +84,19 @@ def next_step(state: State, bounds: Bounds, room: int) -> Step:
         if found is not None:
             return _grown(state, bounds, found, room) if size <= room else Step(needed=size)
     return Step(complete=complete)
+
+
+def _taken(state: State, bounds: Bounds, room: int) -> Step:
+    """Take the most promising victims, one after the other, without looking where their replacements go."""
+    now = state
+    taken: list[Path] = []
+    while len(taken) < room:
+        found = candidates(now, bounds)
+        if not found:
+            break
+        path, now = found[0]
+        taken.append(path)
+    return Step(victims=tuple(taken), needed=min(1, len(taken)))
 
 
 def _smallest(state: State, bounds: Bounds, size: int) -> tuple[Path, ...] | None:
