@@ -17,7 +17,7 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | Non
     """Return 0 to 100; None for a pod that asks for none of the resources looked at."""
     names = view.profile.balanced_resources
     asked = {name: _amount(pod.spec.requests, name) for name in names}
-    if not any(asked.values()):
+    if view.rules.balance_skips_idle and not any(asked.values()):
         return None
     improvement = view.rules.balance_by_improvement
     found = {}

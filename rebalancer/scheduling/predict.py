@@ -66,7 +66,7 @@ class Prediction:
     may_preempt: bool
     """Nothing fits, but pods of lower priority stand on nodes that their eviction might open."""
     likely: str | None
-    """The best guess at the winner; a guess."""
+    """The best guess at the winner; None where the scheduler draws it from several candidates at random."""
     unpredictable: Unpredictable | None
 
     @cached_property
@@ -100,9 +100,15 @@ def predict(pod: Pod, view: View) -> Prediction:
         failure="" if admitted else failure(nodes, filters),
         sampled=sampled,
         may_preempt=not admitted and _may_preempt(pod, nodes, view),
-        likely=winner(sums, view) if sums else next(iter(admitted), None),
+        likely=_likely(candidates, sums, view),
         unpredictable=unpredictable(pod, view),
     )
+
+
+def _likely(candidates: frozenset[str], sums: Mapping[str, int], view: View) -> str | None:
+    if len(candidates) <= 1:
+        return next(iter(candidates), None)
+    return None if view.rules.ties_random else winner(sums, view)
 
 
 def _node(

@@ -18,6 +18,8 @@ class Rules:
     """Whether `labelSelector: {}` of a spread constraint counts the namespace's pods, or nobody."""
     balance_by_improvement: bool
     """Whether BalancedAllocation compares the node with and without the pod, or looks at the outcome only."""
+    balance_skips_idle: bool
+    """Whether BalancedAllocation says nothing of a pod that asks for nothing (kubernetes/kubernetes#130260)."""
     ties_random: bool
     """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
     taint_reason_short: bool
@@ -33,6 +35,7 @@ def rules_of(version: Version) -> Rules:
     return Rules(
         empty_selector_counts=version >= EMPTY_SELECTOR_FIXED,
         balance_by_improvement=version >= Version(1, 36),
+        balance_skips_idle=version >= Version(1, 33),
         ties_random=version < Version(1, 35) or version >= EMPTY_SELECTOR_FIXED,
         taint_reason_short=version >= Version(1, 36),
     )

@@ -130,6 +130,15 @@ def test_a_pod_that_the_server_would_refuse_is_named_with_field_and_value(
     assert message in capsys.readouterr().err
 
 
+def test_a_node_that_the_server_would_refuse_is_left_out_by_name_field_and_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(tmp_path, NEW, cluster=(*CLUSTER, node("d", zone="b", cpu="many"))) == Exit.FINE
+    seen = capsys.readouterr()
+    assert "Node d: status.allocatable.cpu: 'many' is no quantity" in seen.err
+    assert "of 3 nodes" in seen.out
+
+
 def test_standard_input_is_one_thing_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["predict", "--pod", "-", "--snapshot", "-"]) == Exit.USAGE
     assert "standard input" in capsys.readouterr().err

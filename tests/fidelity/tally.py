@@ -68,6 +68,8 @@ class Tally:
         lines += [f"  {name}: {count}" for name, count in sorted(self.results.items())]
         lines.append(f"scores compared: {dict(sorted(self.plugins.items()))}")
         for kind in ("hard", "soft", "both", "default", "none"):
+            if not (self.asked["equal", kind] and self.asked["mixed", kind]):
+                continue
             counts = {
                 family: f"{self.certain[family, kind]}/{self.asked[family, kind]}"
                 for family in ("equal", "mixed", "wild")

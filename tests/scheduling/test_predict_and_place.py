@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Toleration
-from rebalancer.model.cluster import PriorityClass
+from rebalancer.model.cluster import PriorityClass, Version
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import OwnerReference, Pod, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
@@ -47,6 +47,11 @@ class TestPredict:
         assert found.node["a"].total is None
         assert found.certain == {HOSTNAME: "a", ZONE: "z"}
         assert found.likely == "a"
+
+    def test_the_winner_of_a_tie_is_guessed_only_where_it_is_not_drawn(self) -> None:
+        nodes = [node("a"), node("b")]
+        assert predict(pod(), View(snapshot(nodes, version=Version(1, 36)))).likely == "a"
+        assert predict(pod(), View(snapshot(nodes, version=Version(1, 34)))).likely is None
 
     def test_the_message_counts_reasons_in_the_order_of_the_text(self) -> None:
         full = [node(f"f{number}", pods=0) for number in range(3)]

@@ -93,6 +93,8 @@ class TestResources:
 
     def test_balance_has_nothing_to_say_of_a_pod_that_asks_for_nothing(self) -> None:
         assert node_resources_balanced_allocation.score(pod(), View(self.cluster()), ["a"]) is None
+        until_1_32 = View(self.cluster(version=Version(1, 32)))
+        assert node_resources_balanced_allocation.score(pod(), until_1_32, ["a"]) == {"a": 90}
 
     def test_balance_over_three_resources_is_a_standard_deviation(self) -> None:
         amounts = Resources(cpu=100, memory=100, extended=(("gpu", 2),))
