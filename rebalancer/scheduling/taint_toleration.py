@@ -27,7 +27,7 @@ class TaintToleration(Filter):
         self._tolerated = view.nodes.tolerated(pod.spec.tolerations)
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node; before 1.36 the reason names the first taint that is not tolerated."""
+        """Judge one node; before 1.35 the reason names the first taint that is not tolerated."""
         if node in self._tolerated:
             return SUCCESS
         if self._view.rules.taint_reason_short:

@@ -23,7 +23,10 @@ class Rules:
     ties_random: bool
     """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
     taint_reason_short: bool
-    """Whether TaintToleration's reason leaves out which taint it was."""
+    """Whether TaintToleration's reason leaves out which taint it was (kubernetes/kubernetes#134740).
+
+    The newest patch releases of 1.34 leave it out as well; of a release only major and minor are known here.
+    """
 
 
 EMPTY_SELECTOR_FIXED = Version(1, 38)
@@ -37,5 +40,5 @@ def rules_of(version: Version) -> Rules:
         balance_by_improvement=version >= Version(1, 36),
         balance_skips_idle=version >= Version(1, 33),
         ties_random=version < Version(1, 35) or version >= EMPTY_SELECTOR_FIXED,
-        taint_reason_short=version >= Version(1, 36),
+        taint_reason_short=version >= Version(1, 35),
     )

@@ -79,10 +79,10 @@ class TestCordonsAndTaints:
         view = View(snapshot([node("a", taints=(taint("k", value="v"),))]))
         assert bool(feasible(asking(tolerations=(toleration,)), view)) == admitted
 
-    def test_the_reason_named_the_taint_until_1_36(self) -> None:
+    def test_the_reason_named_the_taint_until_1_34(self) -> None:
         nodes = [node("a", taints=(taint("k", value="v"),))]
         assert rejection(pod(), View(snapshot(nodes)), "a")[1] == "node(s) had untolerated taint(s)"
-        older = View(snapshot(nodes, version=Version(1, 35)))
+        older = View(snapshot(nodes, version=Version(1, 34)))
         assert rejection(pod(), older, "a")[1] == "node(s) had untolerated taint {k: v}"
 
 
