@@ -77,6 +77,38 @@ def test_the_pod_that_waited_longest_comes_first() -> None:
     assert happened(simulated, What.SCHEDULED)[6] == waiting.name
 
 
+def test_a_pod_that_failed_often_is_not_tried_at_every_change() -> None:
+    """Its back-off doubles from one second to ten; what changes meanwhile is noted, and tried when that is over."""
+    simulated = cluster(lambda blueprint: blueprint.deployment("big", replicas=7, cpu=16_000))
+    simulated.advance(5)
+    (waiting,) = (pod for pod in pods(simulated).values() if pod.waiting)
+    full = simulated.snapshot(simulated.now).node["a-1"]
+    for name in ("a-1", "a-2", "b-1", "b-2"):
+        simulated.advance(12)
+        simulated.nodes.cordon(name)
+    simulated.advance(0.1)
+    simulated.nodes.add(structs.replace(full, name="new"))
+    simulated.advance(7)
+    assert pods(simulated)[waiting.name].waiting
+    simulated.advance(4)
+    assert pods(simulated)[waiting.name].node == "new"
+
+
+def test_a_replacement_may_overtake_a_pod_that_backs_off() -> None:
+    """Its own back-off is short, and the scheduler waits for nobody."""
+    simulated = cluster(lambda blueprint: blueprint.deployment("big", replicas=7, cpu=16_000))
+    simulated.advance(5)
+    (waiting,) = (pod for pod in pods(simulated).values() if pod.waiting)
+    for name in ("a-1", "a-2", "b-1", "b-2"):
+        simulated.advance(12)
+        simulated.nodes.cordon(name)
+    simulated.advance(0.1)
+    simulated.evict(move(next(pod for pod in pods(simulated).values() if pod.node == "c-1")))
+    simulated.advance(20)
+    assert pods(simulated)[waiting.name].waiting
+    assert pods(simulated)[happened(simulated, What.SCHEDULED)[-1]].node == "c-1"
+
+
 def test_pods_of_other_schedulers_are_left_alone() -> None:
     first = cluster(web)
     snapshot = first.snapshot(first.now)

@@ -91,6 +91,7 @@ def test_nothing_is_written_through_it(served: Served, method: str, path: str) -
 
 
 def test_a_silent_client_keeps_nobody_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server._Handler.timeout == 5
     monkeypatch.setattr(server._Handler, "timeout", 0.2)
     with closing(socket.create_connection(served.server.address)) as silent:
         silent.sendall(b"GET /met")
