@@ -1,0 +1,302 @@
+"""What the documents say of the code, made from the code: `python -m tools.reference` writes it, tests compare it.
+
+A page holds generated parts between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of it is written by
+hand. `config/*.schema.json` of the documents are written whole. `make docs` runs it.
+"""
+
+import argparse
+import ast
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from rebalancer.adapters.prometheus import METRICS
+from rebalancer.cli.errors import Exit
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.registry import VERBS
+from rebalancer.guard.moves import TRANSITIONS
+from rebalancer.model.moves import MoveState
+from rebalancer.model.verdicts import Cause, Reason, State
+from rebalancer.policy import default_policy, json_schema
+from rebalancer.reporting.documents import PlanDocument, ReportDocument, schema
+from rebalancer.reporting.events import Event, EventReason, Regarding
+from rebalancer.reporting.explanation import ExplanationDocument
+from rebalancer.reporting.prediction import PredictionDocument
+from rebalancer.reporting.status_document import StatusDocument
+from rebalancer.settings import Settings, flag_of, variable_of
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+COMMAND: Final = "make docs"
+"""What renews everything that is stale; messages name it."""
+
+DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
+    "plan": PlanDocument,
+    "report": ReportDocument,
+    "status": StatusDocument,
+    "prediction": PredictionDocument,
+    "explanation": ExplanationDocument,
+}
+"""The documents that scripts may rely on, by the name of their schema."""
+
+STATES: Final[Mapping[State, str]] = {
+    State.SATISFIED: "The skew is within maxSkew.",
+    State.VIOLATED: "It is not; the reason, if any, says what a repair waits for.",
+    State.INFEASIBLE: "No arrangement of these pods over these domains can satisfy it.",
+    State.UNFIXABLE: "An arrangement exists, but no eviction now leads there.",
+}
+REASONS: Final[Mapping[Reason, str]] = {
+    Reason.NO_ARRANGEMENT: "Arithmetic: so many pods cannot stand right on these domains; the nearest numbers are named.",
+    Reason.TOO_FEW_DOMAINS: "Fewer domains exist than `minDomains` asks for.",
+    Reason.VOLUME_PINNED: "The pod's volumes reach less far than the group's room.",
+    Reason.AFFINITY_PINNED: "The pod's affinity ties it to where it is.",
+    Reason.NO_CAPACITY: "The nodes that would have to take more of these pods have no room.",
+    Reason.UNREACHABLE: "No sequence of placements gets there.",
+    Reason.NOT_FORCED: "No eviction was found that the scheduler is forced to repay with a better placement.",
+    Reason.NOT_PREDICTABLE: "The group is not one of equal pods, or uses what is not modelled; the message says which.",
+    Reason.BLOCKED_BY_BUDGET: "A PodDisruptionBudget, `budgets.maxUnavailable` or `budgets.perWorkload` has no room now.",
+    Reason.STEP_EXCEEDS_BUDGET: "The smallest safe step needs more pods out at once than the budgets ever allow.",
+    Reason.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select the pod: the API refuses to evict it.",
+    Reason.GROUP_IN_FLIGHT: "Pods that have no node yet will change the counts; planned anew when they are placed.",
+    Reason.EXCLUDED: "An annotation, `eligibility.namespaces` or `eligibility.selector` keeps it.",
+    Reason.NOT_EVICTABLE: "A bare, mirror or DaemonSet pod, or one without a node: nothing better would come of it.",
+    Reason.UNKNOWN_OWNER: "The owner was not read, or its kind is not in `eligibility.owners`.",
+    Reason.OTHER_SCHEDULER: "Another scheduler than `scheduler.name` places it.",
+    Reason.PRIORITY_TOO_HIGH: "Its priority is not below `eligibility.priorityBelow`.",
+    Reason.TOO_YOUNG: "It is younger than `eligibility.minAge`.",
+    Reason.TOO_FEW_REPLICAS: "The workload has fewer replicas than `eligibility.minReplicas`.",
+    Reason.POD_GROUP_DISRUPTION: "Its PodGroup is disrupted as a whole only.",
+    Reason.ROLLOUT_IN_PROGRESS: "The owner is being rolled out, scaled, paused or deleted.",
+    Reason.TEMPLATE_REFUSED: "The API server would refuse the replacement.",
+    Reason.NODE_LEAVING: "An autoscaler is removing the node.",
+    Reason.NODE_SETTLING: "A node that may take a replacement has not been Ready for `nodes.settle`.",
+    Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; its return is awaited.",
+    Reason.PLACEMENT_DEADLOCK: "A pending pod that no node admits, since its rules exclude each other.",
+    Reason.OBSERVE_ONLY: "The mode is Observe.",
+    Reason.PAUSED: "Somebody has paused the controller.",
+    Reason.OUTSIDE_WINDOW: "No window is open.",
+    Reason.AWAITING_APPROVAL: "The plan waits for approval.",
+    Reason.NOT_PERSISTENT: "The violation has not lasted for `spread.for`.",
+    Reason.RATE_LIMITED: "`budgets.perCycle`, `.perNode`, `.perNamespace` or `.perMinute` is spent.",
+    Reason.BACK_OFF: "An earlier move of the group missed.",
+    Reason.BREAKER_OPEN: "The cluster is in trouble.",
+    Reason.STALE_DATA: "A watch is not filled, or was not heard for too long.",
+    Reason.FORBIDDEN: "RBAC lacks the verb.",
+}
+EVENTS: Final[Mapping[EventReason, str]] = {
+    EventReason.SKEW_VIOLATED: "A hard constraint of the workload has come to be violated; on the workload.",
+    EventReason.SKEW_RECOVERED: "All its hard constraints hold again; on the workload.",
+    EventReason.EVICTED: "The API server granted an eviction; on the pod and its workload.",
+    EventReason.EVICTION_BLOCKED: "It refused one for a PodDisruptionBudget; on the pod and its workload.",
+    EventReason.EVICTION_FAILED: "It refused one for another reason, or gave no answer; on the pod and its workload.",
+    EventReason.MOVE_VERIFIED: "The replacement is Ready where it was foreseen; on the pod and its workload.",
+    EventReason.MOVE_INEFFECTIVE: "It is Ready elsewhere, or not Ready in time; on the pod and its workload.",
+    EventReason.POLICY_INVALID: "A new policy was refused, the last good one stays; on the policy's ConfigMap.",
+    EventReason.POLICY_RELOADED: "A new policy is in force; on the policy's ConfigMap.",
+}
+CODES: Final[Mapping[Exit, str]] = {
+    Exit.FINE: "Fine. `run` ends with it on SIGTERM and Ctrl-C too.",
+    Exit.ERROR: "An error, an invalid policy among them; one message on standard error.",
+    Exit.USAGE: "The command line is wrong.",
+    Exit.SOMETHING: "There is something, where `--detailed-exitcode` or `--fail-on` asked.",
+    Exit.INTERRUPTED: "Ctrl-C.",
+}
+
+_MARKED = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n)(?P<text>.*?)(<!-- end: (?P=name) -->)", re.DOTALL)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+
+
+def commands() -> str:
+    """List the verbs, each with its flags."""
+    parts = [table(("command", "does"), [(f"`rebalancer {verb.name}`", verb.summary) for verb in VERBS])]
+    for verb in VERBS:
+        parser = Parser(prog=verb.name, description="")
+        verb.load().add_arguments(parser)
+        for name, each in _with_children(parser):
+            rows = list(_arguments(each)) if name != "run" else []
+            if rows:
+                parts.append(f"`rebalancer {name}`:\n\n{table(('argument', 'meaning'), rows)}")
+    return "\n".join(parts)
+
+
+def _with_children(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    yield parser.prog, parser
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to read a parser
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for child in action.choices.values():
+                yield from _with_children(child)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:  # noqa: SLF001  # see above
+        if isinstance(action, argparse._HelpAction | argparse._SubParsersAction):  # noqa: SLF001
+            continue
+        metavar = action.metavar if isinstance(action.metavar, str) else ""
+        value = metavar or ",".join(map(str, action.choices or ()))
+        names = ", ".join(action.option_strings) or value
+        shown = f"{names} {value}" if action.option_strings and action.nargs != 0 and value else names
+        yield f"`{shown}`", (action.help or "").replace("%%", "%")
+
+
+def settings() -> str:
+    """List the process settings."""
+    parser = Parser(prog="run", description="")
+    next(verb for verb in VERBS if verb.name == "run").load().add_arguments(parser)
+    helps = {action.dest: action.help or "" for action in parser._actions}  # noqa: SLF001  # see above
+    rows = []
+    for name in Settings.model_fields:
+        about, _, rest = helps[name].replace("%%", "%").rpartition(" [default: ")
+        default = rest.removesuffix("]").rpartition("; $")[0]
+        rows.append((f"`{flag_of(name)}`", f"`{variable_of(name)}`", f"`{default}`", about))
+    return table(("flag", "environment", "default", "meaning"), rows)
+
+
+def policy() -> str:
+    """List the policy's fields with their defaults."""
+    document = json_schema()
+    return table(("field", "default", "meaning"), _fields(document, document["$defs"], default_policy().to_dict(), ""))
+
+
+def _fields(
+    node: Mapping[str, Any], definitions: Mapping[str, Any], values: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, str, str]]:
+    required = node.get("required", ())
+    for name, field in node["properties"].items():
+        target = definitions.get(field.get("$ref", "").rpartition("/")[2], {})
+        value = values[name]
+        if "properties" in target and isinstance(value, dict):
+            yield from _fields(target, definitions, value, f"{prefix}{name}.")
+        else:
+            default = "required" if name in required and not prefix else f"`{json.dumps(value)}`"
+            yield f"`{prefix}{name}`", default, field.get("description", "")
+
+
+def states() -> str:
+    """List the states."""
+    return table(("state", "meaning"), [(f"`{state}`", STATES[state]) for state in State])
+
+
+def reasons() -> str:
+    """List the reasons, and the part of the program that gives each."""
+    rows = []
+    for reason in Reason:
+        where = sorted(_users().get(reason.name, ()))
+        rows.append((f"`{reason}`", ", ".join(where) or "nothing yet", REASONS[reason]))
+    return table(("reason", "given by", "meaning"), rows)
+
+
+@cache
+def _users() -> Mapping[str, set[str]]:
+    """Find which packages use which reason, by reading the source."""
+    found: dict[str, set[str]] = {}
+    for layer in ("scheduling", "assessment", "planning", "guard"):
+        for file in sorted((ROOT / "rebalancer" / layer).glob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason":
+                    found.setdefault(node.attr, set()).add(layer)
+    return found
+
+
+def causes() -> str:
+    """List what a pod is evicted for."""
+    used = {Cause.SKEW_VIOLATED: "A hard topology spread constraint is violated."}
+    return table(("cause", "meaning"), [(f"`{cause}`", used.get(cause, "Not in this release.")) for cause in Cause])
+
+
+def events() -> str:
+    """List the events."""
+    nobody = Regarding(kind="", namespace="", name="")
+    rows = []
+    for reason in EventReason:
+        event = Event(reason=reason, note="", regarding=nobody)
+        rows.append((f"`{reason}`", event.type, event.action, EVENTS[reason]))
+    return table(("reason", "type", "action", "when, and on what"), rows)
+
+
+def metrics() -> str:
+    """List the metrics."""
+    rows = []
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        if metric.values:
+            labels += f": {', '.join(metric.values)}" if len(metric.values) < 10 else f" ({len(metric.values)} values)"  # noqa: PLR2004
+        who = "leader" if metric.leader_only else "every replica"
+        rows.append((f"`{metric.name}`", metric.type, labels, who, metric.help))
+    return table(("metric", "type", "labels", "shown by", "meaning"), rows)
+
+
+def codes() -> str:
+    """List the exit codes."""
+    return table(("code", "meaning"), [(str(code.value), CODES[code]) for code in Exit])
+
+
+def moves() -> str:
+    """Draw the life of a move."""
+    ends = [state for state in MoveState if state.over]
+    lines = ["stateDiagram-v2", f"    [*] --> {MoveState.PLANNED}"]
+    lines += [f"    {before} --> {after}: {what}" for (before, what), after in TRANSITIONS.items()]
+    lines += [f"    {state} --> [*]" for state in ends]
+    return "\n".join(["```mermaid", *lines, "```", ""])
+
+
+PARTS: Final[Mapping[str, Callable[[], str]]] = {
+    "commands": commands,
+    "settings": settings,
+    "exit-codes": codes,
+    "policy": policy,
+    "states": states,
+    "reasons": reasons,
+    "causes": causes,
+    "events": events,
+    "metrics": metrics,
+    "moves": moves,
+}
+PAGES: Final[Mapping[str, frozenset[str]]] = {
+    "docs/reference.md": frozenset(PARTS) - {"moves"},
+    "docs/design.md": frozenset({"moves"}),
+}
+"""The pages, and the parts that each must hold."""
+
+
+def renewed(text: str) -> str:
+    """Return a page with every generated part as it is now; KeyError for a part that nobody makes."""
+    return _MARKED.sub(lambda found: f"{found[1]}{PARTS[found['name']]()}{found[4]}", text)
+
+
+def parts_of(text: str) -> frozenset[str]:
+    """Name the generated parts of a page."""
+    return frozenset(found["name"] for found in _MARKED.finditer(text))
+
+
+def schema_text(name: str) -> str:
+    """Return a document's schema as its file holds it."""
+    return json.dumps(schema(DOCUMENTS[name]), indent=2) + "\n"
+
+
+def wanted() -> Mapping[Path, str]:
+    """Return what every generated file should hold."""
+    made = {ROOT / page: renewed((ROOT / page).read_text(encoding="utf-8")) for page in PAGES}
+    return made | {ROOT / "config" / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
+
+
+def main() -> int:
+    """Write what is stale."""
+    for path, text in wanted().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)} renewed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
