@@ -51,7 +51,7 @@ STATES: Final[Mapping[State, str]] = {
     State.UNFIXABLE: "An arrangement exists, but no eviction now leads there.",
 }
 REASONS: Final[Mapping[Reason, str]] = {
-    Reason.NO_ARRANGEMENT: "Arithmetic: so many pods cannot stand right on these domains; the nearest numbers are named.",
+    Reason.NO_ARRANGEMENT: "Arithmetic: so many pods cannot stand right here; the nearest numbers that can are named.",
     Reason.TOO_FEW_DOMAINS: "Fewer domains exist than `minDomains` asks for.",
     Reason.VOLUME_PINNED: "The pod's volumes reach less far than the group's room.",
     Reason.AFFINITY_PINNED: "The pod's affinity ties it to where it is.",
@@ -59,7 +59,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.UNREACHABLE: "No sequence of placements gets there.",
     Reason.NOT_FORCED: "No eviction was found that the scheduler is forced to repay with a better placement.",
     Reason.NOT_PREDICTABLE: "The group is not one of equal pods, or uses what is not modelled; the message says which.",
-    Reason.BLOCKED_BY_BUDGET: "A PodDisruptionBudget, `budgets.maxUnavailable` or `budgets.perWorkload` has no room now.",
+    Reason.BLOCKED_BY_BUDGET: "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` has no room now.",
     Reason.STEP_EXCEEDS_BUDGET: "The smallest safe step needs more pods out at once than the budgets ever allow.",
     Reason.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select the pod: the API refuses to evict it.",
     Reason.GROUP_IN_FLIGHT: "Pods that have no node yet will change the counts; planned anew when they are placed.",
@@ -229,7 +229,7 @@ def metrics() -> str:
     for metric in METRICS:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         if metric.values:
-            labels += f": {', '.join(metric.values)}" if len(metric.values) < 10 else f" ({len(metric.values)} values)"  # noqa: PLR2004
+            labels += f": {', '.join(metric.values)}" if len(metric.values) < 10 else f" ({len(metric.values)} values)"
         who = "leader" if metric.leader_only else "every replica"
         rows.append((f"`{metric.name}`", metric.type, labels, who, metric.help))
     return table(("metric", "type", "labels", "shown by", "meaning"), rows)
