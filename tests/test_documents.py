@@ -142,11 +142,8 @@ SHOWN = dict(shown())
 
 
 def as_pattern(lines: list[str]) -> re.Pattern[str]:
-    """A line of `…` stands for any lines or none, `…` within a line for the rest of it."""
-    made = [
-        r"(?:[^\n]*\n)*?" if line == "…" else re.escape(line).replace("…", r"[^\n]*").replace(r"\…", r"[^\n]*") + r"\n"
-        for line in lines
-    ]
+    """Take a line of `…` for any lines or none, `…` within a line for any text."""
+    made = [r"(?:[^\n]*\n)*?" if line == "…" else re.escape(line).replace("…", r"[^\n]*") + r"\n" for line in lines]
     return re.compile("".join(made) + r"\Z")
 
 
