@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 
 import msgspec
 
@@ -55,20 +56,22 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, circumstances: Circums
     since = dict(memory.seen)
     admitted: list[Eviction] = []
     waiting: list[Waiting] = []
-    held: set[str] = set()
-    for eviction in plan.evictions:
-        refused = _refused(eviction, since, circumstances)
-        if refused is None and eviction.group in held:
-            refused = Reason.RATE_LIMITED, "an earlier eviction of its step waits"
-        if refused is None:
-            refused = rates.refused(eviction)
-        if refused is None:
-            rates.take(eviction)
-            admitted.append(eviction)
-        else:
-            held.add(eviction.group)
+    for _, grouped in groupby(plan.evictions, key=lambda eviction: eviction.step):
+        step = tuple(grouped)
+        refused = _refused(step[0], since, circumstances)
+        going = 0
+        while refused is None and going < len(step):
+            refused = rates.refused(step[going])
+            if refused is None:
+                rates.take(step[going])
+                going += 1
+        if going < step[0].needed:
+            rates.give_back(step[:going])
+            going = 0
+        admitted += step[:going]
+        if refused is not None:
             reason, message = refused
-            waiting.append(Waiting(eviction=eviction, reason=reason, message=message))
+            waiting += [Waiting(eviction=each, reason=reason, message=message) for each in step[going:]]
     return Admission(evictions=tuple(admitted), waiting=tuple(waiting))
 
 
@@ -114,7 +117,14 @@ class _Rates:
         return None
 
     def take(self, eviction: Eviction) -> None:
-        self._cycle += 1
-        self._lately += 1
-        self._nodes[eviction.pod.node or ""] += 1
-        self._namespaces[eviction.pod.namespace] += 1
+        self._add(eviction, 1)
+
+    def give_back(self, evictions: Iterable[Eviction]) -> None:
+        for eviction in evictions:
+            self._add(eviction, -1)
+
+    def _add(self, eviction: Eviction, number: int) -> None:
+        self._cycle += number
+        self._lately += number
+        self._nodes[eviction.pod.node or ""] += number
+        self._namespaces[eviction.pod.namespace] += number

@@ -84,12 +84,12 @@ def excess(root: Inner, bounds: Bounds) -> tuple[int, ...]:
 
 def _excess(root: Inner, level: int, bound: Bound) -> int:
     low, high = _spread_of(root, level)
-    over = 0
+    over = [0]
     if bound.max_skew is not None:
-        over = max(0, high - (0 if bound.floor_at_zero else low) - bound.max_skew)
+        over.append(high - (0 if bound.floor_at_zero else low) - bound.max_skew)
     if bound.cap is not None:
-        over = max(over, high - bound.cap)
-    return over
+        over.append(high - bound.cap)
+    return max(over)
 
 
 def ceilings(root: Inner, bounds: Bounds) -> tuple[int | None, ...]:

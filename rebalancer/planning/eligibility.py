@@ -97,8 +97,8 @@ class Eligibility:
 
     def of_pod(self, pod: Pod) -> Refusal | None:
         """Say why this pod may not move now although its owner's pods may, or None."""
-        if pod.mirror or pod.node is None:
-            return Refusal(Reason.NOT_EVICTABLE, "it is a mirror of a static pod" if pod.mirror else "it has no node")
+        if pod.mirror:
+            return Refusal(Reason.NOT_EVICTABLE, "it is the mirror of a static pod, which its node would make anew")
         if pod.spec.scheduler != self._scheduler:
             return Refusal(Reason.OTHER_SCHEDULER, f"{pod.spec.scheduler} places it, not {self._scheduler}")
         if pod.spec.eviction_responders:

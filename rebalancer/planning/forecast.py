@@ -42,17 +42,16 @@ def _domain(site: Site, level: int) -> str:
 def counts_after(layout: Layout, arriving: int) -> Mapping[str, Mapping[str, int]]:
     """Return the counts by key and domain once `arriving` pods have come to the emptiest domains with room.
 
-    One possible end among those that a step allows, to show what it is for.
+    One possible end among those that a step allows, to show what it is for. There is room for all of them, or the group
+    would have no distance.
     """
     levels = [dict(counts) for counts in layout.counts()]
     *coarse, held = levels
     for _ in range(arriving):
         open_ = [site for site in layout.sites.values() if held[site.node] < site.cap]
         for level, counts in enumerate(coarse):
-            least = min((counts[site.domains[level]] for site in open_), default=0)
+            least = min(counts[site.domains[level]] for site in open_)
             open_ = [site for site in open_ if counts[site.domains[level]] == least]
-        if not open_:
-            break
         best = min(open_, key=lambda site: (held[site.node], site.node))
         held[best.node] += 1
         for level, counts in enumerate(coarse):

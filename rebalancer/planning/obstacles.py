@@ -1,6 +1,7 @@
 """Why a group cannot be made right: arithmetic, room, or pods that cannot move, told apart by lifting one at a time."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import cast
 
 from rebalancer.model.verdicts import Reason, State
@@ -18,10 +19,10 @@ def obstacle(problem: Problem) -> tuple[State, Refusal]:
     """Say what stands in the way of a group whose distance does not exist."""
     layout = problem.layout
     bounds, total = layout.bounds, counted(layout.root) + problem.pending
-    ideal = _relaxed(layout.root, fixed=False, room=total)
+    ideal = _relaxed(layout.root, room=total)
     if distance(ideal, bounds, problem.pending) is None:
         return State.INFEASIBLE, _arithmetic(ideal, bounds, total)
-    if distance(_relaxed(layout.root, fixed=False, room=None), bounds, problem.pending) is None:
+    if distance(_relaxed(layout.root, room=None), bounds, problem.pending) is None:
         return State.UNFIXABLE, _no_room(problem)
     reasons = Counter(refusal.reason for _, _, refusal in problem.refused.values())
     if not reasons:
@@ -35,18 +36,22 @@ def obstacle(problem: Problem) -> tuple[State, Refusal]:
     return State.UNFIXABLE, Refusal(reason, f"{times} pods stay where they are, {pod.name} for one: {refusal.message}")
 
 
-def _relaxed(root: Inner, *, fixed: bool, room: int | None) -> Inner:
+def _relaxed(root: Inner, *, room: int | None) -> Inner:
     """Return the arrangement without immovable pods, and with this much room on every node where it is given."""
-    return cast("Inner", _relaxed_place(root, fixed=fixed, room=room))
+    return cast("Inner", _mapped(root, lambda leaf: (leaf[0], 0, leaf[2] if room is None else leaf[0] + room, leaf[3])))
 
 
-def _relaxed_place(place: Place, *, fixed: bool, room: int | None) -> Place:
+def _emptied(root: Inner, room: int) -> Inner:
+    """Return the same nodes with nothing on them and room for `room` each."""
+    return cast("Inner", _mapped(root, lambda _: (0, 0, room, 0)))
+
+
+def _mapped(place: Place, change: Callable[[Leaf], Leaf]) -> Place:
     if is_leaf(place):
-        held, stays, cap, leaving = cast("Leaf", place)
-        return held, stays if fixed else 0, cap if room is None else held + room, leaving
+        return change(cast("Leaf", place))
     children: list[Place] = []
     for child, times in cast("Inner", place):
-        children += [_relaxed_place(child, fixed=fixed, room=room)] * times
+        children += [_mapped(child, change)] * times
     return inner(children)
 
 
@@ -65,30 +70,14 @@ def _arithmetic(ideal: Inner, bounds: Bounds, total: int) -> Refusal:
 
 
 def _nearest(ideal: Inner, bounds: Bounds, total: int) -> list[int]:
-    found = []
-    for direction in (-1, 1):
-        for step in range(1, _FARTHEST):
-            number = total + direction * step
-            if number < 1:
-                break
-            if distance(_emptied(ideal, number), bounds, number) is not None:
-                found.append(number)
-                break
-    return found
+    """Return the nearest feasible numbers of pods below and above; a single pod is always feasible."""
+    ways = (range(total - 1, 0, -1), range(total + 1, total + _FARTHEST))
+    found = (next((number for number in way if _could_stand(ideal, bounds, number)), None) for way in ways)
+    return [number for number in found if number is not None]
 
 
-def _emptied(root: Inner, room: int) -> Inner:
-    """Return the same nodes with nothing on them and room for `room` each."""
-
-    def emptied(place: Place) -> Place:
-        if is_leaf(place):
-            return (0, 0, room, 0)
-        children: list[Place] = []
-        for child, times in cast("Inner", place):
-            children += [emptied(child)] * times
-        return inner(children)
-
-    return cast("Inner", emptied(root))
+def _could_stand(ideal: Inner, bounds: Bounds, number: int) -> bool:
+    return distance(_emptied(ideal, number), bounds, number) is not None
 
 
 def _no_room(problem: Problem) -> Refusal:

@@ -132,6 +132,7 @@ class _Planner:
                 cause=Cause.SKEW_VIOLATED,
                 message=_sentence(judged, site, layout),
                 targets=foreseen,
+                needed=step.needed,
             )
             for site, victim in chosen
         ]

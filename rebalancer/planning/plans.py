@@ -12,7 +12,10 @@ from rebalancer.model.verdicts import Cause, Reason, State
 
 @dataclass(frozen=True, kw_only=True)
 class Eviction:
-    """One eviction that may go now. `step` numbers the steps of a plan; a prefix of a step is a step."""
+    """One eviction that may go now.
+
+    `step` numbers the steps of a plan. A prefix of a step is a step again if it has at least `needed` evictions.
+    """
 
     step: int
     group: str
@@ -22,6 +25,7 @@ class Eviction:
     cause: Cause
     message: str
     targets: tuple[Target, ...]
+    needed: int = 1
     forced: bool = True
 
 

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalancer.assessment.groups import Member
+from msgspec import structs
+
+from rebalancer.assessment.groups import Group, Member
 from rebalancer.assessment.judgement import Judged, JudgedGroup
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import Pod
@@ -22,7 +24,7 @@ from rebalancer.policy import Policy, format_duration
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.pod_topology_spread import ineffective
 from rebalancer.scheduling.replacement import replacement
-from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
 
@@ -60,24 +62,22 @@ class Rules:
     def problem(self, judged: JudgedGroup) -> Problem | Refusal:
         """Make the group's problem, or say why it is left alone as a whole."""
         effective = [each for each in judged.hard if self._counts_something(each)]
-        refusal = _different(effective) or self._members_differ(judged)
+        refusal = self._unread(judged.group) or _different(effective) or self._members_differ(judged, effective)
         if refusal is not None:
             return refusal
         selector = effective[0].constraint.selector
         assert selector is not None
         sample, own = judged.group.sample, [pod for member in judged.group.members for pod in member.pods]
-        waiting = self._strangers(judged, selector)
-        if waiting is not None:
-            return waiting
-        room = self.rooms.of(sample, own)
-        settling = self._settling(room)
-        if settling is not None:
-            return settling
+        # Volumes tie single pods, not the group: each pod's reach is looked at in `_pinned`.
+        room = self.rooms.of(structs.replace(sample, claims=()), own)
+        refusal = self._strangers(judged, selector) or self._in_motion(judged) or self._settling(room)
+        if refusal is not None:
+            return refusal
         levels = _levels(effective, self.view)
         if isinstance(levels, Refusal):
             return levels
         keys, bounds, coarse = levels
-        movable, refused = self._movers(judged, room)
+        movable, refused = self._movers(judged, room, selector)
         counts = effective[0].counts.by_node
         sites = [
             self._site(name, coarse, counts.get(name, 0), room.get(name, 0), movable.get(name, []))
@@ -108,7 +108,14 @@ class Rules:
             movable=sorted(movable, key=lambda victim: victim.cost),
         )
 
-    def _members_differ(self, judged: JudgedGroup) -> Refusal | None:
+    def _unread(self, group: Group) -> Refusal | None:
+        """Refuse where an object could not be read that may count, or forbid: a pod, a budget, an owner, any node."""
+        for fault in self.view.snapshot.faults:
+            if fault.kind == "Node" or fault.namespace in {"", group.namespace}:
+                return Refusal(Reason.NOT_PREDICTABLE, f"an object that may matter could not be read: {fault}")
+        return None
+
+    def _members_differ(self, judged: JudgedGroup, effective: Sequence[Judged]) -> Refusal | None:
         """Refuse groups whose next pods are not all alike, and those of which a member is in motion."""
         group = judged.group
         specs = set()
@@ -122,7 +129,7 @@ class Rules:
                 specs.add((member.next_pod.spec.requests, member.next_pod.spec.node_affinity.required))
         if len(specs) > 1:
             return Refusal(Reason.NOT_PREDICTABLE, "its workloads ask for different resources or nodes")
-        if any(each.counts.self_match == 0 for each in judged.hard if self._counts_something(each)):
+        if any(each.counts.self_match == 0 for each in effective):
             return Refusal(Reason.NOT_PREDICTABLE, "a constraint's selector does not match the workload's own pods")
         if not foreseeable(group.sample, self.view):
             return Refusal(Reason.NOT_PREDICTABLE, "its affinity to other pods moves with every placement")
@@ -138,6 +145,23 @@ class Rules:
                 )
         return None
 
+    def _in_motion(self, judged: JudgedGroup) -> Refusal | None:
+        """Refuse while a pod of the group itself waits for a node that is not the scheduler's free choice.
+
+        It may be held back (gates), or tied to fewer nodes than the others by its volumes.
+        """
+        for member in judged.group.members:
+            waiting = [pod for pod in member.pods if pod.node is None]
+            for pod in waiting:
+                unclear = unpredictable(pod, self.view)
+                if unclear is not None:
+                    return Refusal(Reason.GROUP_IN_FLIGHT, f"pod {pod.name} has no node yet: {unclear.message}")
+            if self._missing(member) and any(pod.claims for pod in member.pods):
+                return Refusal(
+                    Reason.GROUP_IN_FLIGHT, f"a pod of {member.reference} with volumes of its own has no node yet"
+                )
+        return None
+
     def _settling(self, room: Iterable[str]) -> Refusal | None:
         settle, now = self.policy.nodes.settle, self.view.snapshot.taken_at
         for name in sorted(room):
@@ -150,15 +174,18 @@ class Rules:
         return None
 
     def _movers(
-        self, judged: JudgedGroup, room: Mapping[str, int]
+        self, judged: JudgedGroup, room: Mapping[str, int], selector: LabelSelector
     ) -> tuple[dict[str, list[Victim]], dict[str, tuple[Pod, Member, Refusal]]]:
-        """Sort the group's pods into those that may move, by node, and those that stay, with the reason."""
+        """Sort the group's pods into those that may move, by node, and those that stay, with the reason.
+
+        A pod whose labels have been changed so that it is not counted is neither: moving it would repair nothing.
+        """
         movable: dict[str, list[Victim]] = {}
         refused: dict[str, tuple[Pod, Member, Refusal]] = {}
         for member in judged.group.members:
             whole = self.eligibility.of_member(member)
             for pod in member.pods:
-                if pod.node is None:
+                if pod.node is None or not selector.matches(pod.labels):
                     continue
                 refusal = whole or self.eligibility.of_pod(pod) or self.ledger.refusal(pod) or self._pinned(pod, room)
                 if refusal is None:
@@ -180,18 +207,14 @@ class Rules:
         return Refusal(Reason.VOLUME_PINNED, f"its volumes reach {len(reach & set(room))} of {len(room)} nodes")
 
     def _missing(self, member: Member) -> int:
-        """Count the owner's pods without a place: waiting ones, and those that are still to be created."""
-        owner = member.owner
-        if owner is None:
-            return 0
+        """Count the pods without a place: waiting ones, and those that the owner has still to create."""
         placed = sum(1 for pod in member.pods if pod.node is not None)
-        return max(0, owner.replicas - placed)
+        wanted = len(member.pods) if member.owner is None else member.owner.replicas
+        return max(0, wanted - placed)
 
 
 def _different(effective: Sequence[Judged]) -> Refusal | None:
-    """Refuse constraints that count different pods, or on different nodes."""
-    if not effective:
-        return Refusal(Reason.NOT_PREDICTABLE, "none of its constraints counts any pod")
+    """Refuse constraints that count different pods, or on different nodes. There is one at least: it is violated."""
     if len({each.constraint.selector for each in effective}) > 1:
         return Refusal(Reason.NOT_PREDICTABLE, "its constraints select different pods")
     if len({each.counts.eligible.nodes for each in effective}) > 1:

@@ -10,12 +10,15 @@ import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
 from rebalancer.assessment.judgement import assess
-from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Taint, TaintEffect
-from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.affinity import NodeSelectorTerm, PodAffinity, PodAffinityTerm, Taint, TaintEffect
+from rebalancer.model.cluster import Namespace
+from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import OwnerReference, Pod
-from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.pods import OwnerReference, Pod, PodSpec, Resources
+from rebalancer.model.snapshot import Fault, Snapshot
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
+from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.model.verdicts import Cause, Reason, State
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.planner import plan
@@ -56,6 +59,28 @@ def nodes(snapshot: Snapshot, change: Callable[[Node], Node]) -> Snapshot:
 
 def owners(snapshot: Snapshot, change: Callable[[Workload], Workload]) -> Snapshot:
     return replace(snapshot, workloads=tuple(change(owner) for owner in snapshot.workloads))
+
+
+def sharing(snapshot: Snapshot) -> Snapshot:
+    """Put all workloads under one spread selector, in their templates too."""
+
+    def spread(found: PodSpec) -> PodSpec:
+        selector = LabelSelector.of({"both": "yes"})
+        return msgspec.structs.replace(
+            found, spread=tuple(msgspec.structs.replace(each, selector=selector) for each in found.spread)
+        )
+
+    def labelled(pod: Pod) -> Pod:
+        return msgspec.structs.replace(pod, spec=spread(pod.spec), labels=Labels({**pod.labels, "both": "yes"}))
+
+    def templated(owner: Workload) -> Workload:
+        if owner.template is None:
+            return owner
+        labels = Labels({**owner.template.labels, "both": "yes"})
+        template = msgspec.structs.replace(owner.template, labels=labels, spec=spread(owner.template.spec))
+        return msgspec.structs.replace(owner, template=template)
+
+    return owners(pods(snapshot, labelled), templated)
 
 
 def test_a_zone_that_returned() -> None:
@@ -368,7 +393,7 @@ def test_room_is_not_promised_twice() -> None:
     snapshot = nodes(
         blueprint.snapshot(),
         lambda n: (
-            msgspec.structs.replace(n, allocatable=msgspec.structs.replace(n.allocatable, cpu=3000))
+            msgspec.structs.replace(n, allocatable=msgspec.structs.replace(n.allocatable, cpu=2000))
             if n.name == "b-1"
             else n
         ),
@@ -425,13 +450,7 @@ def test_two_revisions_share_a_selector() -> None:
     blueprint.deployment("two", on={"b-1": 4}, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
 
-    def same(pod: Pod) -> Pod:
-        selector = LabelSelector.of({"both": "yes"})
-        spread = tuple(msgspec.structs.replace(each, selector=selector) for each in pod.spec.spread)
-        spec = msgspec.structs.replace(pod.spec, spread=spread)
-        return msgspec.structs.replace(pod, spec=spec, labels=Labels({**pod.labels, "both": "yes"}))
-
-    assert planned(pods(snapshot, same)).groups == ()
+    assert planned(sharing(snapshot)).groups == ()
     assert len(planned(snapshot).groups) == 2
 
 
@@ -470,3 +489,444 @@ def test_narrowed() -> None:
     assert narrowed(found, None) is found
     assert narrowed(found, frozenset()).evictions == ()
     assert narrowed(found, frozenset({Reference("shop", "Deployment", "web")})) == found
+
+
+def test_an_unread_object_stops_what_it_may_touch() -> None:
+    """A budget or pod of the namespace that could not be read, or any node: nothing is evicted, and it is named."""
+    snapshot = returned()
+    for kind, namespace, stops in (
+        ("PodDisruptionBudget", "shop", True),
+        ("Pod", "other", False),
+        ("Node", "", True),
+    ):
+        fault = Fault(kind=kind, namespace=namespace, name="broken", message="spec.x: y")
+        found = planned(replace(snapshot, faults=(fault,)))
+        assert bool(found.evictions) != stops
+        if stops:
+            assert found.groups[0].reason is Reason.NOT_PREDICTABLE
+            assert "broken" in found.groups[0].message
+
+
+def spread_by(snapshot: Snapshot, change: Callable[[SpreadConstraint], SpreadConstraint]) -> Snapshot:
+    """Change the constraints of all pods."""
+
+    def changed(pod: Pod) -> Pod:
+        spread = tuple(change(each) for each in pod.spec.spread)
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, spread=spread))
+
+    return pods(snapshot, changed)
+
+
+def hostname_only(**fields: Any) -> Callable[[SpreadConstraint], SpreadConstraint]:
+    return lambda each: msgspec.structs.replace(each, **fields) if each.topology_key == HOSTNAME else each
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            hostname_only(selector=LabelSelector.of({"app": "web"}, [Requirement("x", Operator.DOES_NOT_EXIST)])),
+            "select",
+        ),
+        (hostname_only(node_taints_policy=InclusionPolicy.HONOR), "nodes"),
+        (lambda each: msgspec.structs.replace(each, selector=LabelSelector.of({"app": "web", "x": "y"})), "own pods"),
+    ],
+)
+def test_constraints_that_do_not_fit_together(
+    change: Callable[[SpreadConstraint], SpreadConstraint], words: str
+) -> None:
+    """Constraints that count different pods or nodes, or not the workload's own pods, are left alone."""
+    snapshot = returned()
+    tainted = nodes(
+        snapshot,
+        lambda node: (
+            msgspec.structs.replace(node, taints=(Taint("t", TaintEffect.NO_SCHEDULE),)) if node.name == "b-2" else node
+        ),
+    )
+    extra = tuple(
+        msgspec.structs.replace(pod, uid=f"{pod.uid}x", owner=None, labels=Labels({"app": "web", "x": "y"}))
+        for pod in snapshot.pods
+    )
+    found = planned(spread_by(replace(tainted, pods=(*tainted.pods, *extra)), change))
+    group = next(each for each in found.groups if each.judged.group.members[0].owner is not None)
+    assert group.reason is Reason.NOT_PREDICTABLE
+    assert words in group.message
+    assert found.evictions == ()
+
+
+def test_keys_that_cross() -> None:
+    """Keys of which neither divides the other are left alone."""
+    blueprint = Blueprint()
+    for name, zone, rack in (("n1", "a", "1"), ("n2", "a", "2"), ("n3", "b", "1"), ("n4", "b", "2")):
+        blueprint.node(name, zone=zone, rack=rack)
+    blueprint.deployment("web", on={"n1": 3, "n2": 3}, spread={ZONE: 1, "rack": 1})
+    (group,) = planned(blueprint.snapshot()).groups
+    assert group.reason is Reason.NOT_PREDICTABLE
+    assert "reach across" in group.message
+
+
+def test_a_key_above_shared_hosts() -> None:
+    """Without a hostname constraint the nodes of a zone are interchangeable, and the plan still names them."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("web", on={"a-1": 2, "a-2": 2}, spread={ZONE: 1})
+    found = planned(blueprint.snapshot())
+    assert len(found.evictions) == 2
+    assert [target.topology_key for target in found.evictions[0].targets] == [ZONE]
+    assert set(found.groups[0].after) == {ZONE}
+
+
+def test_selectors_that_count_nobody() -> None:
+    """`{}` counts nobody on this version, so it is never violated; beside a real one it is left out."""
+    snapshot = spread_by(returned(), hostname_only(selector=LabelSelector()))
+    found = planned(snapshot)
+    assert len(found.evictions) == 4
+    assert planned(spread_by(returned(), lambda each: msgspec.structs.replace(each, selector=None))).groups == ()
+
+
+def test_workloads_that_ask_for_different_things() -> None:
+    """Two owners under one selector with different requests are not planned as one."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1}, cpu=100)
+    blueprint.deployment("two", on={"a-1": 4}, spread={ZONE: 1}, cpu=200)
+
+    def same(pod: Pod) -> Pod:
+        spread = tuple(
+            msgspec.structs.replace(each, selector=LabelSelector.of({"both": "y"})) for each in pod.spec.spread
+        )
+        spec = msgspec.structs.replace(pod.spec, spread=spread)
+        return msgspec.structs.replace(pod, spec=spec, labels=Labels({**pod.labels, "both": "y"}))
+
+    (group,) = planned(sharing(blueprint.snapshot())).groups
+    assert (group.reason, len(group.judged.group.workloads)) == (Reason.NOT_PREDICTABLE, 2)
+    assert "different resources" in group.message
+
+
+def test_a_waiting_pod_of_somebody_else() -> None:
+    """While another workload's pod that counts has no node yet, nothing is planned on counts that will change."""
+    snapshot = returned()
+    bare = msgspec.structs.replace(snapshot.pods[0].spec, spread=())
+    stranger = msgspec.structs.replace(
+        snapshot.pods[0], uid="s", name="s", node=None, ready=False, owner=None, spec=bare
+    )
+    found = planned(replace(snapshot, pods=(*snapshot.pods, stranger)))
+    assert found.evictions == ()
+    assert Reason.GROUP_IN_FLIGHT in {group.reason for group in found.groups}
+
+
+def test_a_gated_pod_of_its_own() -> None:
+    """A pod that something else holds back is not counted on to be placed."""
+    snapshot = returned()
+    first = snapshot.pods[0]
+    gated = msgspec.structs.replace(first, node=None, ready=False, spec=msgspec.structs.replace(first.spec, gated=True))
+    found = planned(replace(snapshot, pods=(gated, *snapshot.pods[1:])))
+    assert found.evictions == ()
+    assert found.groups[0].reason is Reason.GROUP_IN_FLIGHT
+
+
+def test_pods_on_their_way_may_bring_it_right() -> None:
+    """Where the pods without a node are all that is missing, nothing is evicted."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 2}, replicas=3, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    waiting = [pod for pod in snapshot.pods if pod.node is None]
+    assert len(waiting) <= 1
+    found = planned(snapshot)
+    assert found.evictions == ()
+    assert {group.reason for group in found.groups} <= {Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS}
+
+
+def test_a_relabelled_pod_is_not_moved() -> None:
+    """A pod whose labels no longer match is not counted, so moving it would repair nothing."""
+    snapshot = returned()
+    odd = snapshot.pods[0].uid
+    relabelled = pods(
+        snapshot,
+        lambda pod: msgspec.structs.replace(pod, labels=Labels({"app": "other"})) if pod.uid == odd else pod,
+    )
+    found = planned(relabelled)
+    assert odd not in {each.pod.uid for each in found.evictions}
+    assert odd not in {each.pod for each in found.refusals}
+
+
+def stateful(reach: dict[str, str]) -> Snapshot:
+    """Put a StatefulSet of four on two of three zones, each pod with a volume that reaches the zones named for it."""
+    blueprint = Blueprint()
+    blueprint.zones("abc", 2)
+    blueprint.stateful_set("db", on={"a-1": 1, "a-2": 1, "b-1": 1, "b-2": 1}, spread={ZONE: 1}, namespace="shop")
+    snapshot = blueprint.snapshot()
+    volumes, claims = [], []
+    for pod in snapshot.pods:
+        zones = tuple(sorted(reach.get(pod.name, "abc")))
+        term = NodeSelectorTerm((Requirement(ZONE, Operator.IN, zones),))
+        volumes.append(
+            PersistentVolume(name=f"v-{pod.name}", node_affinity=(term,), claim=("shop", f"data-{pod.name}"))
+        )
+        claims.append(
+            PersistentVolumeClaim(namespace="shop", name=f"data-{pod.name}", volume=f"v-{pod.name}", bound=True)
+        )
+    with_claims = pods(snapshot, lambda pod: msgspec.structs.replace(pod, claims=(f"data-{pod.name}",)))
+    return replace(with_claims, volumes=tuple(volumes), claims=tuple(claims))
+
+
+def test_volumes_that_reach_everywhere_tie_nobody() -> None:
+    """Pods whose volumes follow them are moved like any other."""
+    found = planned(stateful({}))
+    assert len(found.evictions) == 1
+
+
+def test_pinned_by_volumes() -> None:
+    """Pods whose volumes keep them in their zone stay, and that is what the report says."""
+    found = planned(stateful({"db-0": "a", "db-1": "a", "db-2": "b", "db-3": "b"}))
+    assert found.evictions == ()
+    assert (found.groups[0].state, found.groups[0].reason) == (State.UNFIXABLE, Reason.VOLUME_PINNED)
+    some = planned(stateful({"db-0": "a", "db-1": "a"}))
+    assert {each.pod.name for each in some.evictions} <= {"db-2", "db-3"}
+    assert len(some.evictions) == 1
+
+
+def test_a_missing_pod_with_volumes() -> None:
+    """While a pod with volumes of its own is missing, nobody knows where its replacement can go."""
+    snapshot = stateful({})
+    found = planned(replace(snapshot, pods=snapshot.pods[1:]), policy(budgets=GENEROUS))
+    assert found.evictions == ()
+
+
+def test_volumes_that_were_not_read() -> None:
+    """A pod with claims is left alone where volumes were not read."""
+    found = planned(replace(stateful({}), unknown=frozenset({"PersistentVolume"})))
+    assert found.evictions == ()
+    assert {each.reason for each in found.refusals} == {Reason.NOT_PREDICTABLE}
+
+
+@pytest.mark.parametrize(
+    ("owner", "namespace"),
+    [
+        ({"annotations": Labels({"rebalancer.dev/exclude": "true"})}, {}),
+        ({}, Labels({"rebalancer.dev/exclude": "true"})),
+    ],
+)
+def test_whole_workloads_are_excluded(owner: dict[str, Any], namespace: Labels) -> None:
+    """An annotation on the owner or on the namespace excludes all its pods."""
+    snapshot = owners(returned(), lambda each: msgspec.structs.replace(each, **owner))
+    annotated = replace(snapshot, namespaces=(Namespace(name="shop", annotations=Labels(namespace)),))
+    found = planned(annotated)
+    assert found.evictions == ()
+    assert {each.reason for each in found.refusals} == {Reason.EXCLUDED}
+
+
+def test_others_decide() -> None:
+    """Another scheduler's pods, pods with responders to their eviction, owners on their way out: left alone."""
+    snapshot = returned()
+    spec = snapshot.pods[0].spec
+    other = msgspec.structs.replace(spec, scheduler="other")
+    asked = msgspec.structs.replace(spec, eviction_responders=True)
+    for changed, reason in (
+        (pods(snapshot, lambda pod: msgspec.structs.replace(pod, spec=other)), Reason.OTHER_SCHEDULER),
+        (pods(snapshot, lambda pod: msgspec.structs.replace(pod, spec=asked)), Reason.EXCLUDED),
+        (
+            owners(snapshot, lambda each: msgspec.structs.replace(each, deleted=snapshot.taken_at)),
+            Reason.ROLLOUT_IN_PROGRESS,
+        ),
+    ):
+        found = planned(changed)
+        assert found.evictions == ()
+        assert {each.reason for each in found.refusals} == {reason}
+
+
+def test_one_old_pod_of_another_scheduler() -> None:
+    """A pod that still names another scheduler stays; its siblings may go."""
+    snapshot = returned()
+    last = snapshot.pods[-1].uid
+    other = msgspec.structs.replace(snapshot.pods[0].spec, scheduler="other")
+    found = planned(pods(snapshot, lambda pod: msgspec.structs.replace(pod, spec=other) if pod.uid == last else pod))
+    assert last not in {each.pod.uid for each in found.evictions}
+    assert Reason.OTHER_SCHEDULER in {each.reason for each in found.refusals}
+
+
+def test_karpenters_word() -> None:
+    """`false` is no objection."""
+    notes = Labels({"karpenter.sh/do-not-disrupt": "false"})
+    assert len(planned(pods(returned(), lambda pod: msgspec.structs.replace(pod, annotations=notes))).evictions) == 4
+
+
+def test_extended_resources_and_storage_are_room_too() -> None:
+    """Room is the least of all resources that the pods ask for."""
+    asks = Resources(cpu=1, memory=1, ephemeral_storage=10, extended=(("example.com/gpu", 1),))
+    has = Resources(cpu=64_000, memory=2**40, ephemeral_storage=25, extended=(("example.com/gpu", 9),))
+    blueprint = Blueprint()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 8}, spread={ZONE: 1})
+
+    def asking(pod: Pod) -> Pod:
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, requests=asks), requests=asks)
+
+    snapshot = nodes(
+        pods(blueprint.snapshot(), asking),
+        lambda n: msgspec.structs.replace(n, allocatable=has) if n.name == "b-1" else n,
+    )
+    (group,) = planned(snapshot).groups
+    assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY), "storage for two, four must come"
+
+
+def test_no_room_at_all_for_foreign_pods() -> None:
+    """Where pods of others keep it wrong, that is said."""
+    snapshot = returned()
+    bare = msgspec.structs.replace(snapshot.pods[0].spec, spread=())
+    foreign = tuple(
+        msgspec.structs.replace(pod, uid=f"{pod.uid}f", name=f"{pod.name}f", owner=None, spec=bare, node="a-1")
+        for pod in snapshot.pods
+    )
+    (group,) = planned(replace(snapshot, pods=(*snapshot.pods, *foreign))).groups
+    assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NOT_EVICTABLE)
+    assert "other workloads" in group.message
+
+
+REGION = "topology.kubernetes.io/region"
+
+
+def regions() -> Blueprint:
+    """Two regions of two zones of two nodes."""
+    blueprint = Blueprint()
+    for zone in "abcd":
+        for number in (1, 2):
+            labels: dict[str, Any] = {REGION: "west" if zone in "ab" else "east"}
+            blueprint.node(f"{zone}-{number}", zone=zone, **labels)
+    return blueprint
+
+
+def test_three_keys() -> None:
+    """Region, zone and host are planned together: one divides the next."""
+    blueprint = regions()
+    blueprint.deployment("web", on={"a-1": 4, "b-1": 4}, spread={REGION: 1, ZONE: 1, HOSTNAME: 1})
+    found = planned(blueprint.snapshot())
+    assert found.groups[0].evictions == 6
+    assert len(found.evictions) + len(found.waiting) > 0
+    assert set(found.groups[0].after) == {REGION, ZONE, HOSTNAME}
+
+
+def test_a_little_room_everywhere_is_too_little() -> None:
+    """Where every domain has some room but not enough, that is said, whatever the level."""
+    blueprint = regions()
+    blueprint.deployment("web", on={"a-1": 8, "b-1": 8}, spread={REGION: 1, ZONE: 4, HOSTNAME: 9}, cpu=1000)
+    snapshot = nodes(
+        blueprint.snapshot(),
+        lambda n: (
+            msgspec.structs.replace(n, allocatable=msgspec.structs.replace(n.allocatable, cpu=1000))
+            if n.name[0] in "cd"
+            else n
+        ),
+    )
+    (group,) = planned(snapshot).groups
+    assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
+    assert "have no room for them" in group.message
+
+
+def laid_out(counts: dict[str, list[int]], waiting: int, zone: int, host: int) -> Snapshot:
+    """Put one Deployment on zones of nodes that hold so many pods, and let so many wait for a node."""
+    blueprint = Blueprint()
+    on = {}
+    for name, held in counts.items():
+        blueprint.zones([name], len(held))
+        on.update({f"{name}-{n}": number for n, number in enumerate(held, start=1) if number})
+    blueprint.deployment("web", on=on, replicas=sum(on.values()) + waiting, spread={ZONE: zone, HOSTNAME: host})
+    return owners(
+        blueprint.snapshot(),
+        lambda owner: msgspec.structs.replace(owner, current=owner.replicas, updated=owner.replicas, observed=True),
+    )
+
+
+def test_a_search_that_gave_up() -> None:
+    """Where the scheduler has too many ways to go, nothing is begun, and that is why."""
+    counts = {"a": [2, 3, 1, 0], "b": [1, 1, 5, 3, 3, 2], "c": [0, 5, 0, 1, 0], "d": [1, 0, 3, 0, 3]}
+    (group,) = planned(laid_out(counts, 20, 2, 3)).groups
+    assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NOT_FORCED)
+    assert "cut short" in group.message
+
+
+def test_no_step_leads_on() -> None:
+    """2,2 | 3,1,3 with both maxSkew 1 is two evictions from right, and none of them is sure to help."""
+    found = planned(laid_out({"a": [2, 2], "b": [3, 1, 3]}, 0, 1, 1))
+    (group,) = found.groups
+    assert (group.state, group.reason, group.evictions) == (State.UNFIXABLE, Reason.NOT_FORCED, 2)
+    assert found.evictions == ()
+
+
+def test_waiting_pods_that_bring_it_right() -> None:
+    """Where two pods without a node are all that is missing, they are waited for."""
+    assert planned(laid_out({"a": [3], "b": [1]}, 0, 1, 4)).evictions
+    found = planned(laid_out({"a": [3], "b": [1]}, 2, 1, 4))
+    (group,) = found.groups
+    assert (group.state, group.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
+    assert "2 pods without a node" in group.message
+
+
+def test_two_that_must_go_together() -> None:
+    """A step that needs two at once waits whole where the budget has room for one, and goes where it has for two."""
+    counts = {"a": [2], "b": [4, 1]}
+    snapshot = laid_out(counts, 0, 2, 1)
+    both = planned(snapshot)
+    assert [each.needed for each in both.evictions] == [2, 2]
+    one = planned(snapshot, policy(budgets=Budgets(max_unavailable=Amount(value=1), per_workload=Amount(value=9))))
+    assert one.evictions == ()
+    assert {each.reason for each in one.waiting} == {Reason.STEP_EXCEEDS_BUDGET}
+    unready = snapshot.pods[0].uid
+    busy = pods(snapshot, lambda pod: msgspec.structs.replace(pod, ready=pod.uid != unready))
+    now = planned(busy, policy(budgets=Budgets(max_unavailable=Amount(value=2), per_workload=Amount(value=9))))
+    assert now.evictions == ()
+    assert {each.reason for each in now.waiting} == {Reason.BLOCKED_BY_BUDGET}
+
+
+def test_a_disruption_budget_with_room_for_one_of_two() -> None:
+    """What a budget granted to a step that cannot go whole is given back."""
+    blueprint = Blueprint()
+    blueprint.zones("a", 1)
+    blueprint.zones("b", 2)
+    blueprint.deployment("web", on={"a-1": 2, "b-1": 4, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1})
+    blueprint.budget("web", max_unavailable=1)
+    found = planned(blueprint.snapshot())
+    assert found.evictions == ()
+    assert {each.reason for each in found.waiting} == {Reason.STEP_EXCEEDS_BUDGET}
+
+
+def test_pods_that_wait_are_counted_in() -> None:
+    """Two pods that wait for a node will fill the zone that came back, so two evictions less are planned."""
+    snapshot = returned()
+    first = {pod.uid for pod in snapshot.pods if pod.node in {"a-1", "b-1"}}
+    waiting = set(sorted(first)[:2])
+    found = planned(
+        pods(snapshot, lambda pod: msgspec.structs.replace(pod, node=None, ready=False) if pod.uid in waiting else pod)
+    )
+    assert found.groups[0].evictions == 2
+
+
+def test_a_volume_that_dies_with_its_pod() -> None:
+    """A pod with an ephemeral volume is left alone: where the new volume can be is not known."""
+    snapshot = returned()
+    last = snapshot.pods[-1]
+    claim = PersistentVolumeClaim(namespace="shop", name="scratch", volume="v", bound=True, owner_uid=last.uid)
+    tied = pods(snapshot, lambda pod: msgspec.structs.replace(pod, claims=("scratch",)) if pod.uid == last.uid else pod)
+    found = planned(replace(tied, claims=(claim,), volumes=(PersistentVolume(name="v"),)))
+    assert last.uid not in {each.pod.uid for each in found.evictions}
+    assert {each.reason for each in found.refusals if each.pod} == {Reason.NOT_PREDICTABLE}
+
+
+def test_groups_that_count_each_others_pods_take_turns() -> None:
+    """An eviction that changes what another group counts lets that group wait for the next plan."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("one", on={"a-1": 6}, spread={ZONE: 1})
+    blueprint.deployment("two", on={"a-1": 4}, spread={ZONE: 2})
+
+    def same(pod: Pod) -> Pod:
+        spread = tuple(
+            msgspec.structs.replace(each, selector=LabelSelector.of({"both": "y"})) for each in pod.spec.spread
+        )
+        spec = msgspec.structs.replace(pod.spec, spread=spread)
+        return msgspec.structs.replace(pod, spec=spec, labels=Labels({**pod.labels, "both": "y"}))
+
+    found = planned(sharing(blueprint.snapshot()))
+    assert len({each.group for each in found.evictions}) == 1
+    assert Reason.GROUP_IN_FLIGHT in {group.reason for group in found.groups}

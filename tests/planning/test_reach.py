@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.planning.arrangement import Inner, Leaf, Path, departed, marked
+from rebalancer.planning.arrangement import Bound, Inner, Leaf, Path, departed, excess, inner, marked
 from rebalancer.planning.distance import distance
 from rebalancer.planning.reach import State, next_step, settles
 from tests.planning.states import PLENTY, Counts, bounds, brute_distance, feasible, satisfied, state
@@ -129,3 +129,27 @@ def test_immovable_pods_are_not_chosen() -> None:
     root: Inner = tuple(sorted(((((fixed, 1),), 1), (((free, 1),), 1), (((empty, 1),), 1))))
     step = next_step(State(root), bounds(4, 4), MANY)
     assert all(path[-1] != fixed for path in step.victims)
+
+
+def test_too_wide_to_search() -> None:
+    """Where the scheduler has too many ways to go, the search gives up and says so instead of guessing."""
+    root = state([[0, 2, 0, 0], [5, 3, 5, 3, 7], [7, 5, 3, 1], [0, 5, 2, 0]])
+    grown = next_step(State(root), bounds(3, 3), MANY)
+    assert grown.victims, "what was found before it gave up is a step"
+    assert not grown.complete
+    other = state([[2, 3, 1, 0], [1, 1, 5, 3, 3, 2], [0, 5, 0, 1, 0], [1, 0, 3, 0, 3]])
+    crowded = next_step(State(other, pending=20), bounds(2, 3), MANY)
+    assert (crowded.victims, crowded.complete) == ((), False)
+
+
+def test_nothing_is_to_be_done_where_nothing_can_be() -> None:
+    """A state that no arrangement makes right does not settle, and has no step."""
+    root = inner([inner([(4, 4, 4, 0)]), inner([(0, 0, 0, 0)])])
+    assert not settles(State(root), bounds(1, 1))
+    assert next_step(State(root), bounds(1, 1), MANY).victims == ()
+
+
+def test_a_share_cap_counts_as_excess() -> None:
+    """A domain over its cap is over, whatever the skew."""
+    root = inner([inner([(4, 0, PLENTY, 0)]), inner([(3, 0, PLENTY, 0)])])
+    assert excess(root, (Bound(max_skew=1, cap=2), Bound())) == (2, 0)

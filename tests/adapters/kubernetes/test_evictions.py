@@ -19,7 +19,9 @@ def failure(code: int, message: str = "", **details: Any) -> dict[str, Any]:
     return {"kind": "Status", "status": "Failure", "code": code, "message": message, "details": details}
 
 
-BUDGET: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": "needs 4 healthy pods and has 4 currently"}]}
+BUDGET: dict[str, Any] = {
+    "causes": [{"reason": "DisruptionBudget", "message": "needs 4 healthy pods and has 4 currently"}]
+}
 
 
 @pytest.mark.parametrize(
