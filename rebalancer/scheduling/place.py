@@ -1,6 +1,7 @@
 """Several pending pods in turn, as the scheduler's queue would take them.
 
-Planner and simulator ask this one function; there is no second scheduler.
+Planner and simulator ask this one function; there is no second scheduler. A volume that an unbound claim would take is
+not taken here: two pods of one queue may both be promised the last one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

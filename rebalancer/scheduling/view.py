@@ -53,7 +53,10 @@ class View:
         return self._moving((pod, None, False) for pod in pods)
 
     def with_placed(self, pod: Pod, node: str) -> Self:
-        """Return the state in which this pod runs on that node, wherever it was before."""
+        """Return the state in which this pod runs on that node, wherever it was before.
+
+        Its labels stay as they are; the API server would add the zone and region of the node.
+        """
         return self._moving([(pod, node, False)])
 
     def terminating(self, pods: Iterable[Pod]) -> Self:
