@@ -1,7 +1,7 @@
 """Telling the outside how the process fares: metrics, health, readiness."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from rebalancer.adapters.prometheus import ConstraintFigures, CycleFigures, Metr
 from rebalancer.adapters.web import WebServer
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.loop import Loop
-from rebalancer.model.moves import MoveState
+from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.verdicts import Reason
 from rebalancer.planning.plans import GroupPlan
 from rebalancer.ports import EvictionResult
@@ -23,8 +23,8 @@ from rebalancer.settings import Address
 MISSED = 3
 """Intervals without a cycle after which the process counts as stuck."""
 
-SLACK = 60.0
-"""Seconds on top: a cycle over a large cluster takes its time, and the first one waits for the caches."""
+SLACK = 180.0
+"""Seconds on top: a cycle over a large cluster takes its time, and the first waits two minutes for the caches."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -36,7 +36,7 @@ class Telling:
     event, not a matter of readiness: with an invalid new one the last good is in force.
     """
 
-    def __init__(self, cluster: KubernetesCluster, address: Address, transport: Transport) -> None:
+    def __init__(self, cluster: KubernetesCluster, address: Address, transport: Transport, *, interval: float) -> None:
         self._cluster = cluster
         self._metrics = Metrics(watches=self._watches)
         transport.on_answer = self._metrics.requested
@@ -48,7 +48,7 @@ class Telling:
             ready={"caches": cluster.staleness, "cycles": self._alive},
         )
         self._beaten = time.monotonic()
-        self._interval = 0.0
+        self._interval = interval
         self._over: frozenset[str] = frozenset()
         self._led = False
         self._shown: Cycle | None = None
@@ -89,7 +89,7 @@ class Telling:
         over = {move.uid: move for move in state.memory.moves if move.state.over}
         if state.leads and self._led:
             for uid in sorted(over.keys() - self._over):
-                outcome = _OUTCOMES.get(over[uid].state)
+                outcome = _outcome(over[uid])
                 if outcome is not None:
                     self._metrics.ended(outcome)
         self._over, self._led = frozenset(over), state.leads
@@ -106,11 +106,17 @@ class Telling:
         ]
 
 
-_OUTCOMES: Mapping[MoveState, MoveOutcome] = {
-    MoveState.VERIFIED: MoveOutcome.VERIFIED,
-    MoveState.INEFFECTIVE: MoveOutcome.INEFFECTIVE,
-    MoveState.LOST: MoveOutcome.LOST,
-}
+def _outcome(move: Move) -> MoveOutcome | None:
+    match move.state:
+        case MoveState.VERIFIED:
+            return MoveOutcome.VERIFIED
+        case MoveState.INEFFECTIVE:
+            return MoveOutcome.INEFFECTIVE
+        case MoveState.LOST:
+            # A replacement that is there but did not become Ready, or none at all.
+            return MoveOutcome.PENDING if move.replacement else MoveOutcome.LOST
+        case _:
+            return None
 
 
 def figures(state: Loop, of_cycle: CycleFigures) -> CycleFigures:
@@ -146,6 +152,8 @@ def _constraints(cycle: Cycle) -> Iterable[ConstraintFigures]:
         for each in (*judged.hard, *judged.soft):
             state = worse.state if worse is not None and each.counts.violated and each.constraint.hard else each.state
             for workload in judged.group.workloads:
+                if workload.kind == "Pod":
+                    continue  # a bare pod is in the report; names of pods are no labels
                 yield ConstraintFigures(
                     namespace=workload.namespace,
                     workload_kind=workload.kind,

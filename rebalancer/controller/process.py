@@ -4,11 +4,13 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import structlog
 from apscheduler.executors.debug import DebugExecutor
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -17,7 +19,7 @@ from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
-from rebalancer.controller.loop import Loop, Stopping
+from rebalancer.controller.loop import Happened, Loop, Stopping
 from rebalancer.controller.observing import Telling
 from rebalancer.controller.policies import PolicySource, open_policy
 from rebalancer.controller.profiles import profile_of
@@ -76,7 +78,9 @@ class _Controller:
         self._cluster = KubernetesCluster(
             transport, namespace=settings.namespace, instance=identity, version=server_version(transport)
         )
-        self._telling = Telling(self._cluster, settings.metrics_address, transport)
+        self._telling = Telling(
+            self._cluster, settings.metrics_address, transport, interval=source.policy.interval.total_seconds()
+        )
         state = Loop(
             policy=source.policy,
             profile=profile_of(source.policy),
@@ -147,10 +151,10 @@ class _Controller:
     def _leads(self) -> bool:
         return self._elector.leads()
 
-    def _tell(self, event: object) -> None:
+    def _tell(self, event: Happened) -> None:
         """Hand an event to the loop and wake it: a change of leader or policy is not to wait for the next cycle."""
-        self._runner.tell(event)  # type: ignore[arg-type]  # its senders send what the loop knows
-        if self._scheduler.running:
+        self._runner.tell(event)
+        with suppress(JobLookupError):  # the scheduler has not begun, or has just ended
             self._scheduler.modify_job(_CYCLE, next_run_time=_now())
 
     def _cycle(self) -> None:

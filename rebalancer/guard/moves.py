@@ -1,7 +1,7 @@
 """The life of a move: one transition table, and how a snapshot tells what happened.
 
     planned ── granted ──► evicted ── replaced ──► pending ── ready ──► verified
-       │ ╰─── lost ────────────╯│                     │ ╰──── elsewhere ─► ineffective
+       │                        │                     │ ╰──── elsewhere ─► ineffective
        ╰ refused ► refused      ╰────── overdue ──────┴───────────────────► lost
 
 A move whose answer was lost stays `planned`: it counts as in flight until its pod is seen gone, or unchanged for so

@@ -31,6 +31,7 @@ class Ledger:
         self._moving = Counter(move.workload for move in in_flight)
         self._left: dict[DisruptionBudget, int] = {}
         self._room: dict[str, int] = {}
+        self._planned: Counter[str] = Counter()
 
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
         """Return the budgets that select a pod, by the rules of policy/v1: null selects none, `{}` all."""
@@ -61,12 +62,14 @@ class Ledger:
         for budget in self.budgets_of(pod):
             self._left[budget] = self._allowance(budget) - 1
         self._room[_identity(member)] = self._room_of(member) - 1
+        self._planned[_identity(member)] += 1
 
     def give_back(self, pod: Pod, member: Member) -> None:
         """Undo `take`: the eviction does not happen after all."""
         for budget in self.budgets_of(pod):
             self._left[budget] += 1
         self._room[_identity(member)] += 1
+        self._planned[_identity(member)] -= 1
 
     def most(self, member: Member) -> int:
         """Return how many of a workload may be out at once when all is well: the most a step may ever need."""
@@ -142,9 +145,10 @@ class Ledger:
         assert workload is not None
         available, flying = self._available(member), self._moving[member.reference]
         missing = max(0, workload.replicas - available)
+        going = self._planned[workload.uid]
         return (
-            f"{missing} of {workload.replicas} are unavailable and {flying} moving; budgets.maxUnavailable is "
-            f"{self._rules.max_unavailable}, budgets.perWorkload {self._rules.per_workload}"
+            f"{missing} of {workload.replicas} are unavailable, {flying} moving and {going} to go now; "
+            f"budgets.maxUnavailable is {self._rules.max_unavailable}, budgets.perWorkload {self._rules.per_workload}"
         )
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from rebalancer.assessment.groups import Group
 from rebalancer.assessment.judgement import Assessment, JudgedGroup
 from rebalancer.model.moves import Memory
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.verdicts import Cause, Reason, State
 from rebalancer.planning.budgets import Ledger
 from rebalancer.planning.distance import distance
@@ -58,6 +59,9 @@ class _Planner:
         )
 
     def consider(self, judged: JudgedGroup) -> None:
+        if WhenUnsatisfiable.DO_NOT_SCHEDULE not in self._policy.spread.act_on:
+            self._leave(judged, State.VIOLATED, Refusal(Reason.EXCLUDED, "spread.actOn lists nothing that is repaired"))
+            return
         problem = self._rules.problem(judged)
         if isinstance(problem, Refusal):
             self._leave(judged, State.VIOLATED, problem)
@@ -152,7 +156,8 @@ class _Planner:
         self._groups.append(
             GroupPlan(
                 judged=judged,
-                state=State.VIOLATED,
+                # A step that will never have room is none: nothing leads there.
+                state=State.UNFIXABLE if blocked and blocked.reason is Reason.STEP_EXCEEDS_BUDGET else State.VIOLATED,
                 reason=blocked.reason if blocked else None,
                 message=blocked.message if blocked else "",
                 evictions=fewest,

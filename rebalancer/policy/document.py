@@ -29,7 +29,7 @@ class Policy(Section):
     interval: PositiveDuration = timedelta(seconds=60)
     """The time from one cycle to the next."""
     plan_ttl: PositiveDuration = Field(default=timedelta(minutes=15), alias="planTTL")
-    """How long a plan may be carried out after it was made."""
+    """How long after it was made a plan says that it holds (`expiresAt`)."""
     scheduler: Scheduler = Scheduler()
     """The scheduler that places the replacements."""
     spread: Spread = Spread()

@@ -102,6 +102,7 @@ def check_events(api: Api, evicted: set[str]) -> None:
         found = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
         ours = [each for each in found if each["reportingController"] == "rebalancer.dev/rebalancer"]
         assert all(each["action"] and each["note"] and each["reportingInstance"] for each in ours)
+        assert all(each["regarding"]["uid"] for each in ours), "kubectl describe finds events by UID"
         return {(each["reason"], f"{each['regarding']['kind']}/{each['regarding']['name']}") for each in ours}
 
     wanted = {(reason, f"Pod/{name}") for name in evicted for reason in ("Evicted", "MoveVerified")}

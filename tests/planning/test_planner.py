@@ -23,7 +23,7 @@ from rebalancer.model.verdicts import Cause, Reason, State
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.planner import plan
 from rebalancer.planning.plans import Plan, narrowed
-from rebalancer.policy import Amount, Budgets, Policy
+from rebalancer.policy import Amount, Budgets, Policy, Spread
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
@@ -891,11 +891,17 @@ def test_a_disruption_budget_with_room_for_one_of_two() -> None:
     assert {each.reason for each in found.waiting} == {Reason.STEP_EXCEEDS_BUDGET}
 
 
+def test_acting_on_nothing() -> None:
+    """With `actOn: []` violations are reported and nothing is planned."""
+    found = planned(returned(), policy(spread=Spread(act_on=())))
+    assert found.evictions == ()
+    assert found.groups[0].reason is Reason.EXCLUDED
+
+
 def test_pods_that_wait_are_counted_in() -> None:
-    """Two pods that wait for a node will fill the zone that came back, so two evictions less are planned."""
+    """Two pods of zone a that wait for a node will fill the zone that came back: two evictions remain."""
     snapshot = returned()
-    first = {pod.uid for pod in snapshot.pods if pod.node in {"a-1", "b-1"}}
-    waiting = set(sorted(first)[:2])
+    waiting = {next(pod.uid for pod in snapshot.pods if pod.node == node) for node in ("a-1", "a-2")}
     found = planned(
         pods(snapshot, lambda pod: msgspec.structs.replace(pod, node=None, ready=False) if pod.uid in waiting else pod)
     )

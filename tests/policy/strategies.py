@@ -53,7 +53,7 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "spread": st.fixed_dictionaries(
             {},
             optional={
-                "actOn": st.lists(st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]), max_size=2),
+                "actOn": st.lists(st.just("DoNotSchedule"), max_size=2),
                 "for": durations,
             },
         ),

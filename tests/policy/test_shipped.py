@@ -93,6 +93,7 @@ BAD: list[dict[str, Any]] = [
     {"spread": None},
     {"spread": {"actOn": "DoNotSchedule"}},
     {"spread": {"actOn": ["Never"]}},
+    {"spread": {"actOn": ["ScheduleAnyway"]}},
     {"eligibility": {"owners": ["Deployment"]}},
     {"eligibility": {"owners": ["DaemonSet.apps"]}},
     {"eligibility": {"owners": ["CloneSet"]}},

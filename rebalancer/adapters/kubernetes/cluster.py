@@ -100,7 +100,12 @@ class KubernetesCluster:
         return evict(self._transport, move)
 
     def record(self, event: Event) -> None:
-        """Publish an event; see `events`."""
+        """Publish an event; see `events`. Workloads get their UID: `kubectl describe` goes by it."""
+        regarding = event.regarding
+        if not regarding.uid and regarding.kind in self.reflectors:
+            found = self.reflectors[regarding.kind].get(regarding.namespace, regarding.name)
+            uid = getattr(found, "uid", "")
+            event = msgspec.structs.replace(event, regarding=msgspec.structs.replace(regarding, uid=uid))
         self._recorder.record(event)
 
     def save(self, documents: tuple[Document, ...]) -> None:

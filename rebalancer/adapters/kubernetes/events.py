@@ -32,16 +32,15 @@ class Recorder:
         self._transport = transport
         self._instance = instance
         self._queue: queue.Queue[Event | None] = queue.Queue(_QUEUED)
-        self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
     def record(self, event: Event) -> None:
-        """Take an event; where the queue is full it is dropped and counted."""
+        """Take an event; where the queue is full it is dropped, and the log says so."""
         try:
             self._queue.put_nowait(event)
         except queue.Full:
-            self.dropped += 1
+            _log.warning("event dropped, too many are waiting", reason=event.reason)
 
     def close(self, timeout: float) -> None:
         """Publish what is queued, then end; what takes longer than `timeout` seconds is left."""
@@ -58,7 +57,6 @@ class Recorder:
             try:
                 self._transport.request("POST", path, body=self._body(event, namespace, datetime.now(UTC)))
             except ClusterError as error:
-                self.dropped += 1
                 _log.warning("event not published", reason=event.reason, error=str(error))
 
     def _body(self, event: Event, namespace: str, now: datetime) -> dict[str, Any]:

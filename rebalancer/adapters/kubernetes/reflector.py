@@ -122,6 +122,10 @@ class Reflector:
         """Return how many objects it holds."""
         return len(self._found)
 
+    def get(self, namespace: str, name: str) -> Any:
+        """Return one object, or the Fault in its place; None if there is none."""
+        return self._found.get((namespace, name))
+
     def contents(self) -> Contents:
         """Return what it holds now."""
         with self._lock:
