@@ -54,7 +54,7 @@ cluster: install ## Tests on a real control plane
 test: install ## All that a change must pass: lint, unit and property tests, the real control plane
 	$(MAKE) --no-print-directory lint
 	@lanes="not thorough"; \
-	if ! $(BIN)/python -m tests.control_plane.build >/dev/null; then \
+	if ! $(BIN)/python -m tests.control_plane.build; then \
 	  if [ "$$CI" = true ]; then echo "CI=true: the tests on a real control plane must run." >&2; exit 1; fi; \
 	  echo "Skipped: the tests on a real control plane." >&2; \
 	  lanes="not thorough and not cluster"; \

@@ -5,7 +5,7 @@ NodeName (a pod that names its node never reaches the scheduler), SchedulingGate
 NodeDeclaredFeatures and gang scheduling (pods that use them are `Unpredictable`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rebalancer.model.pods import Pod
@@ -87,17 +87,25 @@ def _beside_nominated(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[
 
     Source: `RunFilterPluginsWithNominatedPods`: promised pods of equal or higher priority are tried as if present.
     """
-    for node, promised in nominated(pod, view).items():
-        if node in nodes:
-            state = view
-            for each in promised:
-                state = state.with_placed(each, node)
-            if not _passing(FILTERS, pod, state, frozenset({node})):
-                nodes = nodes - {node}
+    for node, state in with_promised(pod, view):
+        if not _passing(FILTERS, pod, state, nodes & {node}):
+            nodes = nodes - {node}
     return nodes
 
 
-def nominated(pod: Pod, view: View) -> Mapping[str, Sequence[Pod]]:
+def with_promised(pod: Pod, view: View) -> Iterator[tuple[str, View]]:
+    """Yield each node that others were promised, with the state in which they stand there.
+
+    The scheduler judges such a node in that state first; where the pod passes, again in the state as it is.
+    """
+    for node, promised in _nominated(pod, view).items():
+        state = view
+        for each in promised:
+            state = state.with_placed(each, node)
+        yield node, state
+
+
+def _nominated(pod: Pod, view: View) -> Mapping[str, Sequence[Pod]]:
     """Return waiting pods that preemption promised a node to, by node, of the pod's priority or above."""
     found: dict[str, list[Pod]] = {}
     for each in view.memo("promised", lambda: [p for p in view.snapshot.pods if p.waiting and p.nominated_node]):

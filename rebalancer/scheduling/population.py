@@ -154,9 +154,10 @@ def _places(pods: Sequence[Pod] | Sequence[Standing], nodes: Mapping[str, Node])
     succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
     for each in pods:
         if isinstance(each, Standing):
-            if each.node is not None:
-                yield each.pod, each.node, each.terminating
+            pod, node, ending = each
+        elif each.phase is succeeded or each.phase is failed:
             continue
-        node, phase = each.node, each.phase
-        if node is not None and node in nodes and phase is not succeeded and phase is not failed:
-            yield each, node, each.deleted is not None
+        else:
+            pod, node, ending = each, each.node, each.deleted is not None
+        if node is not None and node in nodes:
+            yield pod, node, ending

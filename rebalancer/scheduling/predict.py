@@ -1,18 +1,18 @@
 """What the scheduler would say of a pod: node by node, plugin by plugin."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.feasibility import feasible, prepared
+from rebalancer.scheduling.feasibility import feasible, prepared, with_promised
 from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinity
 from rebalancer.scheduling.node_order import winner
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import HOSTNAME, ZONE, constraints_of
 from rebalancer.scheduling.scoring import examined, scores, totals
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
-from rebalancer.scheduling.verdicts import Code, Verdict
+from rebalancer.scheduling.verdicts import SUCCESS, Code, Verdict
 from rebalancer.scheduling.view import View
 
 NO_NODES = "no nodes available to schedule pods"
@@ -44,6 +44,11 @@ class NodePrediction:
         if self.verdicts.get(NodeAffinity.name) is NOT_NAMED:
             return NodeAffinity.name
         return next((name for name, verdict in self.verdicts.items() if not verdict), None)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the scheduler would say of the node: the words of the plugin that rejects it, or success."""
+        return SUCCESS if self.rejected_by is None else self.verdicts[self.rejected_by]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +95,10 @@ def predict(pod: Pod, view: View) -> Prediction:
     sums = totals(scored, view, ordered) if scored else {}
     top = max(sums.values(), default=0)
     candidates = admitted if sampled or not sums else frozenset(name for name, total in sums.items() if total == top)
-    nodes = tuple(_node(name, filters, scored, sums) for name in view.nodes.by_name)
+    promised = {name: prepared(pod, state) for name, state in with_promised(pod, view)}
+    nodes = tuple(
+        _node(name, (promised.get(name, filters), filters), scored, sums) for name in view.nodes.by_name
+    )
     return Prediction(
         pod=pod,
         nodes=nodes,
@@ -112,14 +120,27 @@ def _likely(candidates: frozenset[str], sums: Mapping[str, int], view: View) -> 
 
 
 def _node(
-    name: str, filters: Sequence[Filter], scored: Mapping[str, Mapping[str, int]], sums: Mapping[str, int]
+    name: str,
+    states: Iterable[Sequence[Filter]],
+    scored: Mapping[str, Mapping[str, int]],
+    sums: Mapping[str, int],
 ) -> NodePrediction:
     return NodePrediction(
         name=name,
-        verdicts={each.name: each.verdict(name) if each.refusal is None else each.refusal for each in filters},
+        verdicts=_verdicts(name, states),
         scores={plugin: values[name] for plugin, values in scored.items()} if name in sums else {},
         total=sums.get(name),
     )
+
+
+def _verdicts(name: str, states: Iterable[Sequence[Filter]]) -> Mapping[str, Verdict]:
+    """Judge a node in one state after the other; the first that does not admit the pod decides."""
+    found: Mapping[str, Verdict] = {}
+    for filters in states:
+        found = {each.name: each.verdict(name) if each.refusal is None else each.refusal for each in filters}
+        if not all(found.values()):
+            break
+    return found
 
 
 def failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
@@ -136,9 +157,8 @@ def failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
         return f"{head}{refused.message}."
     histogram: dict[str, int] = {}
     for node in nodes:
-        if node.rejected_by is not None:
-            for reason in node.verdicts[node.rejected_by].reasons:
-                histogram[reason] = histogram.get(reason, 0) + 1
+        for reason in node.verdict.reasons:
+            histogram[reason] = histogram.get(reason, 0) + 1
     return head + ", ".join(sorted(f"{count} {reason}" for reason, count in histogram.items())) + "."
 
 
@@ -158,8 +178,7 @@ def _may_preempt(pod: Pod, nodes: Sequence[NodePrediction], view: View) -> bool:
     if not pod.spec.preempts:
         return False
     return any(
-        node.rejected_by is not None
-        and node.verdicts[node.rejected_by].code is Code.UNSCHEDULABLE
+        node.verdict.code is Code.UNSCHEDULABLE
         and any(each.spec.priority < pod.spec.priority for each in view.pods_on(node.name))
         for node in nodes
     )
