@@ -1,6 +1,6 @@
 """What the scheduler would say of a pod: node by node, plugin by plugin."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,9 +95,9 @@ def predict(pod: Pod, view: View) -> Prediction:
     sums = totals(scored, view, ordered) if scored else {}
     top = max(sums.values(), default=0)
     candidates = admitted if sampled or not sums else frozenset(name for name, total in sums.items() if total == top)
-    promised = {name: prepared(pod, state) for name, state in with_promised(pod, view)}
+    crowded = _crowded(pod, view)
     nodes = tuple(
-        _node(name, (promised.get(name, filters), filters), scored, sums) for name in view.nodes.by_name
+        _node(name, crowded.get(name) or _verdicts(name, filters), scored, sums) for name in view.nodes.by_name
     )
     return Prediction(
         pod=pod,
@@ -121,26 +121,26 @@ def _likely(candidates: frozenset[str], sums: Mapping[str, int], view: View) -> 
 
 def _node(
     name: str,
-    states: Iterable[Sequence[Filter]],
+    verdicts: Mapping[str, Verdict],
     scored: Mapping[str, Mapping[str, int]],
     sums: Mapping[str, int],
 ) -> NodePrediction:
     return NodePrediction(
         name=name,
-        verdicts=_verdicts(name, states),
+        verdicts=verdicts,
         scores={plugin: values[name] for plugin, values in scored.items()} if name in sums else {},
         total=sums.get(name),
     )
 
 
-def _verdicts(name: str, states: Iterable[Sequence[Filter]]) -> Mapping[str, Verdict]:
-    """Judge a node in one state after the other; the first that does not admit the pod decides."""
-    found: Mapping[str, Verdict] = {}
-    for filters in states:
-        found = {each.name: each.verdict(name) if each.refusal is None else each.refusal for each in filters}
-        if not all(found.values()):
-            break
-    return found
+def _verdicts(name: str, filters: Sequence[Filter]) -> Mapping[str, Verdict]:
+    return {each.name: each.verdict(name) if each.refusal is None else each.refusal for each in filters}
+
+
+def _crowded(pod: Pod, view: View) -> Mapping[str, Mapping[str, Verdict]]:
+    """Judge the nodes that reject the pod as soon as those are there whom preemption promised them to."""
+    judged = {name: _verdicts(name, prepared(pod, state)) for name, state in with_promised(pod, view)}
+    return {name: verdicts for name, verdicts in judged.items() if not all(verdicts.values())}
 
 
 def failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:

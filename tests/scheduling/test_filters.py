@@ -15,7 +15,7 @@ from rebalancer.model.affinity import (
 from rebalancer.model.cluster import Namespace, Version
 from rebalancer.model.labels import Labels, Operator, Requirement
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import HostPort, Pod, PodSpec, Resources
+from rebalancer.model.pods import HostPort, OwnerReference, Pod, PodSpec, Resources
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.scheduling.feasibility import FILTERS, feasible, static_feasible
 from rebalancer.scheduling.predict import predict
@@ -131,6 +131,14 @@ class TestNodeAffinity:
         assert feasible(self.named(Operator.NOT_IN, "a"), View(snapshot([node("a"), node("c")]))) == {"c"}
         expected = ("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
         assert rejection(self.named(Operator.IN, "a"), view, "b") == expected
+
+    @pytest.mark.parametrize(("key", "values"), [("metadata.namespace", ("a",)), ("metadata.name", ("a", "b"))])
+    @pytest.mark.parametrize("operator", [Operator.IN, Operator.NOT_IN])
+    def test_fields_that_the_api_server_refuses_select_nothing(
+        self, operator: Operator, key: str, values: tuple[str, ...]
+    ) -> None:
+        terms = (NodeSelectorTerm((), (Requirement(key, operator, values),)),)
+        assert feasible(asking(node_affinity=NodeAffinity(required=terms)), View(snapshot(self.nodes))) == set()
 
     def test_contradicting_names_refuse_the_pod(self) -> None:
         fields = tuple(Requirement("metadata.name", Operator.IN, (name,)) for name in "ab")
@@ -440,6 +448,23 @@ class TestWhatAPlannerMayRelyOn:
         assert feasible(incoming, view) == set()
         assert static_feasible(incoming, view, [mate]) == {"a", "c"}
 
+    def test_the_group_is_the_pods_of_the_same_owner_where_none_is_given(self) -> None:
+        avoiding = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=selector(app="web")),))
+        spec = PodSpec(pod_affinity=avoiding)
+        owner = OwnerReference(group="apps", kind="ReplicaSet", name="web", uid="w")
+        mate = pod({"app": "web"}, on="a", spec=spec, owner=owner)
+        stranger = pod({"app": "web"}, on="b")
+        view = View(snapshot([node("a"), node("b"), node("c")], [mate, stranger]))
+        assert static_feasible(pod({"app": "web"}, spec=spec, owner=owner), view) == {"a", "c"}
+        assert static_feasible(pod({"app": "web"}, spec=spec), view) == {"c"}
+
+    def test_static_feasibility_without_pod_affinity_in_the_profile_repels_nobody(self) -> None:
+        avoiding = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=selector(app="web")),))
+        state = snapshot([node("a")], [pod({"app": "web"}, on="a")])
+        incoming = asking(pod_affinity=avoiding)
+        assert static_feasible(incoming, View(state)) == set()
+        assert static_feasible(incoming, View(state, Profile(filters_off=frozenset({"InterPodAffinity"})))) == {"a"}
+
     def test_filters_that_the_profile_switches_off_reject_nothing(self) -> None:
         nodes = [node("a", taints=(taint("k"),)), node("b", pods=0)]
         view = View(snapshot(nodes), Profile(filters_off=frozenset({"TaintToleration", "NodeResourcesFit"})))
@@ -454,6 +479,22 @@ class TestWhatAPlannerMayRelyOn:
         assert feasible(asking(priority=9), view) == {"a", "b"}
         assert feasible(promised, view) == {"a"}
         assert feasible(pod(), view.with_placed(promised, "b")) == {"a"}
+
+    def test_what_a_promised_place_lacks_is_said_as_if_its_pod_were_there(self) -> None:
+        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a", pods=1)], [promised]))
+        assert rejection(pod(), view, "a") == ("NodeResourcesFit", "Too many pods")
+        assert predict(pod(), view).failure == "0/1 nodes are available: 1 Too many pods."
+
+    def test_a_promised_place_with_room_for_two_takes_another(self) -> None:
+        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a", pods=2), node("b", unschedulable=True)], [promised]))
+        assert feasible(pod(), view) == predict(pod(), view).feasible == {"a"}
+
+    def test_a_promise_opens_no_node_that_is_closed(self) -> None:
+        promised = pod(name="first", nominated_node="b", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a"), node("b", unschedulable=True)], [promised]))
+        assert feasible(pod(), view) == {"a"}
 
 
 def test_nothing_is_available_without_nodes() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rebalancer.model.affinity import NodeAffinity, Toleration
 from rebalancer.model.cluster import Service, Version
@@ -253,6 +254,10 @@ class TestMinimum:
         with pytest.raises(KeyError):
             counted.by_domain["nowhere"]
 
+    def test_counts_are_shown_with_the_domains_that_hold_none(self) -> None:
+        counted = first(web(), View(snapshot(zones("a", "b"), webs(a_1=2))))
+        assert repr(counted.by_domain) == "{'a': 2, 'b': 0}"
+
 
 class TestSeveralConstraints:
     def test_the_first_failure_in_list_order_decides_the_code(self) -> None:
@@ -293,6 +298,12 @@ class TestDefaults:
     def test_other_owners_give_none(self, kind: str, group: str) -> None:
         incoming, workload = self.owned(kind, group)
         assert constraints_of(incoming, View(snapshot(zones("a"), workloads=[workload]))) == ((), ())
+
+    def test_an_owner_that_is_not_known_or_selects_nothing_gives_none(self) -> None:
+        incoming, workload = self.owned()
+        without_selector = structs.replace(workload, selector=None)
+        assert constraints_of(incoming, View(snapshot(zones("a")))) == ((), ())
+        assert constraints_of(incoming, View(snapshot(zones("a"), workloads=[without_selector]))) == ((), ())
 
     def test_services_that_select_the_pod_are_joined(self) -> None:
         services = [

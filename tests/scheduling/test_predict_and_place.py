@@ -154,6 +154,11 @@ class TestPlace:
         ends = {tuple(sorted(outcome.node.items())): len(outcome.pending) for outcome in found}
         assert ends == {(("second", "Node2"),): 1, (("second", "Node5"), ("third", "Node2")): 0}
 
+    def test_by_default_every_node_of_the_highest_total_is_a_choice(self) -> None:
+        busy = pod(on="c", scored=(9999, 1))
+        found = list(outcomes([pod(uid="new")], View(snapshot([node("a"), node("b"), node("c")], [busy]))))
+        assert [outcome.node for outcome in found] == [{"new": "a"}, {"new": "b"}]
+
     def test_nothing_to_place_is_one_outcome(self) -> None:
         assert [outcome.placed for outcome in outcomes([], View(snapshot([])))] == [()]
 
@@ -238,6 +243,14 @@ class TestReplacement:
         assert anti is not None
         assert not anti.matches({"app": "web", "hash": "2", "tier": "x"})
         assert anti.matches({"app": "web", "hash": "2", "tier": "y"})
+
+    def test_keys_do_not_make_a_null_selector_match_anybody(self) -> None:
+        null = PodAffinityTerm(topology_key=HOSTNAME, selector=None, match_label_keys=("app",))
+        spec = PodSpec(pod_affinity=PodAffinity(anti_required=(null,)))
+        template = PodTemplate(labels=Labels({"app": "web"}), spec=spec)
+        found = self.made(self.member(), self.owned(template=template, revision="2"))
+        assert isinstance(found, Pod)
+        assert found.spec.pod_affinity.anti_required[0].selector is None
 
     def test_the_default_priority_class_applies_where_none_is_named(self) -> None:
         owner = self.owned(revision="2")

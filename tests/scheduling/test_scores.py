@@ -103,6 +103,29 @@ class TestResources:
         # 0.5, 0.5, 1.0: deviation 0.2357, so 76 with the pod and 100 without.
         assert node_resources_balanced_allocation.score(incoming, view, ["a"]) == {"a": 63}
 
+    def test_a_resource_that_the_node_lacks_does_not_unbalance_it(self) -> None:
+        # b has no memory, and CPU alone is always in balance: 50 + (50 + 100 - 100) / 2.
+        assert node_resources_balanced_allocation.score(self.incoming, View(self.cluster()), ["b"]) == {"b": 75}
+
+    def test_storage_is_balanced_where_the_profile_says_so(self) -> None:
+        nodes = [node("a", allocatable=Resources(cpu=1000, ephemeral_storage=1000))]
+        there = pod(on="a", requests=Resources(ephemeral_storage=400))
+        view = View(snapshot(nodes, [there]), Profile(balanced_resources=("cpu", "ephemeral-storage")))
+        incoming = pod(spec=PodSpec(requests=Resources(cpu=600, ephemeral_storage=200)))
+        # 0 and 0.4 without it (deviation 0.2, 80), 0.6 and 0.6 with it (100): 50 + (50 + 100 - 80) / 2.
+        assert node_resources_balanced_allocation.score(incoming, view, ["a"]) == {"a": 85}
+
+    def test_storage_and_extended_resources_are_scored_where_the_profile_says_so(self) -> None:
+        nodes = [node("a", allocatable=Resources(ephemeral_storage=1000, extended=(("gpu", 4),)))]
+        there = pod(on="a", requests=Resources(ephemeral_storage=300, extended=(("gpu", 1),)))
+        view = View(snapshot(nodes, [there]), Profile(strategy=(("ephemeral-storage", 1), ("gpu", 3))))
+        storing = pod(spec=PodSpec(requests=Resources(ephemeral_storage=200)))
+        reckoning = pod(spec=PodSpec(requests=Resources(extended=(("gpu", 2),))))
+        # Half of the storage is left; a resource nobody has a default for counts only for pods that ask for it.
+        assert node_resources_fit.score(storing, view, ["a"]) == {"a": 50}
+        # 70 for storage and three times 25 for the GPUs, over four.
+        assert node_resources_fit.score(reckoning, view, ["a"]) == {"a": 36}
+
 
 class TestImages:
     def test_size_times_the_share_of_nodes_that_have_it(self) -> None:
