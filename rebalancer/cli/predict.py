@@ -48,9 +48,12 @@ def run(args: argparse.Namespace) -> int:
     except NoProfile as error:
         raise CliError(str(error)) from None
     view = View(read(reading), profile)
-    # A pod that is there already, as `kubectl get pod -o yaml` prints it: as if it were to be placed again.
+    # A pod that is there already, as `kubectl get pod -o yaml` prints it: as if it were to be placed again. Then
+    # spec.nodeName is where the scheduler put it; else it is what the manifest asks for.
     same = [each for each in view.snapshot.pods if (each.namespace, each.name) == (written.namespace, written.name)]
     spec = admitted(written.spec, written.labels, view)
+    if any(each.node == spec.node_name for each in same):
+        spec = structs.replace(spec, node_name=None)
     prediction = predict(structs.replace(written, spec=spec), view.without(same))
     match reading.output:
         case "json":
@@ -83,6 +86,7 @@ def read_pod(file: str, namespace: str | None) -> Pod:
         found,
         namespace=found.namespace or namespace or "default",
         uid=f"{source}:{found.name}",
+        spec=structs.replace(found.spec, node_name=found.node),
         node=None,
         phase=PodPhase.PENDING,
         deleted=None,

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from msgspec import structs
+
 from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.errors import one_of
 from rebalancer.decoding.interning import Interner
@@ -58,7 +60,7 @@ def template(found: wire.PodTemplate | None, claim_templates: tuple[str, ...] = 
     return PodTemplate(
         labels=labels(found.metadata.labels if found.metadata else None),
         annotations=annotations(found.metadata.annotations if found.metadata else None),
-        spec=spec(found.spec),
+        spec=structs.replace(spec(found.spec), node_name=found.spec.node_name or None),
         requests=requests,
         scored=scored,
         claims=tuple(each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim),

@@ -57,8 +57,10 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container that asks for nothing: here
     for the pod about to be placed, in `Pod.scored` for the one that runs (pod-level resources make a difference).
     `unpredictable` names the fields whose effect the model cannot know (gates, resource claims, inline volumes…).
+    `node_name` is the node that a template or a manifest names itself, not the one where a pod runs (`Pod.node`).
     """
 
+    node_name: str | None = None
     node_affinity: NodeAffinity = NodeAffinity()
     pod_affinity: PodAffinity = PodAffinity()
     tolerations: tuple[Toleration, ...] = ()

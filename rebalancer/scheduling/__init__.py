@@ -10,8 +10,8 @@ the command line all ask these functions. To learn the scheduler from them, read
 * `spread_constraints.constraints_of(pod, view)`: the hard and the soft constraints that apply, defaults included.
 * `pod_topology_spread.counts(constraint, pod, view)`: counts by domain, minimum, skew, whom it admits;
   `eligibility(constraint, pod, view)` is one object for all pods that see the same nodes.
-* The filters, each a `plugin.Filter`: `node_unschedulable`, `taint_toleration`, `node_affinity`, `node_ports`,
-  `node_resources_fit`, `volume_restrictions`, `node_volume_limits`, `volume_binding`, `volume_zone`,
+* The filters, each a `plugin.Filter`: `node_unschedulable`, `node_name`, `taint_toleration`, `node_affinity`,
+  `node_ports`, `node_resources_fit`, `volume_restrictions`, `node_volume_limits`, `volume_binding`, `volume_zone`,
   `pod_topology_spread`, `inter_pod_affinity`; a `verdicts.Verdict` for each node, in the scheduler's own words.
 * `feasibility.feasible(pod, view)`: the nodes that pass them all, fast and without reasons; `static_feasible` leaves
   out what the pod's own group decides.

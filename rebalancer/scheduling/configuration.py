@@ -24,7 +24,6 @@ SILENT: Final = frozenset(
     {
         "SchedulingGates",
         "PrioritySort",
-        "NodeName",
         "DefaultPreemption",
         "DefaultBinder",
         "DynamicResources",

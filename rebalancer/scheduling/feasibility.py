@@ -1,8 +1,7 @@
 """The filters in the scheduler's order, and which nodes pass them all.
 
 Source: `schedule_one.go` (findNodesThatFitPod), the default plugins of `apis/config/v1/default_plugins.go`. Not here:
-NodeName (a pod that names its node never reaches the scheduler), SchedulingGates, DynamicResources,
-NodeDeclaredFeatures and gang scheduling (pods that use them are `Unpredictable`).
+SchedulingGates, DynamicResources, NodeDeclaredFeatures and gang scheduling (pods that use them are `Unpredictable`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Final
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
 from rebalancer.scheduling.node_affinity import NodeAffinity
+from rebalancer.scheduling.node_name import NodeName
 from rebalancer.scheduling.node_ports import NodePorts
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
 from rebalancer.scheduling.node_unschedulable import NodeUnschedulable
@@ -23,7 +23,7 @@ from rebalancer.scheduling.volume_binding import VolumeBinding
 from rebalancer.scheduling.volume_restrictions import VolumeRestrictions
 from rebalancer.scheduling.volume_zone import VolumeZone
 
-OF_THE_NODE: Final[Sequence[type[Filter]]] = (NodeUnschedulable, TaintToleration, NodeAffinity)
+OF_THE_NODE: Final[Sequence[type[Filter]]] = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity)
 """Filters that look at the node alone, not at what runs there."""
 OF_ITS_ROOM: Final[Sequence[type[Filter]]] = (
     NodePorts,
@@ -71,7 +71,7 @@ def _admissible(pod: Pod, view: View) -> frozenset[str]:
     """Return the nodes that the filters of the node alone admit, once for each kind of pod."""
     spec = pod.spec
     affinity = spec.node_affinity
-    key = ("admissible", spec.tolerations, affinity.selector, affinity.required)
+    key = ("admissible", spec.node_name, spec.tolerations, affinity.selector, affinity.required)
     return view.memo(key, lambda: _passing(OF_THE_NODE, pod, view, view.nodes.names))
 
 

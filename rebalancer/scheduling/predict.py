@@ -83,9 +83,9 @@ class Prediction:
 def predict(pod: Pod, view: View) -> Prediction:
     """Play the scheduler for one pod in one state, without changing it.
 
-    Where the pod runs now does not matter (`pod.node` is not read): to ask about a replacement, give the state that
-    it would meet. The work is in proportion to nodes times plugins; `feasibility.feasible` and `scoring.best` answer
-    without reasons in a fraction of the time.
+    Where the pod runs now does not matter (`pod.node` is not read; the node that a manifest names is
+    `pod.spec.node_name`): to ask about a replacement, give the state that it would meet. The work is in proportion to
+    nodes times plugins; `feasibility.feasible` and `scoring.best` answer without reasons in a fraction of the time.
     """
     filters = prepared(pod, view)
     admitted = feasible(pod, view)

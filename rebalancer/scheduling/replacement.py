@@ -49,8 +49,10 @@ def _made(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
     witness = _witness(pod, owner, view)
     if witness is not None:
         spec = witness.spec
-        if template is not None and template.spec.gated:
-            spec = structs.replace(spec, gated=True)
+        # What a live pod no longer shows: its gates are gone, and its node may be the scheduler's choice.
+        if template is not None and (template.spec.gated or template.spec.node_name is not None):
+            gated = spec.gated or template.spec.gated
+            spec = structs.replace(spec, gated=gated, node_name=template.spec.node_name)
     elif template is not None:
         spec = admitted(template.spec, template.labels, view)
     else:

@@ -22,6 +22,9 @@ def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
     spec = pod.spec
     if spec.scheduler != view.profile.name:
         return Unpredictable(Reason.OTHER_SCHEDULER, f"schedulerName is {spec.scheduler}, not {view.profile.name}")
+    if spec.node_name is not None:
+        bypass = "the scheduler never sees the pod, only that node's kubelet can refuse it"
+        return Unpredictable(Reason.NOT_PREDICTABLE, f"spec.nodeName is {spec.node_name}: {bypass}")
     if spec.gated:
         return Unpredictable(
             Reason.NOT_PREDICTABLE, "it has scheduling gates: something else decides when it is placed"

@@ -86,6 +86,30 @@ def test_a_pod_that_is_there_already_is_placed_again(tmp_path: Path, capsys: pyt
     assert "it lands on b" in capsys.readouterr().out
 
 
+def test_where_a_pod_stands_is_no_wish_to_stand_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = pod("new", on="a", labels=WEB, topologySpreadConstraints=[spread(labels=WEB)])
+    assert call(tmp_path, there, cluster=(*CLUSTER, there)) == Exit.FINE
+    out = capsys.readouterr().out
+    assert "it lands on b" in out
+    assert "nodeName" not in out
+
+
+def test_a_manifest_that_names_its_node_fits_there_only_and_passes_the_scheduler_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(tmp_path, pod("new", on="b")) == Exit.FINE
+    certain = f"Certain: kubernetes.io/hostname=b, {ZONE}=b."
+    caveat = "But spec.nodeName is b: the scheduler never sees the pod, only that node's kubelet can refuse it."
+    assert capsys.readouterr().out.splitlines() == [
+        f"1 of 3 nodes fit default/new; it lands on b. {certain} {caveat}",
+        "",
+        "NODE  TOTAL  WHY",
+        "b            the only one that fits",
+        "a         -  NodeName: node(s) didn't match the requested node name",
+        "c         -  NodeName: node(s) didn't match the requested node name",
+    ]
+
+
 def test_matching_keys_and_priority_are_filled_in_as_admission_would(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.pods import HostPort, Pod, PodPhase, Resources
 from rebalancer.model.snapshot import Fault
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
+from rebalancer.model.workloads import Workload
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -192,6 +193,22 @@ def test_pages() -> None:
     page = decode_page(PODS, data.encode(), Interner())
     assert (len(page.objects), page.resource_version, page.continue_token) == (1, "9", "more")
     assert isinstance(page.faults[0], Fault)
+
+
+def test_a_node_that_a_template_names_is_a_wish_and_that_of_a_pod_is_where_it_stands() -> None:
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "r1", "creationTimestamp": "2026-01-02T03:04:05Z"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {**POD["spec"], "nodeName": "n1"}}},
+    }
+    found = decode_file(listed(POD, owner)).objects
+    (pod,), (workload,) = found["pods"], found["workloads"]
+    assert isinstance(pod, Pod)
+    assert (pod.node, pod.spec.node_name) == ("n1", None)
+    assert isinstance(workload, Workload)
+    assert workload.template is not None
+    assert workload.template.spec.node_name == "n1"
 
 
 def test_equal_specs_are_one_object() -> None:

@@ -20,6 +20,7 @@ from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolume
 from rebalancer.scheduling.feasibility import FILTERS, feasible, static_feasible
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.verdicts import Code
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, changed, node, pod, selector, snapshot, spread, taint, term
 
@@ -40,6 +41,7 @@ def asking(**fields: Any) -> Pod:
 def test_filters_stand_in_the_schedulers_order() -> None:
     assert [each.name for each in FILTERS] == [
         "NodeUnschedulable",
+        "NodeName",
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
@@ -84,6 +86,28 @@ class TestCordonsAndTaints:
         assert rejection(pod(), View(snapshot(nodes)), "a")[1] == "node(s) had untolerated taint(s)"
         older = View(snapshot(nodes, version=Version(1, 34)))
         assert rejection(pod(), older, "a")[1] == "node(s) had untolerated taint {k: v}"
+
+
+class TestNodeName:
+    def test_a_node_that_the_manifest_names_is_the_only_one(self) -> None:
+        view = View(snapshot([node("a"), node("b"), node("c", unschedulable=True)]))
+        named = asking(node_name="a")
+        assert feasible(named, view) == {"a"}
+        assert feasible(pod(), view) == {"a", "b"}
+        assert rejection(named, view, "b") == ("NodeName", "node(s) didn't match the requested node name")
+        assert predict(named, view).node["b"].verdict.code is Code.UNRESOLVABLE
+        assert rejection(named, view, "c")[0] == "NodeUnschedulable"
+
+    def test_a_name_that_no_node_has_rejects_them_all(self) -> None:
+        expected = "0/2 nodes are available: 2 node(s) didn't match the requested node name."
+        assert predict(asking(node_name="z"), View(snapshot([node("a"), node("b")]))).failure == expected
+
+    def test_where_a_pod_runs_is_not_what_it_asks_for(self) -> None:
+        assert feasible(pod(on="a"), View(snapshot([node("a"), node("b")]))) == {"a", "b"}
+
+    def test_a_profile_can_switch_it_off(self) -> None:
+        view = View(snapshot([node("a"), node("b")]), Profile(filters_off=frozenset({"NodeName"})))
+        assert feasible(asking(node_name="a"), view) == {"a", "b"}
 
 
 class TestNodeAffinity:

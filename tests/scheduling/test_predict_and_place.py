@@ -33,7 +33,7 @@ class TestPredict:
         assert found.node["c"].rejected_by == "TaintToleration"
         assert not found.node["c"].feasible
         assert found.node["c"].scores == {}
-        assert len(found.node["c"].verdicts) == 11
+        assert len(found.node["c"].verdicts) == 12
         assert found.node["a"].scores["TaintToleration"] == 100
         assert found.node["a"].total == sum(
             score * view.profile.weights[plugin] for plugin, score in found.node["a"].scores.items()
@@ -83,6 +83,7 @@ class TestPredict:
         [
             ({"scheduler": "other"}, Reason.OTHER_SCHEDULER),
             ({"gated": True}, Reason.NOT_PREDICTABLE),
+            ({"node_name": "a"}, Reason.NOT_PREDICTABLE),
             ({"unpredictable": ("resourceClaims",)}, Reason.NOT_PREDICTABLE),
             ({"tolerations": (Toleration(key="k", operator="Gt", value="1"),)}, Reason.NOT_PREDICTABLE),
         ],
@@ -300,6 +301,10 @@ class TestReplacement:
             ),
             (
                 {"template": PodTemplate(spec=PodSpec(gated=True), labels=Labels({"app": "web"}))},
+                Reason.NOT_PREDICTABLE,
+            ),
+            (
+                {"template": PodTemplate(spec=PodSpec(node_name="a"), labels=Labels({"app": "web"}))},
                 Reason.NOT_PREDICTABLE,
             ),
         ],

@@ -1,0 +1,32 @@
+"""NodeName: a pod that names its node fits on no other."""
+
+from typing import ClassVar, Final
+
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable
+from rebalancer.scheduling.view import View
+
+ANOTHER: Final = unresolvable("node(s) didn't match the requested node name")
+
+
+class NodeName(Filter):
+    """The node that a template or a manifest names (`PodSpec.node_name`), never the one where a pod runs (`Pod.node`).
+
+    The scheduler itself never gets to see such a pod, as it counts as bound from the start: `unpredictable` says so.
+    Source: `nodename/node_name.go`.
+    """
+
+    name: ClassVar = "NodeName"
+
+    def __init__(self, pod: Pod, view: View) -> None:  # noqa: ARG002  # as every filter
+        """Prepare for a pod."""
+        self._named = pod.spec.node_name
+
+    def verdict(self, node: str) -> Verdict:
+        """Judge one node."""
+        return SUCCESS if self._named in {None, node} else ANOTHER
+
+    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of the nodes that pass."""
+        return nodes if self._named is None else nodes & {self._named}
