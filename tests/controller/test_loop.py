@@ -1,0 +1,216 @@
+"""The loop, step by step: what arrives between two evictions takes effect before the next."""
+
+from dataclasses import replace
+
+import pytest
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
+from rebalancer.controller.loop import (
+    Answered,
+    CycleDue,
+    Evict,
+    Happened,
+    Leading,
+    Loop,
+    PolicyLoaded,
+    PolicyRefused,
+    Publish,
+    Request,
+    Save,
+    Stopping,
+    step,
+)
+from rebalancer.controller.until_done import UntilDone
+from rebalancer.model.moves import MoveState
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Amount, Budgets, Mode
+from rebalancer.ports import EvictionAnswer, EvictionResult
+from rebalancer.reporting.events import Regarding
+from tests.controller.simulated import eager
+
+BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
+EVICTING = eager(budgets=BUDGETS)
+MAP = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-policy")
+
+
+def lopsided() -> Snapshot:
+    blueprint = Blueprint()
+    blueprint.zones("abc", 2)
+    blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1})
+    return blueprint.snapshot()
+
+
+SNAPSHOT = lopsided()
+NOW = SNAPSHOT.taken_at
+
+
+def led(**fields: object) -> Loop:
+    state = Loop(policy=EVICTING, policy_since=NOW, policy_object=MAP)
+    return replace(step(state, Leading(leads=True), NOW)[0], **fields)  # type: ignore[arg-type]
+
+
+def after(state: Loop, *events: Happened) -> tuple[Loop, tuple[Request, ...]]:
+    """Return the state after some events, and what the last of them asks for."""
+    requests: tuple[Request, ...] = ()
+    for event in events:
+        state, requests = step(state, event, NOW)
+    return state, requests
+
+
+def evicting() -> tuple[Loop, Evict]:
+    """Return a loop in the middle of its evictions: one asked for, three more in the queue."""
+    state, requests = after(led(), CycleDue(snapshot=SNAPSHOT))
+    (asked,) = (each for each in requests if isinstance(each, Evict))
+    assert len(state.queue) == 3
+    return state, asked
+
+
+def answered(asked: Evict, result: EvictionResult = EvictionResult.EVICTED) -> Answered:
+    return Answered(uid=asked.move.uid, answer=EvictionAnswer(result, "as told"))
+
+
+def kinds(requests: tuple[Request, ...]) -> list[str]:
+    return [type(each).__name__ for each in requests]
+
+
+def reasons(requests: tuple[Request, ...]) -> set[str]:
+    return {each.event.reason for each in requests if isinstance(each, Publish)}
+
+
+def test_one_at_a_time() -> None:
+    """The next eviction is asked for when the last one is answered; the status is saved at the end."""
+    state, asked = evicting()
+    asked_for = [asked.move.uid]
+    while True:
+        state, requests = step(state, answered(asked), NOW)
+        assert reasons(requests) == {"Evicted"}
+        following = [each for each in requests if isinstance(each, Evict)]
+        if not following:
+            break
+        (asked,) = following
+        asked_for.append(asked.move.uid)
+    assert len(set(asked_for)) == 4
+    assert isinstance(requests[-1], Save)
+    assert {move.state for move in state.memory.in_flight} == {MoveState.EVICTED}
+    assert len(state.memory.sent) == 4
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Leading(leads=False),
+        Stopping(),
+        PolicyLoaded(policy=eager(Mode.OBSERVE)),
+        PolicyLoaded(policy=eager(budgets=Budgets())),
+    ],
+    ids=["leadership lost", "stopping", "observe", "another policy"],
+)
+def test_what_arrives_between_two_evictions(event: Happened) -> None:
+    """No further eviction is asked for."""
+    state, asked = evicting()
+    state, _ = after(state, event)
+    state, requests = after(state, answered(asked))
+    assert "Evict" not in kinds(requests)
+    assert state.queue == ()
+
+
+@pytest.mark.parametrize("result", set(EvictionResult) - {EvictionResult.EVICTED, EvictionResult.GONE})
+def test_an_answer_that_was_not_planned_for(result: EvictionResult) -> None:
+    """Anything but a grant ends the queue: the rest waits for a plan on what is."""
+    state, asked = evicting()
+    state, requests = after(state, answered(asked, result))
+    assert "Evict" not in kinds(requests)
+    assert state.queue == ()
+    expected = MoveState.PLANNED if result is EvictionResult.UNKNOWN else MoveState.REFUSED
+    assert [move.state for move in state.memory.moves] == [expected]
+
+
+def test_a_pod_that_was_gone_already() -> None:
+    """A pod that somebody else removed is nobody's failure: the next is asked for."""
+    state, asked = evicting()
+    _, requests = after(state, answered(asked, EvictionResult.GONE))
+    assert kinds(requests) == ["Evict"]
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (EvictionResult.BUDGET, "EvictionBlocked"),
+        (EvictionResult.FORBIDDEN, "EvictionFailed"),
+        (EvictionResult.UNKNOWN, "EvictionFailed"),
+    ],
+)
+def test_events_of_answers(result: EvictionResult, reason: str) -> None:
+    """What came of an eviction is told on the pod and on its workload."""
+    state, asked = evicting()
+    _, requests = after(state, answered(asked, result))
+    about = [each.event.regarding.kind for each in requests if isinstance(each, Publish)]
+    assert (reasons(requests), about) == ({reason}, ["Pod", "Deployment"])
+
+
+def test_a_late_answer_changes_nothing() -> None:
+    """An answer to a move that is not known is passed over."""
+    state = led()
+    assert after(state, Answered(uid="unknown", answer=EvictionAnswer(EvictionResult.EVICTED))) == (state, ())
+
+
+def test_who_does_not_lead_does_nothing() -> None:
+    """A standby neither plans nor writes."""
+    state = Loop(policy=EVICTING, policy_since=NOW)
+    assert after(state, CycleDue(snapshot=SNAPSHOT)) == (state, ())
+    assert after(state, Stopping())[1] == ()
+
+
+def test_stale_views() -> None:
+    """On a view that cannot be trusted nothing is evicted, and the cycle says why."""
+    state, requests = after(led(), CycleDue(snapshot=SNAPSHOT, stale="Pod: nothing heard for 400s"))
+    assert "Evict" not in kinds(requests)
+    assert state.cycle is not None
+    assert {each.reason for each in state.cycle.admission.waiting} == {"StaleData"}
+
+
+def test_violations_are_told_once() -> None:
+    """Cycle after cycle of an unchanged violation make one event, its end makes another."""
+    observing = led(policy=eager(Mode.OBSERVE))
+    state, requests = after(observing, CycleDue(snapshot=SNAPSHOT))
+    assert reasons(requests) == {"SkewViolated"}
+    state, requests = after(state, CycleDue(snapshot=SNAPSHOT), CycleDue(snapshot=SNAPSHOT))
+    assert reasons(requests) == set()
+    blueprint = Blueprint()
+    blueprint.zones("abc", 2)
+    on = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
+    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
+    _, requests = after(state, CycleDue(snapshot=blueprint.snapshot()))
+    assert reasons(requests) == {"SkewRecovered"}
+
+
+def test_policies() -> None:
+    """A new policy is told, the same again is not; an invalid one is told once and leaves the last in force."""
+    state, requests = after(led(), PolicyLoaded(policy=EVICTING))
+    assert requests == ()
+    state, requests = after(state, PolicyRefused(message="policy.yaml:3: …"))
+    assert (reasons(requests), state.policy, state.policy_error) == ({"PolicyInvalid"}, EVICTING, "policy.yaml:3: …")
+    state, requests = after(state, PolicyRefused(message="policy.yaml:3: …"))
+    assert requests == ()
+    state, requests = after(state, PolicyLoaded(policy=EVICTING))
+    assert (reasons(requests), state.policy_error) == ({"PolicyReloaded"}, "")
+    state, requests = after(state, PolicyLoaded(policy=eager(Mode.OBSERVE)))
+    assert (reasons(requests), state.mode) == ({"PolicyReloaded"}, Mode.OBSERVE)
+
+
+def test_the_process_can_only_restrain() -> None:
+    """`--mode Observe` holds whatever the policy says, `--mode Evict` allows nothing that the policy does not."""
+    assert led(limit=Mode.OBSERVE).mode is Mode.OBSERVE
+    assert led(policy=eager(Mode.OBSERVE), limit=Mode.EVICT).mode is Mode.OBSERVE
+    _, requests = after(led(limit=Mode.OBSERVE), CycleDue(snapshot=SNAPSHOT))
+    assert "Evict" not in kinds(requests)
+
+
+def test_until_done() -> None:
+    """`--once` ends at once where nothing is violated, and after a few looks where nothing can be done."""
+    quiet = UntilDone()
+    assert not quiet.done(led())
+    state, _ = after(led(policy=eager(Mode.OBSERVE)), CycleDue(snapshot=SNAPSHOT))
+    assert [quiet.done(state) for _ in range(3)] == [False, False, True]
+    busy, _ = evicting()
+    assert not any(UntilDone().done(busy) for _ in range(5))
