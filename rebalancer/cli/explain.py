@@ -28,7 +28,7 @@ _KINDS = {
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.add_argument("object", metavar="KIND/NAME", help="pod, deployment, statefulset or replicaset, and its name")
-    add_reading_arguments(parser)
+    add_reading_arguments(parser, namespace="the object's namespace (default: the one that has it)")
 
 
 def run(args: argparse.Namespace) -> int:

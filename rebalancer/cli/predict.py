@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--pod", metavar="FILE", required=True, help="the pod's manifest, JSON or YAML; - is standard input"
     )
-    add_reading_arguments(parser)
+    add_reading_arguments(parser, namespace="the pod's namespace (default: the manifest's, else default)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,6 +82,8 @@ def read_pod(file: str, namespace: str | None) -> Pod:
     if isinstance(found, Fault):
         raise CliError(f"{source}: {found}")
     assert isinstance(found, Pod)
+    if found.namespace and namespace not in {None, found.namespace}:
+        raise UsageError(f"{source} names the namespace {found.namespace}, -n says {namespace}; leave one of them out")
     return structs.replace(
         found,
         namespace=found.namespace or namespace or "default",

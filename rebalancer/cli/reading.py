@@ -17,8 +17,11 @@ from rebalancer.policy import Policy
 FORMATS = ("table", "json", "yaml")
 
 
-def add_reading_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS) -> None:
-    """Declare the shared flags; the first of `formats` is the default."""
+def add_reading_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, namespace: str | None = None) -> None:
+    """Declare the shared flags; the first of `formats` is the default.
+
+    A verb about one object says what `namespace` means to it; there is nothing to select then, so no -A and no -l.
+    """
     source = parser.add_argument_group("where to read", "A live cluster, or what kubectl get … -o json has printed.")
     source.add_argument("--snapshot", metavar="FILE", help="a Kubernetes List in JSON or YAML; - is standard input")
     source.add_argument(
@@ -38,11 +41,17 @@ def add_reading_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS) -
     source.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: the current one)")
     chosen = parser.add_argument_group("what to look at")
     namespaces = chosen.add_mutually_exclusive_group()
-    namespaces.add_argument("-n", "--namespace", metavar="NAME", help="only this namespace")
-    namespaces.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces (the default)")
-    chosen.add_argument(
-        "-l", "--selector", metavar="SELECTOR", type=_selector, help="only pods with these labels, as kubectl takes it"
-    )
+    namespaces.add_argument("-n", "--namespace", metavar="NAME", help=namespace or "only this namespace")
+    if namespace is None:
+        namespaces.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces (the default)")
+        chosen.add_argument(
+            "-l",
+            "--selector",
+            metavar="SELECTOR",
+            type=_selector,
+            help="only pods with these labels, as kubectl takes it",
+        )
+    parser.set_defaults(selector=None)
     chosen.add_argument("--policy", metavar="FILE", help="the policy file (default: the shipped policy)")
     parser.add_argument(
         "-o",

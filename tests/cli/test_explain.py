@@ -84,6 +84,25 @@ def test_a_pod_that_the_plan_moves_is_said_to_move(cluster: str, capsys: pytest.
         assert explained(cluster, f"pod/{name}", capsys).verdict == expected
 
 
+def test_the_namespace_chooses_among_objects_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = [*nodes({"a": 1}), *(pod("bare", on="a-0", namespace=namespace) for namespace in ("one", "two"))]
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump({"kind": "List", "apiVersion": "v1", "items": items}), encoding="utf-8")
+    assert entry.main(["explain", "pod/bare", "--snapshot", str(path), *LATER]) == Exit.ERROR
+    assert "Pod bare is in namespaces one, two; choose one with -n" in capsys.readouterr().err
+    assert explained(str(path), "pod/bare", capsys, "-n", "two").object == "pod two/bare"
+    assert entry.main(["explain", "pod/bare", "--snapshot", str(path), *LATER, "-n", "three"]) == Exit.ERROR
+    assert "there is no Pod bare in namespace three" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["-A"], ["-l", "app=web"]])
+def test_flags_that_would_select_pods_are_refused(
+    flags: list[str], cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(["explain", "pod/web-0", "--snapshot", cluster, *flags]) == Exit.USAGE
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["deployment/web", "deploy/web"])
 def test_a_workload_is_explained_by_its_spread_and_its_plan(
     name: str, cluster: str, capsys: pytest.CaptureFixture[str]

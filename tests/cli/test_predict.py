@@ -163,6 +163,25 @@ def test_a_node_that_the_server_would_refuse_is_left_out_by_name_field_and_value
     assert "of 3 nodes" in seen.out
 
 
+def test_the_namespace_flag_is_for_manifests_that_name_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bare = {**NEW, "metadata": {key: value for key, value in NEW["metadata"].items() if key != "namespace"}}
+    assert call(tmp_path, bare) == Exit.FINE
+    assert "nodes fit default/new" in capsys.readouterr().out
+    assert call(tmp_path, bare, "-n", "shop") == Exit.FINE
+    assert "nodes fit shop/new" in capsys.readouterr().out
+    assert call(tmp_path, NEW, "-n", "default") == Exit.FINE
+    assert call(tmp_path, NEW, "-n", "shop") == Exit.USAGE
+    assert "names the namespace default, -n says shop" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["-A"], ["-l", "app=web"]])
+def test_flags_that_would_select_pods_are_refused(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(tmp_path, NEW, *flags) == Exit.USAGE
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
 def test_standard_input_is_one_thing_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["predict", "--pod", "-", "--snapshot", "-"]) == Exit.USAGE
     assert "standard input" in capsys.readouterr().err

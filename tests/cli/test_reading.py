@@ -42,6 +42,17 @@ def test_every_flag_reaches_its_field() -> None:
     assert live.selector == LabelSelector.of({"app": "web"})
 
 
+@pytest.mark.parametrize("argv", [["-A"], ["-l", "app=web"]])
+def test_a_verb_about_one_object_takes_no_selection(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    parser = Parser(prog="rebalancer explain", description="Explain.")
+    add_reading_arguments(parser, namespace="the object's")
+    reading = Reading.of(parser.parse_args(["-n", "shop"]))
+    assert (reading.namespace, reading.selector) == ("shop", LabelSelector())
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args(argv)
+    assert f"unrecognized arguments: {' '.join(argv)}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "argv",
     [
