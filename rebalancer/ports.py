@@ -67,8 +67,8 @@ class Cluster(Protocol):
         """Publish an event; never blocks, never raises."""
         ...
 
-    def save(self, documents: tuple[Document, ...]) -> None:
-        """Keep documents for the next process and for people; never raises."""
+    def save(self, documents: tuple[Document, ...]) -> bool:
+        """Keep documents for the next process and for people; say whether the first is safe. Never raises."""
         ...
 
     def load(self, key: str) -> str:

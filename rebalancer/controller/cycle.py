@@ -8,6 +8,7 @@ import msgspec
 
 from rebalancer.assessment.judgement import Assessment, assess
 from rebalancer.guard.admission import Admission, Circumstances, admit, remembered
+from rebalancer.guard.backoff import after_moves
 from rebalancer.guard.moves import observed
 from rebalancer.guard.overlay import overlaid
 from rebalancer.model.moves import Memory
@@ -47,7 +48,7 @@ def run_cycle(
 ) -> Cycle:
     """Assess, plan and admit over one snapshot."""
     moves = observed(memory.moves, snapshot, circumstances.now)
-    memory = msgspec.structs.replace(memory, moves=moves)
+    memory = after_moves(msgspec.structs.replace(memory, moves=moves), memory.moves, circumstances.now)
     with stopwatch("assess"):
         view = View(overlaid(snapshot, moves), profile)
         assessment = assess(view)

@@ -40,6 +40,7 @@ class Elector:
         self._remembered = remembered
         self._tell = tell
         self._told = False
+        self._releases = True
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self.problem = ""
@@ -53,8 +54,15 @@ class Elector:
         """Say, by the monotonic clock and now, whether this process may act."""
         return self._told and self._election.leads(time.monotonic())
 
-    def stop(self, timeout: float) -> None:
-        """End, and hand the lease back so that others need not wait for it to run out."""
+    @property
+    def holder(self) -> str:
+        """Who held the lease when it was last seen, "" for nobody."""
+        seen = self._election.seen
+        return seen.holder if seen is not None else ""
+
+    def stop(self, timeout: float, *, release: bool = True) -> None:
+        """End, and hand the lease back, unless told not to, so that others need not wait for it to run out."""
+        self._releases = release
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
@@ -101,7 +109,7 @@ class Elector:
         return seen is not None and seen.holder == self._election.identity
 
     def _release(self) -> None:
-        record = released(self._election, self._clock())
+        record = released(self._election, self._clock()) if self._releases else None
         if record is None:
             return
         try:

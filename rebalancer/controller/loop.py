@@ -6,13 +6,14 @@ lease, a new policy, the end of the process) takes effect before the next.
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
 from rebalancer.controller.cycle import Cycle, Stopwatch, run_cycle, without_stopwatch
 from rebalancer.guard.admission import Circumstances
-from rebalancer.guard.moves import Happening, happened
+from rebalancer.guard.backoff import missed
+from rebalancer.guard.moves import Happening, happened, merged
 from rebalancer.model.moves import NO_MEMORY, Memory, Move
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plans import Eviction
@@ -38,6 +39,14 @@ class Answered:
 
     uid: str
     answer: EvictionAnswer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """An eviction that was asked for was not sent: it is no longer certain that it may be."""
+
+    uid: str
+    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +77,7 @@ class Stopping:
     """The process is to end: nothing new is begun."""
 
 
-Happened = CycleDue | Answered | PolicyLoaded | PolicyRefused | Leading | Stopping
+Happened = CycleDue | Answered | Held | PolicyLoaded | PolicyRefused | Leading | Stopping
 
 # Requests
 
@@ -126,6 +135,12 @@ class Loop:
 
 Requests = tuple[Request, ...]
 
+SENT_WITHIN = timedelta(seconds=5)
+"""How long after its snapshot a plan is acted on; what is left then waits for a plan on what is."""
+
+_MOST_TARGETS = 16
+"""A move remembers where its replacement may land only for keys with so few domains: memory is bounded."""
+
 
 def step(
     state: Loop, event: Happened, now: datetime, stopwatch: Stopwatch = without_stopwatch
@@ -136,16 +151,20 @@ def step(
             return _cycle(state, event, now, stopwatch)
         case Answered():
             return _answered(state, event, now)
+        case Held():
+            moves = tuple(move for move in state.memory.moves if move.uid != event.uid)
+            dropped = replace(state, queue=(), memory=msgspec.structs.replace(state.memory, moves=moves))
+            return dropped, _saved(dropped)
         case PolicyLoaded():
             return _loaded(state, event, now)
         case PolicyRefused():
             return _policy_refused(state, event)
         case Leading():
-            memory = event.memory if event.leads else NO_MEMORY
+            memory = merged(state.memory, event.memory) if event.leads else state.memory
             violated = frozenset(name for name, _ in memory.seen)
             return replace(state, leads=event.leads, memory=memory, violated=violated, queue=()), ()
         case Stopping():
-            return replace(state, stopping=True, queue=()), (Save(),) if state.leads else ()
+            return replace(state, stopping=True, queue=()), _saved(state)
 
 
 def _cycle(state: Loop, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[Loop, Requests]:
@@ -178,12 +197,14 @@ def _ended(before: Memory, after: Memory) -> list[Move]:
 
 def _next(state: Loop, now: datetime) -> tuple[Loop, Requests]:
     """Take the next eviction from the queue, if nothing speaks against it."""
-    if not state.queue or not state.leads or state.stopping or state.mode is Mode.OBSERVE:
+    old = state.cycle is None or now - state.cycle.circumstances.now > SENT_WITHIN
+    if not state.queue or not state.leads or state.stopping or old or state.mode is Mode.OBSERVE:
         return replace(state, queue=()), ()
     eviction, *rest = state.queue
     move = _move(eviction, now)
     memory = msgspec.structs.replace(state.memory, moves=(*state.memory.moves, move), sent=(*state.memory.sent, now))
-    return replace(state, queue=tuple(rest), memory=memory), (Evict(move=move),)
+    # What is about to be done is remembered before it is: the next leader must not do it again.
+    return replace(state, queue=tuple(rest), memory=memory), (Save(), Evict(move=move))
 
 
 def _move(eviction: Eviction, now: datetime) -> Move:
@@ -196,15 +217,19 @@ def _move(eviction: Eviction, now: datetime) -> Move:
         workload=eviction.workload,
         owner_uid=eviction.owner_uid,
         cause=eviction.cause,
-        targets=eviction.targets,
+        group=eviction.group,
+        targets=tuple(each for each in eviction.targets if len(each.values) <= _MOST_TARGETS),
         asked_at=now,
         changed_at=now,
     )
 
 
-_GRANTED = frozenset({EvictionResult.EVICTED})
-_ENDS_THE_STEP = frozenset(EvictionResult) - _GRANTED - {EvictionResult.GONE}
-"""After any other answer the world is not as it was planned for: the rest waits for the next plan."""
+_GRANTED = frozenset({EvictionResult.EVICTED, EvictionResult.GONE})
+_ENDS_EVERYTHING = frozenset({EvictionResult.THROTTLED, EvictionResult.UNKNOWN})
+"""Answers that speak of the server, not of the pod: the rest waits for the next plan."""
+
+_WILL_NOT_PASS = frozenset({EvictionResult.FORBIDDEN, EvictionResult.FAILED})
+"""Refusals that asking again does not change: the group's repair is put off as after a miss."""
 
 
 def _answered(state: Loop, event: Answered, now: datetime) -> tuple[Loop, Requests]:
@@ -213,17 +238,28 @@ def _answered(state: Loop, event: Answered, now: datetime) -> tuple[Loop, Reques
         return state, ()
     result = event.answer.result
     move = asked
-    if result in _GRANTED:
+    if result is EvictionResult.EVICTED:
         move = happened(asked, Happening.GRANTED, now)
     elif result is not EvictionResult.UNKNOWN:
         move = happened(asked, Happening.REFUSED, now)
     moves = tuple(move if each.uid == event.uid else each for each in state.memory.moves)
-    following = replace(state, memory=msgspec.structs.replace(state.memory, moves=moves))
-    if result in _ENDS_THE_STEP:
+    memory = msgspec.structs.replace(state.memory, moves=moves)
+    if result in _WILL_NOT_PASS:
+        memory = missed(memory, asked.group, now)
+    following = replace(state, memory=memory)
+    if result in _ENDS_EVERYTHING:
         following = replace(following, queue=())
+    elif result not in _GRANTED:
+        # The world is not as this step was planned for; other groups' steps do not depend on it.
+        following = replace(following, queue=tuple(each for each in state.queue if each.group != asked.group))
     following, more = _next(following, now)
     published = tuple(Publish(event=each) for each in _events(move, event.answer))
-    return following, (*published, *more, *(() if more else (Save(),)))
+    return following, (*published, *(more or _saved(following)))
+
+
+def _saved(state: Loop) -> Requests:
+    """Ask for the memory to be kept; only the leader writes."""
+    return (Save(),) if state.leads else ()
 
 
 def _events(move: Move, answer: EvictionAnswer) -> tuple[Event, ...]:

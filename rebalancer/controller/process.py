@@ -51,7 +51,23 @@ def run(settings: Settings) -> None:
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda *_: _interrupt(stopping))
+    try:
+        _run(settings, stopping)
+    except _StopAsked:
+        _log.info("ended before it began")
+
+
+class _StopAsked(BaseException):
+    """A signal came while the process was still starting: whatever it waits for is left."""
+
+
+def _interrupt(stopping: threading.Event) -> None:
+    stopping.set()
+    raise _StopAsked
+
+
+def _run(settings: Settings, stopping: threading.Event) -> None:
     transport = connect(
         kubeconfig=str(settings.kubeconfig) if settings.kubeconfig else None,
         context=settings.context,
@@ -60,6 +76,8 @@ def run(settings: Settings) -> None:
     source = open_policy(settings, transport)
     _log.info("starting", settings=settings.describe(), policy=source.policy.to_dict(), policy_hash=source.policy.hash)
     controller = _Controller(settings, transport, source)
+    for number in (signal.SIGTERM, signal.SIGINT):  # from here on the end is an orderly one
+        signal.signal(number, lambda *_: stopping.set())
     try:
         controller.start(stopping)
         controller.wait(stopping)
@@ -162,6 +180,7 @@ class _Controller:
             self._runner.tick()
         except Exception:  # noqa: BLE001  # a defect is told in full, this cycle ends where it was, the next is tried
             _log.exception("cycle failed")
+            return  # not a heartbeat: a process that fails cycle after cycle is to be started anew
         self._telling.beat()
         state = self._runner.state
         if state.policy.interval != self._interval:
@@ -173,8 +192,12 @@ class _Controller:
 
     def wait(self, stopping: threading.Event) -> None:
         """Wait for a signal, or for the work to be done."""
+        patience = time.monotonic() + 2 * self._settings.lease_duration.total_seconds()
         while not stopping.wait(0.1) and not self._done.is_set():
-            pass
+            if self._settings.once and not self._elector.leads() and time.monotonic() > patience:
+                raise StartError(
+                    f"{self._elector.holder or 'another process'} holds the lease; with --once nothing waits for it"
+                )
 
     def stop(self) -> None:
         """End in the order that loses nothing: no new eviction, status saved, lease handed back, events published."""
@@ -186,7 +209,8 @@ class _Controller:
             _log.warning("a request is left without its answer", seconds=STOP_SECONDS)
         if self._watcher is not None:
             self._watcher.stop()
-        self._elector.stop(timeout=STOP_SECONDS)
+        # With a request under way the lease runs out by itself: the next leader must not act beside it.
+        self._elector.stop(timeout=STOP_SECONDS, release=not ending.is_alive())
         if self._source.reflector is not None:
             self._source.reflector.stop()
         self._cluster.stop()

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import structlog
 
-from rebalancer.controller.loop import Answered, CycleDue, Evict, Happened, Loop, Publish, Requests, Save, step
+from rebalancer.controller.loop import Answered, CycleDue, Evict, Happened, Held, Loop, Publish, Requests, Save, step
 from rebalancer.controller.status import documents
-from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult
+from rebalancer.ports import Cluster, EvictionResult
 
 _log = structlog.get_logger("rebalancer")
 
@@ -62,6 +62,7 @@ class Runner:
         self._policy_source = policy_source
         self._inbox: deque[Happened] = deque()
         self._turn = threading.Lock()
+        self._safe = True
 
     def tell(self, event: Happened) -> None:
         """Put an event into the inbox; from any thread, never blocks."""
@@ -96,15 +97,15 @@ class Runner:
             for request in requests:
                 match request:
                     case Evict():
-                        answer = self._evict(request)
+                        outcome = self._evict(request)
                         # What has arrived meanwhile takes effect before the loop asks for the next one.
                         pending.extend(self._inbox)
                         self._inbox.clear()
-                        pending.append(Answered(uid=request.move.uid, answer=answer))
+                        pending.append(outcome)
                     case Publish():
                         self._cluster.record(request.event)
                     case Save():
-                        self._cluster.save(documents(self.state, self._identity, self._policy_source))
+                        self._safe = self._cluster.save(documents(self.state, self._identity, self._policy_source))
 
     def _step(self, event: Happened) -> Requests:
         now = self._clock()
@@ -112,14 +113,15 @@ class Runner:
         self._observer.changed(self.state)
         return requests
 
-    def _evict(self, request: Evict) -> EvictionAnswer:
+    def _evict(self, request: Evict) -> Answered | Held:
         move = request.move
-        if not self._may_act():
-            answer = EvictionAnswer(EvictionResult.FAILED, "this process no longer leads; nothing was sent")
-        else:
-            with self._observer.phase("act"):
-                answer = self._cluster.evict(move)
-            self._observer.answered(answer.result)
+        held = self._held()
+        if held:
+            _log.warning("eviction held back", namespace=move.namespace, pod=move.pod, why=held)
+            return Held(uid=move.uid, why=held)
+        with self._observer.phase("act"):
+            answer = self._cluster.evict(move)
+        self._observer.answered(answer.result)
         _log.info(
             "eviction",
             namespace=move.namespace,
@@ -130,7 +132,15 @@ class Runner:
             result=answer.result,
             message=answer.message,
         )
-        return answer
+        return Answered(uid=move.uid, answer=answer)
+
+    def _held(self) -> str:
+        """Say why nothing may be sent right now, "" if it may: what was true when the cycle began may be no longer."""
+        if not self._may_act():
+            return "this process no longer leads"
+        if not self._safe:
+            return "the memory of this move could not be saved"
+        return self._cluster.staleness()
 
     def _report(self) -> None:
         cycle = self.state.cycle

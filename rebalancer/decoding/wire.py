@@ -5,8 +5,12 @@ build the model.
 """
 
 from datetime import datetime
+from typing import Annotated
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
+
+Moment = Annotated[datetime, Meta(tz=True)]
+"""A point in time that says its zone; without one it could not be compared with ours."""
 
 Quantity = str | int | float
 IntOrString = int | str
@@ -39,8 +43,8 @@ class Metadata(Wire, frozen=True):
     generation: int = 1
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Moment | None = None
+    deletion_timestamp: Moment | None = None
     owner_references: list[OwnerReference] | None = None
 
 
@@ -197,7 +201,7 @@ class Condition(Wire, frozen=True):
     type: str
     status: str
     reason: str | None = None
-    last_transition_time: datetime | None = None
+    last_transition_time: Moment | None = None
 
 
 class ContainerStatus(Wire, frozen=True):
@@ -310,7 +314,7 @@ class BudgetStatus(Wire, frozen=True):
     current_healthy: int = 0
     desired_healthy: int = 0
     expected_pods: int = 0
-    disrupted_pods: dict[str, datetime] | None = None
+    disrupted_pods: dict[str, Moment] | None = None
     conditions: list[Condition] | None = None
 
 

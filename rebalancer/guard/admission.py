@@ -13,6 +13,7 @@ from itertools import groupby
 import msgspec
 
 from rebalancer.assessment.judgement import Assessment
+from rebalancer.guard.backoff import held_back
 from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
@@ -45,9 +46,14 @@ class Circumstances:
 def remembered(memory: Memory, assessment: Assessment, now: datetime) -> Memory:
     """Return the memory after an assessment: since when each group is violated, what was sent in the last minute."""
     since = dict(memory.seen)
-    seen = tuple(sorted((group.group.name, since.get(group.group.name, now)) for group in assessment.violated))
-    sent = tuple(moment for moment in memory.sent if now - moment < _MINUTE)
-    return msgspec.structs.replace(memory, seen=seen, sent=sent)
+    # A time ahead of ours, from another clock, must not hold anything back for ever.
+    seen = tuple(
+        sorted((group.group.name, min(now, since.get(group.group.name, now))) for group in assessment.violated)
+    )
+    sent = tuple(moment for moment in memory.sent if timedelta(0) <= now - moment < _MINUTE)
+    violated = {name for name, _ in seen}
+    misses = tuple(miss for miss in memory.misses if miss.group in violated)
+    return msgspec.structs.replace(memory, seen=seen, sent=sent, misses=misses)
 
 
 def admit(plan: Plan, snapshot: Snapshot, memory: Memory, circumstances: Circumstances) -> Admission:
@@ -58,7 +64,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, circumstances: Circums
     waiting: list[Waiting] = []
     for _, grouped in groupby(plan.evictions, key=lambda eviction: eviction.step):
         step = tuple(grouped)
-        refused = _refused(step[0], since, circumstances)
+        refused = _refused(step[0], since, circumstances) or _backed_off(step[0], memory, circumstances.now)
         going = 0
         while refused is None and going < len(step):
             refused = rates.refused(step[going])
@@ -86,6 +92,11 @@ def _refused(eviction: Eviction, since: dict[str, datetime], now: Circumstances)
         seconds = int(violated.total_seconds())
         return Reason.NOT_PERSISTENT, f"violated for {seconds}s, spread.for is {format_duration(lasting)}"
     return None
+
+
+def _backed_off(eviction: Eviction, memory: Memory, now: datetime) -> tuple[Reason, str] | None:
+    why = held_back(memory, eviction.group, now)
+    return (Reason.BACK_OFF, why) if why else None
 
 
 class _Rates:

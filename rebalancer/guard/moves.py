@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 
@@ -76,6 +76,16 @@ def observed(moves: tuple[Move, ...], snapshot: Snapshot, now: datetime) -> tupl
     over = [move for move in followed if move.state.over]
     forgotten = {move.uid for move in over[:-KEPT]}
     return tuple(move for move in followed if move.uid not in forgotten)
+
+
+def merged(own: Memory, saved: Memory) -> Memory:
+    """Return what a process that leads again remembers: what was saved, and what it has seen itself since.
+
+    A move of its own is further along than the saved one.
+    """
+    moves = {move.uid: move for move in (*saved.moves, *own.moves)}
+    sent = tuple(sorted({*saved.sent, *own.sent}))
+    return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent)
 
 
 def _once(move: Move, snapshot: Snapshot, now: datetime, claimed: set[str]) -> Move:

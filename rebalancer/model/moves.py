@@ -2,10 +2,14 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from rebalancer.model.verdicts import Cause
+
+Moment = Annotated[datetime, Meta(tz=True)]
+"""A point in time that says its zone: one without, in a memory that somebody has edited, is not read."""
 
 
 class Reference(Struct, frozen=True, gc=False, order=True):
@@ -52,7 +56,10 @@ class Target(Struct, frozen=True, gc=False):
 
 
 class Move(Struct, frozen=True, gc=False, kw_only=True):
-    """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller."""
+    """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller.
+
+    `group` names the group that it was to repair.
+    """
 
     uid: str
     namespace: str
@@ -60,25 +67,36 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     node: str
     workload: Reference
     owner_uid: str
+    group: str = ""
     cause: Cause
     targets: tuple[Target, ...] = ()
     state: MoveState = MoveState.PLANNED
-    asked_at: datetime
-    changed_at: datetime
+    asked_at: Moment
+    changed_at: Moment
     replacement: str = ""
     """UID of the pod that took its place, once it is seen."""
+
+
+class Miss(Struct, frozen=True, gc=False):
+    """How often in a row the repair of a group did not come out as foreseen, and when that was last seen."""
+
+    group: str
+    times: int
+    last: Moment
 
 
 class Memory(Struct, frozen=True, kw_only=True):
     """All that must outlive a cycle. Kept in the status ConfigMap, empty for files.
 
     `moves` are those under way and the last that ended, oldest first. `seen` says since when each violated group has
-    been violated, by the group's name. `sent` are the times of the evictions of the last minute.
+    been violated, by the group's name. `sent` are the times of the evictions of the last minute. `misses` are of the
+    groups that are violated still.
     """
 
     moves: tuple[Move, ...] = ()
-    seen: tuple[tuple[str, datetime], ...] = ()
-    sent: tuple[datetime, ...] = ()
+    seen: tuple[tuple[str, Moment], ...] = ()
+    sent: tuple[Moment, ...] = ()
+    misses: tuple[Miss, ...] = ()
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

@@ -98,6 +98,14 @@ class Snapshot:
         return {workload.uid: workload for workload in self.workloads}
 
     @cached_property
+    def workloads_in(self) -> Mapping[str, Sequence[Workload]]:
+        """Workloads by namespace."""
+        found: defaultdict[str, list[Workload]] = defaultdict(list)
+        for workload in self.workloads:
+            found[workload.namespace].append(workload)
+        return found
+
+    @cached_property
     def owned_by(self) -> Mapping[str, Sequence[Workload]]:
         """Workloads by the UID of their controller: the ReplicaSets of a Deployment."""
         found: defaultdict[str, list[Workload]] = defaultdict(list)

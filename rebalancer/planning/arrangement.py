@@ -62,11 +62,11 @@ def count(place: Place) -> int:
 
 
 @lru_cache(maxsize=1 << 16)
-def _spread_of(place: Place, level: int) -> tuple[int, int]:
+def spread_of(place: Place, level: int) -> tuple[int, int]:
     """Return the (least, greatest) count over the domains `level` levels below; of no domain at all it is (0, 0)."""
     if level == 0:
         return count(place), count(place)
-    found = [_spread_of(child, level - 1) for child, _ in cast("Inner", place)]
+    found = [spread_of(child, level - 1) for child, _ in cast("Inner", place)]
     return min((low for low, _ in found), default=0), max((high for _, high in found), default=0)
 
 
@@ -83,7 +83,7 @@ def excess(root: Inner, bounds: Bounds) -> tuple[int, ...]:
 
 
 def _excess(root: Inner, level: int, bound: Bound) -> int:
-    low, high = _spread_of(root, level)
+    low, high = spread_of(root, level)
     over = [0]
     if bound.max_skew is not None:
         over.append(high - (0 if bound.floor_at_zero else low) - bound.max_skew)
@@ -103,7 +103,7 @@ def ceilings(root: Inner, bounds: Bounds) -> tuple[int | None, ...]:
         if bound.max_skew is None:
             found.append(None)
         else:
-            low = 0 if bound.floor_at_zero else _spread_of(root, level)[0]
+            low = 0 if bound.floor_at_zero else spread_of(root, level)[0]
             found.append(low + bound.max_skew)
     return tuple(found)
 

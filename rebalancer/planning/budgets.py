@@ -98,9 +98,7 @@ class Ledger:
             for pod in self._snapshot.pods_in.get(budget.namespace, ())
             if budget.selector is not None
             and budget.selector.matches(pod.labels)
-            and pod.ready
-            and not pod.terminating
-            and not pod.finished
+            and self._healthy(pod)
             and pod.name not in granted
         )
         return max(0, min(budget.allowed, healthy - budget.desired_healthy))
@@ -137,8 +135,13 @@ class Ledger:
             1
             for owner in owners or [workload]
             for pod in self._snapshot.pods_of.get(owner.uid, ())
-            if pod.ready and not pod.terminating and (pod.ready_since is None or now - pod.ready_since >= steady)
+            if self._healthy(pod) and (pod.ready_since is None or now - pod.ready_since >= steady)
         )
+
+    def _healthy(self, pod: Pod) -> bool:
+        """Say whether a pod serves. One whose node is lost or not Ready does not, whatever its status last said."""
+        node = self._snapshot.node.get(pod.node) if pod.node is not None else None
+        return pod.ready and not pod.terminating and not pod.finished and node is not None and node.ready
 
     def _own_limit(self, member: Member) -> str:
         workload = member.top or member.owner

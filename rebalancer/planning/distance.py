@@ -18,7 +18,7 @@ Minima = tuple[int, ...]
 """The minimum taken for each level."""
 
 
-@lru_cache(maxsize=1 << 18)
+@lru_cache(maxsize=1 << 16)
 def distance(root: Inner, bounds: Bounds, pending: int) -> int | None:
     """Return the fewest evictions after which all pods, the pending ones too, can stand right.
 
@@ -50,8 +50,8 @@ def _guesses(many: int, bound: Bound, total: int) -> range:
 def evictions_for(root: Inner, bounds: Bounds, total: int, minima: Minima) -> int | None:
     """Return the fewest evictions that leave exactly `total` pods in place with these minima, or None."""
     windows = tuple(_window(bound, minimum) for bound, minimum in zip(bounds, minima, strict=True))
-    summary = _summary(root, ((total, total), *windows))
-    return None if summary is None else summary[0]
+    found = summary(root, ((total, total), *windows))
+    return None if found is None else found[0]
 
 
 def _window(bound: Bound, minimum: int) -> tuple[int, int | None]:
@@ -62,15 +62,16 @@ def _window(bound: Bound, minimum: int) -> tuple[int, int | None]:
     return (0 if bound.floor_at_zero else minimum), most
 
 
-@lru_cache(maxsize=1 << 18)
-def _summary(place: Place, windows: tuple[tuple[int, int | None], ...]) -> _Summary | None:
+@lru_cache(maxsize=1 << 16)
+def summary(place: Place, windows: tuple[tuple[int, int | None], ...]) -> _Summary | None:
+    """Return the four numbers of a place, given the least and the most for a domain of each level; None if none fit."""
     least, most = windows[0]
     if is_leaf(place):
         held, fixed, cap, _ = cast("Leaf", place)
         return _clamped((0, held, fixed, cap), least, most)
     spent = level = low = high = 0
     for child, times in cast("Inner", place):
-        found = _summary(child, windows[1:])
+        found = summary(child, windows[1:])
         if found is None:
             return None
         spent += times * found[0]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from rebalancer.model.moves import Target
-from rebalancer.planning.layout import Layout, Site
+from rebalancer.planning.layout import Layout
 
 
 def targets(layout: Layout, arriving: int) -> tuple[Target, ...]:
@@ -17,7 +17,7 @@ def targets(layout: Layout, arriving: int) -> tuple[Target, ...]:
         if bound.max_skew is None:
             continue
         highest = 0 if bound.floor_at_zero else _filled(counts.values(), arriving - 1)
-        open_ = {_domain(site, level) for site in layout.sites.values() if site.cap > site.count - site.leaving}
+        open_ = {site.every[level] for site in layout.sites.values() if site.cap > site.count - site.leaving}
         made.append(Target(key, tuple(sorted(value for value in open_ if counts[value] < highest + bound.max_skew))))
     return tuple(made)
 
@@ -35,10 +35,6 @@ def _filled(counts: Iterable[int], arriving: int) -> int:
     return level + arriving // (below + 1)
 
 
-def _domain(site: Site, level: int) -> str:
-    return (*site.domains, site.node)[level]
-
-
 def counts_after(layout: Layout, arriving: int) -> Mapping[str, Mapping[str, int]]:
     """Return the counts by key and domain once `arriving` pods have come to the emptiest domains with room.
 
@@ -48,12 +44,12 @@ def counts_after(layout: Layout, arriving: int) -> Mapping[str, Mapping[str, int
     levels = [dict(counts) for counts in layout.counts()]
     *coarse, held = levels
     for _ in range(arriving):
-        open_ = [site for site in layout.sites.values() if held[site.node] < site.cap]
+        open_ = [site for site in layout.sites.values() if held[site.last] < site.cap]
         for level, counts in enumerate(coarse):
             least = min(counts[site.domains[level]] for site in open_)
             open_ = [site for site in open_ if counts[site.domains[level]] == least]
-        best = min(open_, key=lambda site: (held[site.node], site.node))
-        held[best.node] += 1
+        best = min(open_, key=lambda site: (held[site.last], site.node))
+        held[best.last] += 1
         for level, counts in enumerate(coarse):
             counts[best.domains[level]] += 1
     return {

@@ -37,14 +37,23 @@ class Victim:
 
 @dataclass
 class Site:
-    """One node: its domains from the coarsest on, its pods of the group, and how many it can hold."""
+    """One node: its domains from the coarsest on, its pods of the group, and how many it can hold.
+
+    `last` is its domain on the last level, where every node is one of its own: the label's value, not the node's name.
+    """
 
     node: str
     domains: tuple[str, ...]
+    last: str
     count: int
     cap: int
     movable: list[Victim]
     leaving: int = 0
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """Its domains on all levels."""
+        return (*self.domains, self.last)
 
     @property
     def leaf(self) -> Leaf:
@@ -126,6 +135,6 @@ class Layout:
         """Count the pods that stay, by domain, for each level."""
         found: tuple[dict[str, int], ...] = tuple({} for _ in self.keys)
         for site in self.sites.values():
-            for level, value in zip(found, (*site.domains, site.node), strict=True):
+            for level, value in zip(found, site.every, strict=True):
                 level[value] = level.get(value, 0) + site.count - site.leaving
         return found

@@ -15,7 +15,7 @@ from rebalancer.planning.layout import Layout, Site, Victim
 from rebalancer.planning.obstacles import obstacle
 from rebalancer.planning.plans import Eviction, GroupPlan, Plan, Refused, Waiting
 from rebalancer.planning.problem import Problem, Rules
-from rebalancer.planning.reach import WIDEST, Step, next_step
+from rebalancer.planning.reach import WIDEST, Step, forget, next_step
 from rebalancer.planning.reach import State as Standing
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
@@ -26,6 +26,7 @@ def plan(view: View, assessment: Assessment, policy: Policy, memory: Memory) -> 
     planner = _Planner(view, policy, memory)
     for judged in sorted(assessment.violated, key=_urgency):
         planner.consider(judged)
+    forget()
     return planner.plan()
 
 
@@ -198,7 +199,7 @@ def _unforced(step: Step) -> Refusal:
 def _sentence(judged: JudgedGroup, site: Site, layout: Layout) -> str:
     """Say in a sentence why a pod of this node goes: what its domains hold against what they may."""
     parts = []
-    values = dict(zip(layout.keys, (*site.domains, site.node), strict=True))
+    values = dict(zip(layout.keys, site.every, strict=True))
     for each in judged.hard:
         key, counts = each.constraint.key, each.counts
         if counts.violated and key in layout.keys:

@@ -4,7 +4,7 @@ What is solved here are groups of equal pods: one kind of next pod, constraints 
 which one divides the other. Everything else is left alone, and says so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from rebalancer.assessment.judgement import Judged, JudgedGroup
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason
+from rebalancer.model.workloads import Workload
 from rebalancer.planning.arrangement import FREE, Bound
 from rebalancer.planning.budgets import Ledger
 from rebalancer.planning.eligibility import Eligibility, Refusal
@@ -26,6 +27,9 @@ from rebalancer.scheduling.pod_topology_spread import ineffective
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
+
+NODE = ""
+"""Stands for the key of the nodes' own level; no label has this name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +62,7 @@ class Rules:
         self.ledger = ledger
         self.eligibility = Eligibility(view.snapshot, policy)
         self.rooms = Rooms(view)
+        self._nodes = view.nodes.by_name
 
     def problem(self, judged: JudgedGroup) -> Problem | Refusal:
         """Make the group's problem, or say why it is left alone as a whole."""
@@ -68,22 +73,24 @@ class Rules:
         selector = effective[0].constraint.selector
         assert selector is not None
         sample, own = judged.group.sample, [pod for member in judged.group.members for pod in member.pods]
+        members = [member.owner.uid for member in judged.group.members if member.owner is not None]
         # Volumes tie single pods, not the group: each pod's reach is looked at in `_pinned`.
-        room = self.rooms.of(structs.replace(sample, claims=()), own)
+        room = self.rooms.of(structs.replace(sample, claims=()), own, members)
         refusal = self._strangers(judged, selector) or self._in_motion(judged) or self._settling(room)
         if refusal is not None:
             return refusal
         levels = _levels(effective, self.view)
         if isinstance(levels, Refusal):
             return levels
-        keys, bounds, coarse = levels
+        keys, bounds = levels
         movable, refused = self._movers(judged, room, selector)
         counts = effective[0].counts.by_node
+        missing = sum(self._missing(member) for member in judged.group.members)
+        useful = _most_useful(effective, sum(counts.values()) + missing)
         sites = [
-            self._site(name, coarse, counts.get(name, 0), room.get(name, 0), movable.get(name, []))
+            self._site(name, keys, counts.get(name, 0), room.get(name, 0), movable.get(name, []), useful)
             for name in sorted(effective[0].counts.eligible.nodes)
         ]
-        missing = sum(self._missing(member) for member in judged.group.members)
         return Problem(
             layout=Layout(sites, keys, bounds),
             selector=selector,
@@ -98,13 +105,15 @@ class Rules:
         """Say whether the constraint can ever reject a node: a null selector, or `{}` on some versions, cannot."""
         return judged.constraint.selector is not None and not ineffective(judged.constraint, self.view)
 
-    def _site(self, name: str, coarse: Sequence[str], count: int, room: int, movable: list[Victim]) -> Site:
+    def _site(self, name: str, keys: Sequence[str], count: int, room: int, movable: list[Victim], useful: int) -> Site:
+        """Describe a node. Room that no arrangement could use is left out, so that most nodes look alike."""
         labels = self.view.nodes.by_name[name].labels
         return Site(
             node=name,
-            domains=tuple(labels[key] for key in coarse),
+            domains=tuple(labels[key] for key in keys[:-1]),
+            last=labels.get(keys[-1], name),
             count=count,
-            cap=count + room,
+            cap=max(count, min(count + room, useful)),
             movable=sorted(movable, key=lambda victim: victim.cost),
         )
 
@@ -126,9 +135,9 @@ class Rules:
             if refusal is not None and refusal.reason is Reason.ROLLOUT_IN_PROGRESS:
                 return refusal
             if not isinstance(member.next_pod, Unpredictable):
-                specs.add((member.next_pod.spec.requests, member.next_pod.spec.node_affinity.required))
+                specs.add(_asks(member.next_pod))
         if len(specs) > 1:
-            return Refusal(Reason.NOT_PREDICTABLE, "its workloads ask for different resources or nodes")
+            return Refusal(Reason.NOT_PREDICTABLE, "its workloads ask for different resources, ports, nodes or company")
         if any(each.counts.self_match == 0 for each in effective):
             return Refusal(Reason.NOT_PREDICTABLE, "a constraint's selector does not match the workload's own pods")
         if not foreseeable(group.sample, self.view):
@@ -138,7 +147,12 @@ class Rules:
     def _strangers(self, judged: JudgedGroup, selector: LabelSelector) -> Refusal | None:
         """Refuse while a pod of somebody else waits for a node that would change the counts."""
         own = {pod.uid for member in judged.group.members for pod in member.pods}
-        for pod in self.view.snapshot.pods_in.get(judged.group.namespace, ()):
+        namespace = judged.group.namespace
+        members = {member.owner.uid for member in judged.group.members if member.owner is not None}
+        for owner in self.view.snapshot.workloads_in.get(namespace, ()):
+            if owner.uid not in members and _will_count(owner, selector, self.view):
+                return Refusal(Reason.GROUP_IN_FLIGHT, f"{owner} has pods to create that count too")
+        for pod in self.view.snapshot.pods_in.get(namespace, ()):
             if pod.waiting and pod.uid not in own and selector.matches(pod.labels):
                 return Refusal(
                     Reason.GROUP_IN_FLIGHT, f"pod {pod.name} of another workload counts too and has no node yet"
@@ -151,6 +165,11 @@ class Rules:
         It may be held back (gates), or tied to fewer nodes than the others by its volumes.
         """
         for member in judged.group.members:
+            lost = next((pod for pod in member.pods if pod.node is not None and pod.node not in self._nodes), None)
+            if lost is not None:
+                return Refusal(
+                    Reason.GROUP_IN_FLIGHT, f"node {lost.node} is gone; pod {lost.name} is to be replaced first"
+                )
             waiting = [pod for pod in member.pods if pod.node is None]
             for pod in waiting:
                 unclear = unpredictable(pod, self.view)
@@ -165,6 +184,11 @@ class Rules:
     def _settling(self, room: Iterable[str]) -> Refusal | None:
         settle, now = self.policy.nodes.settle, self.view.snapshot.taken_at
         for name in sorted(room):
+            node = self.view.nodes.by_name[name]
+            if node.deleted is not None:
+                return Refusal(Reason.NODE_LEAVING, f"node {name} may take a replacement and is being deleted")
+            if not node.ready:
+                return Refusal(Reason.NODE_SETTLING, f"node {name} may take a replacement and is not Ready")
             since = self.view.nodes.by_name[name].ready_since
             if since is not None and now - since < settle:
                 text = (
@@ -213,6 +237,30 @@ class Rules:
         return max(0, wanted - placed)
 
 
+def _asks(pod: Pod) -> Hashable:
+    """Return all that the scheduler's filters read of a pod, but for its spread and its own volumes."""
+    spec = pod.spec
+    return (
+        spec.requests,
+        spec.node_affinity.selector,
+        spec.node_affinity.required,
+        spec.pod_affinity,
+        spec.tolerations,
+        spec.host_ports,
+        spec.scheduler,
+        spec.priority,
+        bool(pod.claims),
+    )
+
+
+def _will_count(owner: Workload, selector: LabelSelector, view: View) -> bool:
+    """Say whether an owner has still to create pods that the selector counts."""
+    if owner.kind == "Deployment" or owner.template is None or not selector.matches(owner.template.labels):
+        return False
+    pods = view.snapshot.pods_of.get(owner.uid, ())
+    return owner.replicas > sum(1 for pod in pods if not pod.terminating and not pod.finished)
+
+
 def _different(effective: Sequence[Judged]) -> Refusal | None:
     """Refuse constraints that count different pods, or on different nodes. There is one at least: it is violated."""
     if len({each.constraint.selector for each in effective}) > 1:
@@ -222,10 +270,11 @@ def _different(effective: Sequence[Judged]) -> Refusal | None:
     return None
 
 
-def _levels(
-    effective: Sequence[Judged], view: View
-) -> tuple[tuple[str, ...], tuple[Bound, ...], tuple[str, ...]] | Refusal:
-    """Order the keys from the coarsest on; return the levels' keys and bounds, and the keys above the node."""
+def _levels(effective: Sequence[Judged], view: View) -> tuple[tuple[str, ...], tuple[Bound, ...]] | Refusal:
+    """Order the keys from the coarsest on; return the levels' keys and bounds, down to the nodes.
+
+    Where nodes share the domains of the last key, they make a level of their own, without a bound.
+    """
     ordered = sorted(effective, key=lambda each: (len(each.counts.by_domain), each.constraint.key))
     nodes = sorted(ordered[0].counts.eligible.nodes)
     for coarse, fine in pairwise(ordered):
@@ -237,8 +286,8 @@ def _levels(
     keys = tuple(each.constraint.key for each in ordered)
     bounds = tuple(_bound(each) for each in ordered)
     if len(ordered[-1].counts.by_domain) == len(nodes):
-        return keys, bounds, keys[:-1]
-    return (*keys, "node"), (*bounds, FREE), keys
+        return keys, bounds
+    return (*keys, NODE), (*bounds, FREE)
 
 
 def _divides(coarse: str, fine: str, nodes: Sequence[str], view: View) -> bool:
@@ -248,6 +297,16 @@ def _divides(coarse: str, fine: str, nodes: Sequence[str], view: View) -> bool:
         if above.setdefault(labels[fine], labels[coarse]) != labels[coarse]:
             return False
     return True
+
+
+def _most_useful(effective: Sequence[Judged], total: int) -> int:
+    """Return how many pods any node can come to hold: no domain grows beyond the highest minimum plus maxSkew."""
+    most = total
+    for each in effective:
+        many = len(each.counts.by_domain)
+        highest = 0 if many < each.constraint.min_domains else total // max(1, many)
+        most = min(most, highest + each.constraint.max_skew)
+    return most
 
 
 def _bound(judged: Judged) -> Bound:

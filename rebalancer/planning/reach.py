@@ -23,9 +23,10 @@ from rebalancer.planning.arrangement import (
     landings,
     leaves,
     marked,
+    spread_of,
 )
 from rebalancer.planning.certificate import certain
-from rebalancer.planning.distance import distance
+from rebalancer.planning.distance import distance, summary
 
 WIDEST = 12
 """Beyond this many at once the interleavings are not explored; the rest goes in the next step."""
@@ -33,9 +34,9 @@ WIDEST = 12
 _DEEPEST = 3
 """How many evictions a smallest step may need before it is given up as not forced; more never helped in trials."""
 
-_STATES = 5_000
-"""How many states one check may visit: a bound in states, not in seconds, so that the same snapshot gives the same
-plan on every machine."""
+_EFFORT = 20_000
+"""How many states and classes one search may look at: a bound in numbers, not in seconds, so that the same snapshot
+gives the same plan on every machine."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,21 @@ class Step:
     complete: bool = True
 
 
-class _TooLarge(Exception):  # noqa: N818  # internal signal: the check would visit more states than it may
+class _TooLarge(Exception):  # noqa: N818  # internal signal: the search would look at more than it may
     pass
+
+
+class Effort:
+    """What is left of a search's bound."""
+
+    def __init__(self, left: int = _EFFORT) -> None:
+        self._left = left
+
+    def spend(self, number: int) -> None:
+        """Count what is looked at; raises _TooLarge when nothing is left."""
+        self._left -= number
+        if self._left < 0:
+            raise _TooLarge
 
 
 @lru_cache(maxsize=1 << 14)
@@ -72,18 +86,17 @@ def next_step(state: State, bounds: Bounds, room: int) -> Step:
     grown while every interleaving still settles. A step that is larger than `room` is returned without victims but
     with the number it needs.
     """
-    if certain(state.root, bounds, state.pending):
-        return _taken(state, bounds, room)
-    complete = True
-    for size in range(1, _DEEPEST + 1):
-        try:
-            found = _smallest(state, bounds, size)
-        except _TooLarge:
-            complete = False
-            continue
-        if found is not None:
-            return _grown(state, bounds, found, room) if size <= room else Step(needed=size)
-    return Step(complete=complete)
+    effort = Effort()
+    try:
+        if certain(state.root, bounds, state.pending):
+            return _taken(state, bounds, room)
+        for size in range(1, _DEEPEST + 1):
+            found = _smallest(state, bounds, size, effort)
+            if found is not None:
+                return _grown(state, bounds, found, room, effort) if size <= room else Step(needed=size)
+    except _TooLarge:
+        return Step(complete=False)
+    return Step()
 
 
 def _taken(state: State, bounds: Bounds, room: int) -> Step:
@@ -99,25 +112,25 @@ def _taken(state: State, bounds: Bounds, room: int) -> Step:
     return Step(victims=tuple(taken), needed=min(1, len(taken)))
 
 
-def _smallest(state: State, bounds: Bounds, size: int) -> tuple[Path, ...] | None:
+def _smallest(state: State, bounds: Bounds, size: int, effort: Effort) -> tuple[Path, ...] | None:
     """Look for exactly `size` evictions that settle; each must lower the distance by one."""
-    for victims, after in _choices(state, bounds, size):
-        if settles(after, bounds):
+    for victims, after in _choices(state, bounds, size, effort):
+        if settles(after, bounds, effort):
             return victims
     return None
 
 
-def _choices(state: State, bounds: Bounds, size: int) -> Iterator[tuple[tuple[Path, ...], State]]:
+def _choices(state: State, bounds: Bounds, size: int, effort: Effort) -> Iterator[tuple[tuple[Path, ...], State]]:
     """Yield (victims, state in which they are marked) for each useful set of `size` victims, most promising first."""
     if size == 0:
         yield (), state
         return
-    for path, after in candidates(state, bounds):
-        for rest, end in _choices(after, bounds, size - 1):
+    for path, after in candidates(state, bounds, effort):
+        for rest, end in _choices(after, bounds, size - 1, effort):
             yield (path, *rest), end
 
 
-def candidates(state: State, bounds: Bounds) -> list[tuple[Path, State]]:
+def candidates(state: State, bounds: Bounds, effort: Effort | None = None) -> list[tuple[Path, State]]:
     """Return the leaf classes of which one more eviction lowers the distance by one, most promising first.
 
     First those after which the scheduler has the fewest ways to go, then the fullest domain, then the highest node.
@@ -131,6 +144,8 @@ def candidates(state: State, bounds: Bounds) -> list[tuple[Path, State]]:
         held, fixed, _, going = cast("Leaf", path[-1])
         if held - going <= fixed:
             continue
+        if effort is not None:
+            effort.spend(1)
         after = State(marked(state.root, path), state.pending)
         gone = departed(after.root)
         if distance(gone, bounds, state.pending + leaving + 1) == before - 1:
@@ -140,7 +155,7 @@ def candidates(state: State, bounds: Bounds) -> list[tuple[Path, State]]:
     return [(path, after) for _, _, path, after in found]
 
 
-def _grown(state: State, bounds: Bounds, victims: tuple[Path, ...], room: int) -> Step:
+def _grown(state: State, bounds: Bounds, victims: tuple[Path, ...], room: int, effort: Effort) -> Step:
     now = state
     for path in victims:
         now = State(marked(now.root, path), now.pending)
@@ -148,7 +163,8 @@ def _grown(state: State, bounds: Bounds, victims: tuple[Path, ...], room: int) -
     complete = True
     while len(grown) < min(room, WIDEST) and complete:
         try:
-            more = next(((path, after) for path, after in candidates(now, bounds) if settles(after, bounds)), None)
+            following = candidates(now, bounds, effort)
+            more = next(((path, after) for path, after in following if settles(after, bounds, effort)), None)
         except _TooLarge:
             complete = False
             continue
@@ -159,10 +175,10 @@ def _grown(state: State, bounds: Bounds, victims: tuple[Path, ...], room: int) -
     return Step(victims=tuple(grown), needed=len(victims), complete=complete)
 
 
-def settles(state: State, bounds: Bounds) -> bool:
+def settles(state: State, bounds: Bounds, effort: Effort | None = None) -> bool:
     """Say whether evicting the marked pods, in whatever order it happens and is answered, is a step.
 
-    Raises _TooLarge where that would take too many states to tell.
+    Without a bound on the effort every state is looked at.
     """
     leaving = _leaving(state.root)
     before = distance(state.root, bounds, state.pending)
@@ -180,8 +196,8 @@ def settles(state: State, bounds: Bounds) -> bool:
             if each not in seen:
                 seen.add(each)
                 open_.append(each)
-        if len(seen) > _STATES:
-            raise _TooLarge
+        if effort is not None:
+            effort.spend(1 + len(following))
     return True
 
 
@@ -207,3 +223,9 @@ def _times(root: Inner, path: Path) -> int:
     """Count the leaves of a class."""
     times = dict(root)[path[0]]
     return times if len(path) == 1 else times * _times(cast("Inner", path[0]), path[1:])
+
+
+def forget() -> None:
+    """Empty the caches: states of one plan are of no use to the next, and their trees are large."""
+    for cached in (next_step, distance, summary, count, spread_of):
+        cached.cache_clear()

@@ -1,6 +1,8 @@
 """How many more of a group's pods each node would take, as far as everything but the group's own spreading goes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import structs
 
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, Resources
@@ -12,47 +14,76 @@ from rebalancer.scheduling.view import View
 
 
 class Rooms:
-    """The room in one view, less what earlier groups of the same plan may still take of it.
+    """The room in one view, less what is spoken for.
 
-    Nobody knows on which of its nodes a replacement lands: every node it may land on is charged for all of them.
+    Nobody knows on which of its nodes a pod without a place will land: every node that it may land on is charged for
+    it. That are waiting pods, pods that their owners have still to create, and the replacements of earlier groups of
+    the same plan. What a group's own pods will take is counted by its own problem.
     """
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._used: dict[str, Usage] = {}
         self._known: dict[Resources, dict[str, int]] = {}
+        self._coming: dict[str, tuple[frozenset[str], Pod, int]] = {}
+        for owner, sample, times in _coming(view):
+            nodes = static_feasible(sample, view)
+            self._coming[owner] = (nodes, sample, times)
+            self.charge(nodes, sample, times)
 
     def charge(self, nodes: Iterable[str], sample: Pod, times: int) -> None:
         """Reserve room for `times` such pods on each of the nodes."""
         for node in nodes:
             self._used[node] = used_by([(sample, times)], self._used.get(node) or self._view.used(node))
 
-    def of(self, sample: Pod, own: Sequence[Pod]) -> Mapping[str, int]:
+    def of(self, sample: Pod, own: Sequence[Pod], owners: Iterable[str] = ()) -> Mapping[str, int]:
         """Return for each node that would take one more such pod how many it would take; the others are absent.
 
-        `own` are the group's pods. A pod that keeps its own kind off its node, by anti-affinity or a host port, finds
-        room for one at the most, and for none where one of its own stands.
+        `own` are the group's pods, `owners` the UIDs of their owners. A pod that keeps its own kind off its node, by
+        anti-affinity or a host port, finds room for one at the most, and for none where one of its own stands.
         """
+        ours = [self._coming[owner] for owner in owners if owner in self._coming]
         if sample.spec.host_ports or keeps_apart(sample, self._view):
             state = self._view.without(own)
             feasible = static_feasible(sample, state, own)
             standing = {pod.node for pod in own}
-            return {name: 1 for name in feasible if name not in standing and self._room(sample, name) > 0}
+            return {name: 1 for name in feasible if name not in standing and self._room(sample, name, ours) > 0}
         # Most groups share a few sizes of pods: room is worked out once for each size and node.
         known = self._known.setdefault(sample.spec.requests, {})
         found = {}
         for name in static_feasible(sample, self._view, own):
             if name in self._used:
-                room = self._room(sample, name)
+                room = self._room(sample, name, ours)
             else:
-                room = known[name] if name in known else known.setdefault(name, self._room(sample, name))
+                room = known[name] if name in known else known.setdefault(name, self._room(sample, name, ours))
             if room > 0:
                 found[name] = room
         return found
 
-    def _room(self, sample: Pod, name: str) -> int:
+    def _room(self, sample: Pod, name: str, ours: Sequence[tuple[frozenset[str], Pod, int]]) -> int:
         used = self._used.get(name) or self._view.used(name)
-        return _fitting(sample.spec.requests, self._view.nodes.by_name[name], used)
+        back = [(pod, -times) for nodes, pod, times in ours if name in nodes]
+        return _fitting(sample.spec.requests, self._view.nodes.by_name[name], used_by(back, used) if back else used)
+
+
+def _coming(view: View) -> Iterator[tuple[str, Pod, int]]:
+    """Yield the pods without a place: (UID of the owner or of the pod itself, one of them, how many)."""
+    snapshot = view.snapshot
+    waiting: dict[str, list[Pod]] = {}
+    for pod in snapshot.pods:
+        if pod.waiting:
+            waiting.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
+    for owner in snapshot.workloads:
+        if owner.kind == "Deployment":
+            continue
+        pods = [pod for pod in snapshot.pods_of.get(owner.uid, ()) if not pod.terminating and not pod.finished]
+        missing = owner.replicas - len(pods)
+        samples = waiting.pop(owner.uid, None) or snapshot.pods_of.get(owner.uid, ())
+        times = missing + sum(1 for pod in pods if pod.waiting)
+        if times > 0 and samples:
+            yield owner.uid, structs.replace(samples[0], node=None), times
+    for key, pods in sorted(waiting.items()):
+        yield key, pods[0], len(pods)
 
 
 def keeps_apart(sample: Pod, view: View) -> bool:

@@ -116,7 +116,7 @@ def test_what_arrives_between_two_evictions(event: Happened) -> None:
 
 @pytest.mark.parametrize("result", set(EvictionResult) - {EvictionResult.EVICTED, EvictionResult.GONE})
 def test_an_answer_that_was_not_planned_for(result: EvictionResult) -> None:
-    """Anything but a grant ends the queue: the rest waits for a plan on what is."""
+    """Anything but a grant ends the step: the rest waits for a plan on what is."""
     state, asked = evicting()
     state, requests = after(state, answered(asked, result))
     assert "Evict" not in kinds(requests)
@@ -129,7 +129,7 @@ def test_a_pod_that_was_gone_already() -> None:
     """A pod that somebody else removed is nobody's failure: the next is asked for."""
     state, asked = evicting()
     _, requests = after(state, answered(asked, EvictionResult.GONE))
-    assert kinds(requests) == ["Evict"]
+    assert kinds(requests) == ["Save", "Evict"]
 
 
 @pytest.mark.parametrize(

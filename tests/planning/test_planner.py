@@ -15,7 +15,7 @@ from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import OwnerReference, Pod, PodSpec, Resources
+from rebalancer.model.pods import HostPort, OwnerReference, Pod, PodSpec, Resources
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
@@ -27,6 +27,7 @@ from rebalancer.policy import Amount, Budgets, Policy, Spread
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
+from tests.scheduling.build import NOW
 
 GENEROUS = Budgets(max_unavailable=Amount(value=100), per_workload=Amount(value=100))
 
@@ -338,7 +339,8 @@ def test_an_unknown_owner() -> None:
 
 def test_bare_pods() -> None:
     """A pod that nothing would replace is never evicted."""
-    found = planned(pods(returned(), lambda pod: msgspec.structs.replace(pod, owner=None)))
+    alone = replace(returned(), workloads=())
+    found = planned(pods(alone, lambda pod: msgspec.structs.replace(pod, owner=None)))
     assert found.evictions == ()
     assert {each.reason for each in found.refusals} == {Reason.NOT_EVICTABLE}
 
@@ -346,7 +348,8 @@ def test_bare_pods() -> None:
 def test_a_daemon_set() -> None:
     """A DaemonSet's pods belong to their nodes."""
     owner = OwnerReference(group="apps", kind="DaemonSet", name="d", uid="d")
-    found = planned(pods(returned(), lambda pod: msgspec.structs.replace(pod, owner=owner)))
+    alone = replace(returned(), workloads=())
+    found = planned(pods(alone, lambda pod: msgspec.structs.replace(pod, owner=owner)))
     assert {each.reason for each in found.refusals} == {Reason.NOT_EVICTABLE}
 
 
@@ -552,6 +555,106 @@ def test_constraints_that_do_not_fit_together(
     assert group.reason is Reason.NOT_PREDICTABLE
     assert words in group.message
     assert found.evictions == ()
+
+
+def test_one_node_a_zone_named_otherwise() -> None:
+    """Where every node is a zone of its own, targets are named by the labels, not by the nodes."""
+    blueprint = Blueprint()
+    for name, zone in (("n1", "a"), ("n2", "b")):
+        blueprint.node(name, zone=zone)
+    blueprint.deployment("web", on={"n1": 4}, spread={ZONE: 1, HOSTNAME: 1})
+    snapshot = nodes(
+        blueprint.snapshot(),
+        lambda node: msgspec.structs.replace(node, labels=Labels({**node.labels, HOSTNAME: f"host-{node.name}"})),
+    )
+    found = planned(snapshot)
+    assert {each.topology_key: each.values for each in found.evictions[0].targets} == {
+        ZONE: ("b",),
+        HOSTNAME: ("host-n2",),
+    }
+    assert found.groups[0].after == {ZONE: {"a": 2, "b": 2}, HOSTNAME: {"host-n1": 2, "host-n2": 2}}
+
+
+def test_pods_of_a_lost_node() -> None:
+    """While pods of a node that is gone are not replaced yet, nothing is planned on counts that leave them out."""
+    snapshot = returned()
+    without = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "b-2"))
+    found = planned(without)
+    assert found.evictions == ()
+    assert found.groups[0].reason is Reason.GROUP_IN_FLIGHT
+    assert "b-2" in found.groups[0].message
+
+
+def test_pods_of_an_unready_node_are_unavailable() -> None:
+    """Pods on a node that is not Ready do not count as healthy, whatever they said last."""
+
+    def failing(node: Node) -> Node:
+        taint = Taint("node.kubernetes.io/not-ready", TaintEffect.NO_SCHEDULE)
+        return msgspec.structs.replace(node, ready=False, taints=(taint,)) if node.name == "b-2" else node
+
+    for snapshot in (nodes(returned(), failing), nodes(budgeted(max_unavailable=2), failing)):
+        assert planned(snapshot, policy(budgets=Budgets(max_unavailable=Amount(value=3)))).evictions == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"ready": False, "ready_since": None}, Reason.NODE_SETTLING), ({"deleted": NOW}, Reason.NODE_LEAVING)],
+)
+def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
+    """A node that would be taken for a target and is not Ready, or is being deleted: nothing is sent its way."""
+    found = planned(nodes(returned(), lambda n: msgspec.structs.replace(n, **change) if n.name == "c-1" else n))
+    assert found.evictions == ()
+    assert found.groups[0].reason is reason
+
+
+def test_room_that_is_spoken_for() -> None:
+    """The last free place is not promised while a pod waits for it, or is still to be created for it."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1}, cpu=1000)
+    blueprint.stateful_set("other", on={"a-1": 2}, cpu=1000)
+    snapshot = nodes(
+        blueprint.snapshot(),
+        lambda n: (
+            msgspec.structs.replace(n, allocatable=msgspec.structs.replace(n.allocatable, cpu=1000))
+            if n.name == "b-1"
+            else n
+        ),
+    )
+    assert len(planned(snapshot).evictions) == 1
+    last = next(pod for pod in snapshot.pods if pod.name == "other-1")
+    waits = pods(snapshot, lambda pod: msgspec.structs.replace(pod, node=None, ready=False) if pod is last else pod)
+    missing = replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod is not last))
+    alone = pods(waits, lambda pod: msgspec.structs.replace(pod, owner=None) if pod.uid == last.uid else pod)
+    for taken in (waits, missing, alone):
+        assert planned(taken).evictions == ()
+
+
+def test_members_that_ask_for_different_ports() -> None:
+    """Two owners under one selector of which one needs a host port are not planned as one."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("one", on={"a-1": 2}, spread={ZONE: 1})
+    blueprint.deployment("two", on={"a-1": 2}, spread={ZONE: 1})
+
+    def porting(pod: Pod) -> Pod:
+        ports = (HostPort("0.0.0.0", "TCP", 80),)
+        spec = msgspec.structs.replace(pod.spec, host_ports=ports)
+        return msgspec.structs.replace(pod, spec=spec) if pod.name.startswith("two") else pod
+
+    (group,) = planned(pods(sharing(blueprint.snapshot()), porting)).groups
+    assert group.reason is Reason.NOT_PREDICTABLE
+
+
+def test_pods_that_others_have_still_to_create() -> None:
+    """An owner under the same selector that has pods to create is waited for: the counts will change."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1})
+    blueprint.deployment("two", on={"b-1": 1}, replicas=3, spread={ZONE: 2})
+    found = planned(sharing(blueprint.snapshot()))
+    one = next(group for group in found.groups if group.judged.group.workloads[0].name == "one")
+    assert one.reason is Reason.GROUP_IN_FLIGHT
 
 
 def test_keys_that_cross() -> None:

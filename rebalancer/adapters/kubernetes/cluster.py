@@ -18,8 +18,11 @@ from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.ports import Document, EvictionAnswer
 from rebalancer.reporting.events import Event
 
-STALE_AFTER = 300.0
-"""Seconds of silence of one watch after which nothing is evicted any more."""
+STALE_AFTER = 150.0
+"""Seconds of silence of one watch after which nothing is evicted any more: bookmarks come about every 60."""
+
+FAILING_AFTER = 10.0
+"""Seconds for which a watch may fail before what it knew is trusted no longer."""
 
 _PAGE = "500"
 _FORBIDDEN = frozenset({401, 403})
@@ -78,6 +81,8 @@ class KubernetesCluster:
         for name, reflector in self.reflectors.items():
             if not reflector.synced.is_set():
                 return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
+            if reflector.failing > FAILING_AFTER:
+                return f"{name}: cannot be watched for {reflector.failing:.0f}s: {reflector.error}"
             if reflector.age > STALE_AFTER:
                 return f"{name}: nothing heard from the API server for {reflector.age:.0f}s"
         return ""
@@ -108,9 +113,9 @@ class KubernetesCluster:
             event = msgspec.structs.replace(event, regarding=msgspec.structs.replace(regarding, uid=uid))
         self._recorder.record(event)
 
-    def save(self, documents: tuple[Document, ...]) -> None:
+    def save(self, documents: tuple[Document, ...]) -> bool:
         """Keep documents in the status ConfigMap."""
-        self._status.save(documents)
+        return self._status.save(documents)
 
     def load(self, key: str) -> str:
         """Return a kept document."""

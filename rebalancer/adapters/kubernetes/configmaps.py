@@ -60,25 +60,32 @@ class StatusMap:
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._saved: dict[str, str] = {}
 
-    def save(self, documents: tuple[Document, ...]) -> None:
-        """Write the documents over what was there; failures are logged, the next cycle tries again."""
+    def save(self, documents: tuple[Document, ...]) -> bool:
+        """Write the documents over what was there, and say whether the first of them is safe.
+
+        What does not fit is left out, but never the first: then nothing is written. Failures are logged.
+        """
         data: dict[str, str] = {}
         room = LIMIT
         for document in documents:
             size = len(document.text.encode())
+            if size > room and not data:
+                _log.error("status does not fit", key=document.key, bytes=size, room=room)
+                return False
             if size > room:
                 _log.warning("status document left out", key=document.key, bytes=size, room=room)
                 continue
             room -= size
             data[document.key] = document.text
         if data == self._saved:
-            return
+            return True
         try:
             self._write(data)
         except ClusterError as error:
             _log.warning("status not saved", error=str(error))
-        else:
-            self._saved = data
+            return False
+        self._saved = data
+        return True
 
     def _write(self, data: dict[str, str]) -> None:
         labels = {"app.kubernetes.io/name": "rebalancer", "app.kubernetes.io/managed-by": "rebalancer"}

@@ -20,7 +20,7 @@ from urllib3.response import BaseHTTPResponse
 from rebalancer.adapters.kubernetes.transport import ClusterError, Refused, Transport
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import Kind
-from rebalancer.decoding.lists import UnreadableList, decode, decode_page
+from rebalancer.decoding.lists import decode, decode_page
 from rebalancer.model.snapshot import Fault
 
 _PAGE = "500"
@@ -87,6 +87,7 @@ class Reflector:
         self._stopping = threading.Event()
         self._response: BaseHTTPResponse | None = None
         self._heard = time.monotonic()
+        self._failing_since: float | None = None
         self.synced = threading.Event()
         self.error = ""
         """What the last attempt failed with, "" while all is well."""
@@ -118,6 +119,12 @@ class Reflector:
         """Seconds since the server was last heard."""
         return time.monotonic() - self._heard
 
+    @property
+    def failing(self) -> float:
+        """Seconds for which every attempt has failed, 0 while all is well."""
+        since = self._failing_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def __len__(self) -> int:
         """Return how many objects it holds."""
         return len(self._found)
@@ -142,21 +149,24 @@ class Reflector:
                 if not self._version:
                     self._list()
                 self._watch()
-                self.error = ""
                 failed = time.monotonic() - began < _SHORTEST_WATCH
             except Refused as error:
                 failed = self._failed(error)
                 self.status = error.status
                 if error.status == _GONE:
                     self._version = ""
-                    failed = False
-            except (ClusterError, UnreadableList, msgspec.DecodeError, urllib3.exceptions.HTTPError, OSError) as error:
+            except (ClusterError, urllib3.exceptions.HTTPError, OSError) as error:
                 failed = self._failed(error)
+            except Exception as error:  # noqa: BLE001  # what cannot be understood is listed anew; the thread must not die
+                failed = self._failed(error)
+                self._version = ""
             wait = min(wait * 2, _LONGEST_WAIT) if failed else _FIRST_WAIT
             if failed:
                 self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
 
     def _failed(self, error: Exception) -> bool:
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
         if not self._stopping.is_set():
             self.error = str(error)
             _log.warning("watch failed", kind=self.kind.name, error=self.error)
@@ -178,7 +188,7 @@ class Reflector:
         with self._lock:
             self._found, self._intern, self._version = found, intern, page.resource_version
         self._heard = time.monotonic()
-        self.error, self.status = "", 0
+        self.error, self.status, self._failing_since = "", 0, None
         self.synced.set()
         self._on_change()
 
@@ -196,8 +206,8 @@ class Reflector:
             if self._stopping.is_set():  # `stop` came before there was a response that it could shut down
                 return
             for line in _lines(response):
-                self._heard = time.monotonic()
                 self._apply(_EVENT.decode(line))
+                self._heard, self._failing_since, self.error = time.monotonic(), None, ""
                 if self._stopping.is_set():
                     return
         finally:

@@ -5,6 +5,7 @@ and an eviction's answer is not even of the type they claim. Its silent retries 
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -148,7 +149,8 @@ def connect(
     """
     configuration = Configuration()
     try:
-        if kubeconfig is None and context is None and _in_cluster(configuration):
+        named = kubeconfig or context or os.environ.get("KUBECONFIG")
+        if not named and _in_cluster(configuration):
             pass
         else:
             config.load_kube_config(  # type: ignore[no-untyped-call]

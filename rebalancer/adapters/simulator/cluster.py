@@ -110,9 +110,10 @@ class SimulatedCluster:
         name = f"{about.kind} {about.namespace}/{about.name}"
         self._world.note(What.EVENT, name, f"{event.reason}: {event.note}")
 
-    def save(self, documents: tuple[Document, ...]) -> None:
+    def save(self, documents: tuple[Document, ...]) -> bool:
         """Keep documents."""
         self._documents.update((each.key, each.text) for each in documents)
+        return True
 
     def load(self, key: str) -> str:
         """Return a kept document, "" if there is none."""
