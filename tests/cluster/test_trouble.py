@@ -3,12 +3,24 @@
 import json
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.controller import ACCOUNT, NAMESPACE, USER, Controller, install, policy, rebalancer
+from tests.cluster.controller import (
+    ACCOUNT,
+    COMMAND,
+    NAMESPACE,
+    ROOT,
+    USER,
+    Controller,
+    environment,
+    install,
+    policy,
+    rebalancer,
+)
 from tests.cluster.test_observing import lopsided
 from tests.cluster.test_repair import balanced
 from tests.control_plane.accounts import grant
@@ -60,18 +72,7 @@ def test_an_unreachable_server(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     file = tmp_path / "kubeconfig"
-    file.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{port}"}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-                "current-context": "c",
-            }
-        )
-    )
+    file.write_text(kubeconfig(f"https://127.0.0.1:{port}"))
     for verb in ("run", "report", "plan"):
         found = rebalancer(verb, "--kubeconfig", str(file))
         message = found.stderr.decode().strip().splitlines()
@@ -79,6 +80,37 @@ def test_an_unreachable_server(tmp_path: Path) -> None:
         assert f"127.0.0.1:{port}" in message[-1]
         assert message[-1].startswith("error: ")
         assert "Traceback" not in found.stderr.decode()
+
+
+def test_a_signal_while_the_server_is_silent(tmp_path: Path) -> None:
+    """A process that still waits for its first answer ends on SIGTERM at once, with 0."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        file = tmp_path / "kubeconfig"
+        file.write_text(kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        command = [*COMMAND, "run", "--kubeconfig", str(file), "--metrics-address=127.0.0.1:0"]
+        with subprocess.Popen(command, env=environment(), cwd=ROOT, stderr=subprocess.PIPE) as process:
+            silent.settimeout(30)
+            connection, _ = silent.accept()
+            with connection:
+                process.terminate()
+                _, said = process.communicate(timeout=10)
+                assert process.returncode == 0
+                assert b"Traceback" not in said
+
+
+def kubeconfig(server: str) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "current-context": "c",
+        }
+    )
 
 
 def test_no_permission(cluster: ControlPlane, tmp_path: Path) -> None:

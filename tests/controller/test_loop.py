@@ -6,10 +6,12 @@ import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
 from rebalancer.controller.loop import (
+    SENT_WITHIN,
     Answered,
     CycleDue,
     Evict,
     Happened,
+    Held,
     Leading,
     Loop,
     PolicyLoaded,
@@ -214,3 +216,62 @@ def test_until_done() -> None:
     assert [quiet.done(state) for _ in range(3)] == [False, False, True]
     busy, _ = evicting()
     assert not any(UntilDone().done(busy) for _ in range(5))
+
+
+def two_workloads() -> Snapshot:
+    blueprint = Blueprint()
+    blueprint.zones("abc", 2)
+    for name in ("one", "two"):
+        blueprint.deployment(name, on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1})
+    return blueprint.snapshot()
+
+
+def test_one_refusal_does_not_starve_the_others() -> None:
+    """After a refusal that will not pass, the next workload has its turn, and the refused one backs off."""
+    state, requests = after(led(), CycleDue(snapshot=two_workloads()))
+    (asked,) = (each for each in requests if isinstance(each, Evict))
+    state, requests = after(state, answered(asked, EvictionResult.FORBIDDEN))
+    (following,) = (each for each in requests if isinstance(each, Evict))
+    assert following.move.workload != asked.move.workload
+    assert [(miss.group, miss.times) for miss in state.memory.misses] == [(asked.move.group, 1)]
+
+
+def test_a_move_is_remembered_before_it_is_sent() -> None:
+    """Each request to evict comes right after one to save, and the state saved knows the move."""
+    state, requests = after(led(), CycleDue(snapshot=SNAPSHOT))
+    assert kinds(requests)[-3:] == ["Save", "Evict", "Save"]
+    assert len(state.memory.in_flight) == 1
+
+
+def test_an_eviction_that_was_held_back_is_no_move() -> None:
+    """What was not sent leaves no trace but the end of the queue, and who no longer leads writes nothing."""
+    state, asked = evicting()
+    dropped, requests = after(state, Held(uid=asked.move.uid, why="stale"))
+    assert (dropped.queue, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
+    _, requests = after(state, Leading(leads=False), Held(uid=asked.move.uid, why="no longer leading"))
+    assert requests == ()
+
+
+def test_an_old_plan_is_not_carried_on() -> None:
+    """Where an answer took long, the rest of the queue waits for a plan on what is."""
+    state, asked = evicting()
+    state, requests = step(state, answered(asked), NOW + SENT_WITHIN * 2)
+    assert "Evict" not in kinds(requests)
+    assert state.queue == ()
+
+
+def test_moves_remember_few_targets() -> None:
+    """A key with thousands of domains is not kept with every move."""
+    blueprint = Blueprint()
+    blueprint.zones("abc", 20)
+    on = {f"{zone}-{number}": 1 for zone in "ab" for number in range(1, 13)}
+    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
+    state, _ = after(led(), CycleDue(snapshot=blueprint.snapshot()))
+    assert {target.topology_key for move in state.memory.moves for target in move.targets} == {ZONE}
+
+
+def test_an_answer_after_leadership_was_lost_and_won() -> None:
+    """The move is known still, whatever an older memory says."""
+    state, asked = evicting()
+    state, _ = after(state, Leading(leads=False), Leading(leads=True), answered(asked))
+    assert [move.state for move in state.memory.moves] == [MoveState.EVICTED]

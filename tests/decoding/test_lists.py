@@ -149,6 +149,8 @@ def test_a_pod() -> None:
         ("spec.tolerations", [{"operator": "Equal"}], ["spec.tolerations[0].operator", "Exists"]),
         ("spec.tolerations", [{"key": "a", "effect": "Never"}], ["spec.tolerations[0].effect", "Never"]),
         ("status.phase", "Sleeping", ["status.phase", "Sleeping"]),
+        ("metadata.creationTimestamp", "2026-01-02T03:04:05", ["metadata.creationTimestamp", "timezone"]),
+        ("status.conditions.0.lastTransitionTime", "yesterday", ["status.conditions[0].lastTransitionTime"]),
         ("metadata.labels", {"a": 1}, ["metadata.labels", "str"]),
         ("spec", 5, ["spec", "int"]),
     ],

@@ -149,15 +149,16 @@ def connect(
     """
     configuration = Configuration()
     try:
-        named = kubeconfig or context or os.environ.get("KUBECONFIG")
-        if not named and _in_cluster(configuration):
+        # The client looks at the variable only once, when it is imported.
+        kubeconfig = kubeconfig or os.environ.get("KUBECONFIG")
+        if not kubeconfig and context is None and _in_cluster(configuration):
             pass
         else:
             config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=kubeconfig, context=context, client_configuration=configuration
             )
     except (ConfigException, OSError, ValueError) as error:
-        where = kubeconfig or "$KUBECONFIG or ~/.kube/config"
+        where = kubeconfig or "~/.kube/config"
         raise ClusterError(
             f"no cluster to talk to: {where}: {error}; name one with --kubeconfig and --context"
         ) from error

@@ -1,0 +1,114 @@
+"""What the loop is told of a real cluster: how fresh it is, what could be kept, whose it is."""
+
+import json
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebalancer.adapters.kubernetes import transport as transports
+from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster
+from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
+from rebalancer.adapters.kubernetes.transport import ClusterError, connect
+from rebalancer.model.cluster import NEWEST
+from rebalancer.ports import Document
+from tests.adapters.kubernetes.fake_server import answer, served
+
+
+class ConfigMaps:
+    """Keeps the status ConfigMap; refuses everything when told to."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, str] | None = None
+        self.broken = False
+        self.requests: list[str] = []
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        self.requests.append(request.command)
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        if self.broken:
+            answer(request, 500, {"message": "broken"})
+        elif request.command in {"GET", "PUT"} and self.data is None:
+            answer(request, 404, {"message": "not found"})
+        else:
+            if body:
+                self.data = json.loads(body)["data"]
+            answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": self.data})
+
+
+def test_the_status_is_created_then_replaced() -> None:
+    """What is kept can be loaded; what has not changed is not written again."""
+    maps = ConfigMaps()
+    with served(maps) as transport:
+        status = StatusMap(transport, "ns")
+        assert status.load("a") == ""
+        assert status.save((Document("a", "1"), Document("b", "2")))
+        assert status.save((Document("a", "1"), Document("b", "2")))
+        assert status.load("a") == "1"
+        assert status.save((Document("a", "3"),))
+        assert maps.data == {"a": "3"}
+    assert maps.requests == ["GET", "PUT", "POST", "GET", "PUT"]
+
+
+def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
+    """A first document that is too large is told as not safe, and what was there stays; a later one is left out."""
+    maps = ConfigMaps()
+    large = "x" * (LIMIT + 1)
+    with served(maps) as transport:
+        status = StatusMap(transport, "ns")
+        assert status.save((Document("memory", "old"),))
+        assert not status.save((Document("memory", large), Document("status", "s")))
+        assert maps.data == {"memory": "old"}
+        assert status.save((Document("memory", "new"), Document("plan", large), Document("status", "s")))
+        assert maps.data == {"memory": "new", "status": "s"}
+        maps.broken = True
+        assert not status.save((Document("memory", "newer"),))
+
+
+def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
+    """As long as nothing was listed, and soon after every watch has begun to fail."""
+    failing = False
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        if failing or "watch" in request.path:
+            answer(request, 500, {"message": "etcd trouble"})
+        else:
+            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+
+    with served(handle) as transport:
+        cluster = KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST)
+        assert "not listed yet" in cluster.staleness()
+        cluster.start()
+        limit = time.monotonic() + FAILING_AFTER + 15
+        while "cannot be watched" not in cluster.staleness():
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        assert cluster.synced
+        cluster.stop()
+
+
+def test_a_named_cluster_wins_over_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pod, KUBECONFIG and --kubeconfig still say which cluster is meant."""
+    file = tmp_path / "kubeconfig"
+    document: dict[str, Any] = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "c",
+    }
+    file.write_text(json.dumps(document))
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("t")
+    (account / "ca.crt").write_text("c")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.9")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    assert connect().host == "http://127.0.0.1:1"
+    assert connect(kubeconfig=str(file)).host == "http://127.0.0.1:1"
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(ClusterError, match="none"):
+        connect()
+    assert transports.READ_TIMEOUT > 0

@@ -1,0 +1,40 @@
+"""The memory survives a restart; what somebody has damaged is forgotten, not stumbled over."""
+
+from datetime import timedelta
+
+import pytest
+
+from rebalancer.model.moves import NO_MEMORY, Memory, Miss
+from rebalancer.reporting.status_document import memory_of, memory_text
+from tests.guard.test_moves import MOVE
+from tests.scheduling.build import NOW
+
+MEMORY = Memory(
+    moves=(MOVE,), seen=(("group", NOW),), sent=(NOW, NOW + timedelta(seconds=1)), misses=(Miss("g", 2, NOW),)
+)
+
+
+def test_round_trip() -> None:
+    """What is written is read back."""
+    assert memory_of(memory_text(MEMORY)) == MEMORY
+    assert memory_of("") == NO_MEMORY
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-5],
+        lambda text: text.replace("2026-01-01T00:00:00Z", "2026-01-01T00:00:00"),
+        lambda text: text.replace('"state":"planned"', '"state":"dancing"'),
+        lambda text: text.replace('"format":1', '"format":2'),
+        lambda text: "[" * 5000,
+        lambda text: "null",
+    ],
+    ids=["cut off", "a time without a zone", "an unknown state", "another format", "deep", "null"],
+)
+def test_damage(damage: object) -> None:
+    """A memory that cannot be read is no memory, and no error."""
+    assert callable(damage)
+    text = memory_text(MEMORY)
+    assert damage(text) != text
+    assert memory_of(damage(text)) == NO_MEMORY
