@@ -6,6 +6,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url
 
+# What decides about evictions: every branch has a test.
+CORE := rebalancer/planning/*,rebalancer/guard/*,rebalancer/scheduling/*
+
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,7 +62,8 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 	  echo "Skipped: the tests on a real control plane." >&2; \
 	  lanes="not thorough and not cluster"; \
 	fi; \
-	$(BIN)/python -m pytest -m "$$lanes"
+	$(BIN)/python -m pytest -m "$$lanes" --cov=rebalancer --cov-report= && \
+	$(BIN)/coverage report --include="$(CORE)" --skip-covered --fail-under=100
 
 .PHONY: docs
 docs: install ## Renew the generated parts of docs/ and the schemas of the documents in config/

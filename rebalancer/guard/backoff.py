@@ -1,0 +1,55 @@
+"""Back-off: a repair that does not come out as foreseen is not repeated at once, and not for ever.
+
+Each miss in a row doubles the wait; after the last one the group is left alone until it holds by other means.
+"""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from rebalancer.model.moves import Memory, Miss, Move, MoveState
+
+FIRST_WAIT = timedelta(minutes=5)
+MOST_MISSES = 3
+_MISSES = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
+
+
+def missed(memory: Memory, group: str, now: datetime) -> Memory:
+    """Return the memory after one more miss of a group."""
+    times = next((miss.times for miss in memory.misses if miss.group == group), 0)
+    others = (miss for miss in memory.misses if miss.group != group)
+    return msgspec.structs.replace(memory, misses=tuple(sorted((*others, Miss(group, times + 1, now)), key=_name)))
+
+
+def _name(miss: Miss) -> str:
+    return miss.group
+
+
+def after_moves(memory: Memory, before: tuple[Move, ...], now: datetime) -> Memory:
+    """Return the memory after the moves that have ended since `before`: misses are counted, a success forgets them."""
+    over = {move.uid for move in before if move.state.over}
+    for move in memory.moves:
+        if move.uid in over or not move.state.over:
+            continue
+        if move.state in _MISSES:
+            memory = missed(memory, move.group, now)
+        elif move.state is MoveState.VERIFIED:
+            kept = tuple(miss for miss in memory.misses if miss.group != move.group)
+            memory = msgspec.structs.replace(memory, misses=kept)
+    return memory
+
+
+def held_back(memory: Memory, group: str, now: datetime) -> str:
+    """Say why a group is left alone for now, "" if it is not."""
+    miss = next((miss for miss in memory.misses if miss.group == group), None)
+    if miss is None:
+        return ""
+    if miss.times >= MOST_MISSES:
+        return f"{miss.times} moves in a row did not come out as foreseen; left alone until it holds again"
+    wait = FIRST_WAIT * 2 ** (miss.times - 1)
+    left = wait - (now - miss.last)
+    return (
+        f"the last move did not come out as foreseen; tried again in {int(left.total_seconds())}s"
+        if left > timedelta(0)
+        else ""
+    )
