@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -15,6 +16,8 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
 from rebalancer.planning.plans import Plan
+from rebalancer.reporting.documents import to_json
+from rebalancer.reporting.plan_document import plan_document
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 
@@ -37,6 +40,11 @@ class Cycle:
     admission: Admission
     memory: Memory
     circumstances: Circumstances
+
+    @cached_property
+    def plan_json(self) -> str:
+        """The Plan document. Written once a cycle: it reads every pod of its namespaces, and is saved many times."""
+        return to_json(plan_document(self.plan, self.snapshot)).decode()
 
 
 def run_cycle(

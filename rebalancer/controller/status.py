@@ -3,7 +3,6 @@
 from rebalancer.controller.loop import Loop
 from rebalancer.ports import Document
 from rebalancer.reporting.documents import to_json
-from rebalancer.reporting.plan_document import plan_document
 from rebalancer.reporting.status_document import (
     PlanFigures,
     PolicyInForce,
@@ -23,7 +22,7 @@ def documents(state: Loop, identity: str, policy_source: str) -> tuple[Document,
     made = [Document(MEMORY, memory_text(state.memory)), Document(STATUS, _status(state, identity, policy_source))]
     cycle = state.cycle
     if cycle is not None and len(cycle.plan.evictions) + len(cycle.plan.waiting) <= _MOST_EVICTIONS:
-        made.append(Document(PLAN, to_json(plan_document(cycle.plan, cycle.snapshot)).decode()))
+        made.append(Document(PLAN, cycle.plan_json))
     return tuple(made)
 
 
