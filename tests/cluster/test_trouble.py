@@ -253,3 +253,19 @@ def test_once(cluster: ControlPlane, tmp_path: Path) -> None:
         assert controller.wait(90) == 0
     assert balanced(cluster.api)
     assert [each.code for each in cluster.audit.evictions(user=USER)] == [201] * 6
+
+
+def test_once_beside_a_leader(cluster: ControlPlane, tmp_path: Path) -> None:
+    """`run --once` does not wait for ever where another process leads: it says who does, and exits with 1."""
+    install(cluster, "base", "evict")
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    with Controller(cluster, folders[0], policy("Observe")) as one:
+        one.wait_for("leading")
+        quick = ("--once", "--lease-duration=3s", "--renew-deadline=2s", "--retry-period=1s")
+        with Controller(cluster, folders[1], policy("Observe"), *quick) as two:
+            assert two.wait(30) == 1
+            message = two.log_file.read_text().splitlines()[-1]
+            assert "holds the lease" in message
+            assert one.log("leading")[0]["identity"] in message
