@@ -202,7 +202,9 @@ def _next(state: Loop, now: datetime) -> tuple[Loop, Requests]:
         return replace(state, queue=()), ()
     eviction, *rest = state.queue
     move = _move(eviction, now)
-    memory = msgspec.structs.replace(state.memory, moves=(*state.memory.moves, move), sent=(*state.memory.sent, now))
+    # A pod that was asked for before and stayed has one move, not two.
+    others = (each for each in state.memory.moves if each.uid != move.uid)
+    memory = msgspec.structs.replace(state.memory, moves=(*others, move), sent=(*state.memory.sent, now))
     # What is about to be done is remembered before it is: the next leader must not do it again.
     return replace(state, queue=tuple(rest), memory=memory), (Save(), Evict(move=move))
 

@@ -25,7 +25,10 @@ LATER = ("--at", "2026-01-01T00:00:00Z")
 def cluster(tmp_path: Path) -> str:
     """Return a file: a Deployment of six, five in one zone and one in the other, and a pod that nobody owns."""
     web = deployment("web", {"a-0": 5, "b-0": 1}, namespace="demo", topologySpreadConstraints=[spread(labels=WEB)])
-    items: list[Manifest] = [*nodes({"a": 1, "b": 1}), *owned(web.pods, web.owners), pod("bare", on="a-0")]
+    both = nodes({"a": 1, "b": 1})
+    for each in both:  # a node that does not say that it is Ready is no target
+        each["status"] = {**each.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}
+    items: list[Manifest] = [*both, *owned(web.pods, web.owners), pod("bare", on="a-0")]
     path = tmp_path / "cluster.yaml"
     path.write_text(yaml.safe_dump({"kind": "List", "apiVersion": "v1", "items": items}), encoding="utf-8")
     return str(path)

@@ -270,6 +270,17 @@ def test_moves_remember_few_targets() -> None:
     assert {target.topology_key for move in state.memory.moves for target in move.targets} == {ZONE}
 
 
+def test_a_pod_that_is_asked_for_again_is_one_move() -> None:
+    """After a refusal the same pod may be chosen again; its move is not there twice."""
+    state, asked = evicting()
+    state, _ = after(state, answered(asked, EvictionResult.BUDGET))
+    state, requests = after(state, CycleDue(snapshot=SNAPSHOT))
+    (again,) = (each for each in requests if isinstance(each, Evict))
+    assert again.move.uid == asked.move.uid
+    state, _ = after(state, answered(again))
+    assert [move.state for move in state.memory.moves if move.uid == asked.move.uid] == [MoveState.EVICTED]
+
+
 def test_an_answer_after_leadership_was_lost_and_won() -> None:
     """The move is known still, whatever an older memory says."""
     state, asked = evicting()
