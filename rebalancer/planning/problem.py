@@ -189,7 +189,7 @@ class Rules:
                 return Refusal(Reason.NODE_LEAVING, f"node {name} may take a replacement and is being deleted")
             if not node.ready:
                 return Refusal(Reason.NODE_SETTLING, f"node {name} may take a replacement and is not Ready")
-            since = self.view.nodes.by_name[name].ready_since
+            since = node.ready_since
             if since is not None and now - since < settle:
                 text = (
                     f"node {name} may take a replacement and has been Ready for {int((now - since).total_seconds())}s"

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -155,8 +154,3 @@ def rebalancer(
         cwd=ROOT,
         timeout=timeout,
     )
-
-
-def pause(seconds: float) -> None:
-    """Let time pass in which nothing is expected to happen."""
-    time.sleep(seconds)

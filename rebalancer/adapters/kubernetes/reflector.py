@@ -8,7 +8,7 @@ only on 410, wait longer after each failure, and know how long ago the server wa
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,13 +73,11 @@ class Reflector:
         *,
         namespace: str = "",
         name: str = "",
-        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.kind = kind
         self._transport = transport
         self._path = kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}") if namespace else kind.path
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
-        self._on_change = on_change
         self._lock = threading.Lock()
         self._found: dict[tuple[str, str], Any] = {}
         self._intern = Interner()
@@ -190,7 +188,6 @@ class Reflector:
         self._heard = time.monotonic()
         self.error, self.status, self._failing_since = "", 0, None
         self.synced.set()
-        self._on_change()
 
     def _watch(self) -> None:
         query = {
@@ -225,7 +222,6 @@ class Reflector:
                     self._found.pop(key, None)
                 else:
                     self._found[key] = decode(self.kind, event.object, self._intern)
-            self._on_change()
         self._version = head.metadata.resource_version or self._version
 
 
@@ -239,8 +235,3 @@ def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
     for chunk in response.stream(amt=None):
         *lines, rest = (rest + chunk).split(b"\n")
         yield from (line for line in lines if line)
-
-
-def ages(reflectors: Mapping[str, Reflector]) -> dict[str, float]:
-    """Return for each kind how many seconds ago the server was last heard."""
-    return {name: reflector.age for name, reflector in reflectors.items()}
