@@ -45,7 +45,7 @@ unit: install ## Unit and property tests, no servers
 	$(BIN)/python -m pytest -m "not cluster and not thorough"
 
 .PHONY: control-plane
-control-plane: install ## Build the real Kubernetes servers for the tests (about 6 minutes, once)
+control-plane: install ## Build the programs that tests start: Kubernetes servers and others (about 8 minutes, once)
 	$(BIN)/python -m tests.control_plane.build
 
 .PHONY: cluster
@@ -72,6 +72,10 @@ docs: install ## Renew the generated parts of docs/ and the schemas of the docum
 .PHONY: thorough
 thorough: install ## The long checks; their last results stand in docs/
 	$(BIN)/python -m pytest -m thorough -s
+
+.PHONY: comparison
+comparison: install ## Compare with the descheduler on the same states (builds it once, then minutes); writes docs/comparison.md
+	$(BIN)/python -m benchmarks.comparison
 
 .PHONY: lock
 lock: install ## Compile the lock files from pyproject.toml

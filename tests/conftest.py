@@ -1,3 +1,16 @@
 """Fixtures that all tests may use."""
 
+import signal
+from collections.abc import Iterator
+
+import pytest
+
 pytest_plugins = ["tests.control_plane.fixtures"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heeding_ctrl_c() -> Iterator[None]:
+    """Let children obey Ctrl-C where the tests run as a shell's background job, whose children would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

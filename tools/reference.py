@@ -1,7 +1,8 @@
 """What the documents say of the code, made from the code: `python -m tools.reference` writes it, tests compare it.
 
 A page holds generated parts between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of it is written by
-hand. `config/*.schema.json` of the documents are written whole. `make docs` runs it.
+hand. The schemas of the documents in `config/` and two files of `deploy/monitoring/` are written whole. `make docs`
+runs it.
 """
 
 import argparse
@@ -22,14 +23,17 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
 from rebalancer.guard.moves import TRANSITIONS
 from rebalancer.model.moves import MoveState
-from rebalancer.model.verdicts import Cause, Reason, State
-from rebalancer.policy import default_policy, json_schema
+from rebalancer.model.verdicts import Cause, FindingKind, Reason, State, ViolationCause
+from rebalancer.policy import Share, json_schema
 from rebalancer.reporting.documents import PlanDocument, ReportDocument, schema
 from rebalancer.reporting.events import Event, EventReason, Regarding
 from rebalancer.reporting.explanation import ExplanationDocument
 from rebalancer.reporting.prediction import PredictionDocument
 from rebalancer.reporting.status_document import StatusDocument
+from rebalancer.reporting.suggestion import SuggestionDocument
 from rebalancer.settings import Settings, flag_of, variable_of
+from tools.dashboard import dashboard_text
+from tools.monitoring import MONITORING, alert_rows, prometheus_rule
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COMMAND: Final = "make docs"
@@ -41,18 +45,19 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "status": StatusDocument,
     "prediction": PredictionDocument,
     "explanation": ExplanationDocument,
+    "suggestion": SuggestionDocument,
 }
 """The documents that scripts may rely on, by the name of their schema."""
 
 STATES: Final[Mapping[State, str]] = {
-    State.SATISFIED: "The skew is within maxSkew.",
-    State.VIOLATED: "It is not; the reason, if any, says what a repair waits for.",
+    State.SATISFIED: "It holds.",
+    State.VIOLATED: "It does not; the reason, if any, says what a repair waits for.",
     State.INFEASIBLE: "No arrangement of these pods over these domains can satisfy it.",
     State.UNFIXABLE: "An arrangement exists, but no eviction now leads there.",
 }
 REASONS: Final[Mapping[Reason, str]] = {
     Reason.NO_ARRANGEMENT: "Arithmetic: so many pods cannot stand right here; the nearest numbers that can are named.",
-    Reason.TOO_FEW_DOMAINS: "Fewer domains exist than `minDomains` asks for.",
+    Reason.TOO_FEW_DOMAINS: "Fewer domains exist than `minDomains` asks for, or than the limit needs.",
     Reason.VOLUME_PINNED: "The pod's volumes reach less far than the group's room.",
     Reason.AFFINITY_PINNED: "The pod's affinity ties it to where it is.",
     Reason.NO_CAPACITY: "The nodes that would have to take more of these pods have no room.",
@@ -78,7 +83,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; its return is awaited.",
     Reason.PLACEMENT_DEADLOCK: "A pending pod that no node admits, since its rules exclude each other.",
     Reason.OBSERVE_ONLY: "The mode is Observe.",
-    Reason.PAUSED: "Somebody has paused the controller.",
+    Reason.PAUSED: "Somebody has paused the controller; the message says who, until when and why.",
     Reason.OUTSIDE_WINDOW: "No window is open.",
     Reason.AWAITING_APPROVAL: "The plan waits for approval.",
     Reason.NOT_PERSISTENT: "The violation has not lasted for `spread.for`.",
@@ -91,13 +96,41 @@ REASONS: Final[Mapping[Reason, str]] = {
 EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.SKEW_VIOLATED: "A hard constraint of the workload has come to be violated; on the workload.",
     EventReason.SKEW_RECOVERED: "All its hard constraints hold again; on the workload.",
+    EventReason.SHARE_LIMIT_VIOLATED: "A limit is violated; on the owners and on pods of the fullest domain.",
+    EventReason.SHARE_LIMIT_RECOVERED: "It holds again; on the owners.",
+    EventReason.SHARE_LIMIT_INFEASIBLE: "No arrangement of these pods can satisfy a limit; on the owners.",
+    EventReason.PLACEMENT_DEADLOCK: "Rules of a waiting pod exclude each other; on the pod and its workload.",
     EventReason.EVICTED: "The API server granted an eviction; on the pod and its workload.",
     EventReason.EVICTION_BLOCKED: "It refused one for a PodDisruptionBudget; on the pod and its workload.",
     EventReason.EVICTION_FAILED: "It refused one for another reason, or gave no answer; on the pod and its workload.",
     EventReason.MOVE_VERIFIED: "The replacement is Ready where it was foreseen; on the pod and its workload.",
     EventReason.MOVE_INEFFECTIVE: "It is Ready elsewhere, or not Ready in time; on the pod and its workload.",
+    EventReason.REBALANCE_PAUSED: "Nothing is evicted for now: by whom, until when and why; on rebalancer-control.",
     EventReason.POLICY_INVALID: "A new policy was refused, the last good one stays; on the policy's ConfigMap.",
     EventReason.POLICY_RELOADED: "A new policy is in force; on the policy's ConfigMap.",
+}
+VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
+    ViolationCause.SCALE_DOWN: "The workload was scaled down: which pods go is chosen without regard to domains.",
+    ViolationCause.NODE_LOST: "The emptiest domain lost nodes, or has none that takes pods: gone, not Ready, cordoned.",
+    ViolationCause.DOMAIN_RETURNED: "The emptiest domain has had nodes only since the pods were placed.",
+    ViolationCause.ROLLOUT: "Pods were placed while those of another template were still counted.",
+    ViolationCause.LABELS_CHANGED: "Labels of running pods or of nodes changed.",
+    ViolationCause.SOFT_CONSTRAINT: "Nothing but a soft constraint spreads the pods.",
+    ViolationCause.UNKNOWN: "Neither seen to happen nor shown by the snapshot. Files have no memory.",
+}
+FINDINGS: Final[Mapping[FindingKind, str]] = {
+    FindingKind.REPLACEMENT_BLOCKED: "If a pod of the workload vanished now, no node would admit its replacement.",
+    FindingKind.TEMPLATE_REFUSED: "The API server would refuse the next pod.",
+    FindingKind.SELECTOR_MISSES_OWN_PODS: "A constraint selects other pods than the workload's own.",
+    FindingKind.SELECTOR_NULL: "A constraint has no selector, and counts no pod.",
+    FindingKind.SELECTOR_EMPTY: "A constraint's selector is `{}`, which counts no pod from 1.27 to 1.37.",
+    FindingKind.TOPOLOGY_KEY_MISSING: "Nodes that the pods may use lack a constraint's key, or misspell it.",
+    FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that can never hold together.",
+    FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than there are.",
+    FindingKind.DOMAIN_UNUSED: "A zone that affinity or a limit names holds none of the pods.",
+    FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together carry different values of a constraint.",
+    FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",
+    FindingKind.BUDGET_ALWAYS_ZERO: "A PodDisruptionBudget never allows an eviction.",
 }
 CODES: Final[Mapping[Exit, str]] = {
     Exit.FINE: "Fine. `run` ends with it on SIGTERM and Ctrl-C too.",
@@ -164,21 +197,45 @@ def settings() -> str:
 def policy() -> str:
     """List the policy's fields with their defaults."""
     document = json_schema()
-    return table(("field", "default", "meaning"), _fields(document, document["$defs"], default_policy().to_dict(), ""))
+    return table(("field", "default", "meaning"), _fields(document, document["$defs"], ""))
 
 
 def _fields(
-    node: Mapping[str, Any], definitions: Mapping[str, Any], values: Mapping[str, Any], prefix: str
+    node: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str, values: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    required = node.get("required", ())
+    """Yield the fields of a section, then those of its sections; `values` is the section's own default."""
     for name, field in node["properties"].items():
-        target = definitions.get(field.get("$ref", "").rpartition("/")[2], {})
-        value = values[name]
-        if "properties" in target and isinstance(value, dict):
-            yield from _fields(target, definitions, value, f"{prefix}{name}.")
-        else:
-            default = "required" if name in required and not prefix else f"`{json.dumps(value)}`"
-            yield f"`{prefix}{name}`", default, field.get("description", "")
+        inner = _section(field, definitions)
+        value = (values or {}).get(name, field.get("default"))
+        about = field.get("description", "")
+        required = name in node.get("required", ())
+        if "$ref" in field and inner is not None and not required and isinstance(value, dict):
+            yield from _fields(inner, definitions, f"{prefix}{name}.", value)
+            continue
+        yield f"`{prefix}{name}`", "required" if required else f"`{json.dumps(value)}`", about
+        if inner is not None and field.get("type") == "array":
+            yield from _fields(inner, definitions, f"{prefix}{name}[].")
+
+
+def _section(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the section that a field holds, or that the items of its list are."""
+    reference = field.get("$ref") or field.get("items", {}).get("$ref", "")
+    found: Mapping[str, Any] = definitions.get(reference.rpartition("/")[2], {})
+    return found if "properties" in found else None
+
+
+def shares() -> str:
+    """Work out what shares mean for few pods."""
+    bounds = [Share.of(written) for written in ("<1/3", "<=1/3", "<1/2", "<=1/2")]
+    rows = []
+    for pods in range(1, 7):
+        cells = [f"{pods}"]
+        for share in bounds:
+            cap = share.cap(pods)
+            cells.append(f"{cap}; {-(-pods // cap)}" if cap else "0; none will do")
+        rows.append((*cells, str(-(-pods // 2)), str(-(-pods // 3))))
+    head = ("pods", *(f"`{share}`: cap; domains needed" for share in bounds), "at best over 2", "at best over 3")
+    return table(head, rows)
 
 
 def states() -> str:
@@ -200,7 +257,7 @@ def _users() -> Mapping[str, set[str]]:
     """Find which packages use which reason, by reading the source."""
     found: dict[str, set[str]] = {}
     for layer in ("scheduling", "assessment", "planning", "guard"):
-        for file in sorted((ROOT / "rebalancer" / layer).glob("*.py")):
+        for file in sorted((ROOT / "rebalancer" / layer).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason":
                     found.setdefault(node.attr, set()).add(layer)
@@ -211,6 +268,16 @@ def causes() -> str:
     """List what a pod is evicted for."""
     used = {Cause.SKEW_VIOLATED: "A hard topology spread constraint is violated."}
     return table(("cause", "meaning"), [(f"`{cause}`", used.get(cause, "Not in this release.")) for cause in Cause])
+
+
+def violation_causes() -> str:
+    """List what leads to violations."""
+    return table(("cause", "meaning"), [(f"`{cause}`", VIOLATION_CAUSES[cause]) for cause in ViolationCause])
+
+
+def findings() -> str:
+    """List the kinds of findings."""
+    return table(("kind", "meaning"), [(f"`{kind}`", FINDINGS[kind]) for kind in FindingKind])
 
 
 def events() -> str:
@@ -235,6 +302,11 @@ def metrics() -> str:
     return table(("metric", "type", "labels", "shown by", "meaning"), rows)
 
 
+def alerts() -> str:
+    """List the alerts."""
+    return table(("alert", "severity", "for", "summary"), alert_rows())
+
+
 def codes() -> str:
     """List the exit codes."""
     return table(("code", "meaning"), [(str(code.value), CODES[code]) for code in Exit])
@@ -254,11 +326,15 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": settings,
     "exit-codes": codes,
     "policy": policy,
+    "shares": shares,
     "states": states,
     "reasons": reasons,
     "causes": causes,
+    "violation-causes": violation_causes,
+    "findings": findings,
     "events": events,
     "metrics": metrics,
+    "alerts": alerts,
     "moves": moves,
 }
 PAGES: Final[Mapping[str, frozenset[str]]] = {
@@ -286,7 +362,10 @@ def schema_text(name: str) -> str:
 def wanted() -> Mapping[Path, str]:
     """Return what every generated file should hold."""
     made = {ROOT / page: renewed((ROOT / page).read_text(encoding="utf-8")) for page in PAGES}
-    return made | {ROOT / "config" / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
+    made |= {ROOT / "config" / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
+    made[MONITORING / "prometheus-rule.yaml"] = prometheus_rule()
+    made[MONITORING / "dashboard.json"] = dashboard_text()
+    return made
 
 
 def main() -> int:

@@ -9,33 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from rebalancer.assessment.members import Member, members, stray_reference, unowned
 from rebalancer.model.affinity import Toleration
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
-from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.node_index import RequiredAffinity, required_part
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.spread_constraints import Constraints, constraints_of
-from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
+__all__ = ["Group", "Member", "groups"]
+
 _Key = tuple[str, Constraints, RequiredAffinity | None, tuple[Toleration, ...]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Member:
-    """One owner in a group: the workload people know it by, its living pods, and the pod it would make next.
-
-    `owner` is None for pods that no known controller replaces; they count, and stay where they are.
-    """
-
-    reference: Reference
-    owner: Workload | None
-    top: Workload | None
-    pods: tuple[Pod, ...]
-    """Bound or not; neither terminating nor finished."""
-    next_pod: Pod | Unpredictable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +47,8 @@ class Group:
 def groups(view: View) -> tuple[Group, ...]:
     """Find every group with a constraint, hard or soft, in a stable order."""
     found: defaultdict[_Key, list[tuple[Pod, Member]]] = defaultdict(list)
-    for member in _members(view):
-        sample = member.pods[0] if isinstance(member.next_pod, Unpredictable) else member.next_pod
+    for member in _counted(view):
+        sample = member.sample or member.pods[0]
         constraints = constraints_of(sample, view)
         if constraints.hard or constraints.soft:
             affinity = required_part(sample.spec.node_affinity)
@@ -82,40 +66,9 @@ def groups(view: View) -> tuple[Group, ...]:
     return tuple(sorted(made, key=lambda group: (group.namespace, group.workloads, group.name)))
 
 
-def _members(view: View) -> Iterator[Member]:
-    """Yield the owners that have living pods, ordered by name, then the pods that nobody known owns."""
-    snapshot = view.snapshot
-    for owner in sorted(snapshot.workloads, key=lambda each: (each.namespace, each.kind, each.name)):
-        pods = tuple(_living(snapshot, owner.uid))
-        if pods:
-            top = snapshot.top_owner_of(pods[0])
-            yield Member(
-                reference=_reference(top or owner),
-                owner=owner,
-                top=top,
-                pods=pods,
-                next_pod=replacement(pods[0], view),
-            )
-    yield from _unowned(view)
-
-
-def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
-    pods = [pod for pod in snapshot.pods_of.get(uid, ()) if not pod.terminating and not pod.finished]
-    return sorted(pods, key=lambda pod: pod.name)
-
-
-def _unowned(view: View) -> Iterator[Member]:
-    """Yield pods with constraints of their own that no known workload owns, one by one."""
-    snapshot = view.snapshot
-    for pod in snapshot.pods:
-        if not pod.spec.spread or pod.terminating or pod.finished or snapshot.owner_of(pod) is not None:
-            continue
-        owner = pod.owner
-        reference = (
-            Reference(pod.namespace, owner.kind, owner.name) if owner else Reference(pod.namespace, "Pod", pod.name)
-        )
-        yield Member(reference=reference, owner=None, top=None, pods=(pod,), next_pod=pod)
-
-
-def _reference(workload: Workload) -> Reference:
-    return Reference(workload.namespace, workload.kind, workload.name)
+def _counted(view: View) -> Iterator[Member]:
+    """Yield the owners that have living pods, then the pods with constraints of their own that nobody known owns."""
+    yield from members(view)
+    for pod in unowned(view):
+        if pod.spec.spread:
+            yield Member(reference=stray_reference(pod), owner=None, top=None, pods=(pod,), next_pod=pod)

@@ -1,46 +1,48 @@
-"""The judgement: for every group and constraint the counts, the skew and whether it holds."""
+"""The judgement: for every group and constraint, and every limit of the policy, the counts and whether it holds."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 
+from rebalancer.assessment.causes import Causes, causes
+from rebalancer.assessment.deadlocks import Deadlock, deadlocks
+from rebalancer.assessment.findings import Finding, findings
 from rebalancer.assessment.groups import Group, groups
-from rebalancer.model.verdicts import State
-from rebalancer.scheduling.pod_topology_spread import Counts, counts
-from rebalancer.scheduling.spread_constraints import EffectiveConstraint
+from rebalancer.assessment.judged import Judged, JudgedGroup
+from rebalancer.assessment.limit_judgement import judge
+from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.assessment.pod_groups import GatheredGroup, gather
+from rebalancer.model.moves import Memory
+from rebalancer.policy import Policy
+from rebalancer.scheduling.pod_topology_spread import counts
 from rebalancer.scheduling.view import View
 
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """One constraint of a group, counted. `state` is Satisfied or Violated; planning may know it to be worse."""
-
-    constraint: EffectiveConstraint
-    counts: Counts
-
-    @property
-    def state(self) -> State:
-        """Whether it holds now."""
-        return State.VIOLATED if self.counts.violated else State.SATISFIED
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedGroup:
-    """A group with its constraints counted, hard ones first, each in the pod's own order."""
-
-    group: Group
-    hard: tuple[Judged, ...]
-    soft: tuple[Judged, ...]
-
-    @property
-    def violated(self) -> bool:
-        """Whether a hard constraint is violated."""
-        return any(judged.counts.violated for judged in self.hard)
+__all__ = ["Assessment", "Judged", "JudgedGroup", "assess"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """The judgement on every group, in a stable order."""
+    """The judgement on every group and limit, in a stable order."""
 
     groups: tuple[JudgedGroup, ...]
+    pod_groups: tuple[GatheredGroup, ...] = ()
+    """The pods of the policy's groups."""
+    limits: tuple[JudgedLimit, ...] = ()
+    """Every limit that is in force, once for each set of pods that it is about."""
+    deadlocks: tuple[Deadlock, ...] = ()
+    """Waiting pods whose own rules exclude each other."""
+    seek_causes: Callable[[], Causes] = field(default=dict, compare=False, repr=False)
+    seek_findings: Callable[[], tuple[Finding, ...]] = field(default=tuple, compare=False, repr=False)
+
+    @cached_property
+    def causes(self) -> Causes:
+        """What led to each violation; worked out when it is asked for, as planning does without it."""
+        return self.seek_causes()
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong without being violated, or why something is; worked out when it is asked for."""
+        return self.seek_findings()
 
     @property
     def violated(self) -> tuple[JudgedGroup, ...]:
@@ -48,9 +50,19 @@ class Assessment:
         return tuple(group for group in self.groups if group.violated)
 
 
-def assess(view: View) -> Assessment:
-    """Count and judge every constraint of every living workload."""
-    return Assessment(groups=tuple(_judge(group, view) for group in groups(view)))
+def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
+    """Count and judge every constraint of every living workload, and every limit of the policy; find deadlocks."""
+    gathered = gather(view, policy.groups)
+    judged = tuple(_judge(group, view) for group in groups(view))
+    limits = judge(gathered, view, memory)
+    return Assessment(
+        groups=judged,
+        pod_groups=gathered,
+        limits=limits,
+        deadlocks=deadlocks(view),
+        seek_causes=lambda: causes(judged, limits, view, memory),
+        seek_findings=lambda: findings(view, judged, gathered, limits),
+    )
 
 
 def _judge(group: Group, view: View) -> JudgedGroup:

@@ -15,7 +15,7 @@ from rebalancer.controller.runner import Runner
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
 from rebalancer.ports import EvictionResult
-from rebalancer.reporting.text import short
+from rebalancer.reporting.keys import short
 
 POLICY: Final = b"""\
 apiVersion: rebalancer.dev/v1alpha1

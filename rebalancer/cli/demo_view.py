@@ -10,7 +10,7 @@ from rich.text import Text
 from rebalancer.adapters.simulator import START, ZONE
 from rebalancer.cli.demo_play import ZONES, Line, Play
 from rebalancer.model.pods import Pod
-from rebalancer.reporting.text import short
+from rebalancer.reporting.keys import short
 
 _MOVES = 6
 _LINES = 8

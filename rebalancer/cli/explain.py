@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         # A Deployment's ReplicaSet is judged as the Deployment.
         top = seen.snapshot.workload.get(found.owner.uid, found) if found.owner is not None else found
         reference = Reference(top.namespace, top.kind, top.name)
-        document = explain_workload(reference, seen.assessment, seen.plan)
+        document = explain_workload(reference, seen.assessment, seen.plan, seen.snapshot)
     match reading.output:
         case "json":
             sys.stdout.write(to_json(document).decode())

@@ -24,6 +24,7 @@ class Look:
     """One look at a cluster."""
 
     snapshot: Snapshot
+    view: View
     assessment: Assessment
     plan: Plan
 
@@ -60,8 +61,10 @@ def look(reading: Reading) -> Look:
         raise CliError(str(error)) from None
     snapshot = read(reading)
     view = View(snapshot, profile)
-    assessment = assess(view)
-    return Look(snapshot=snapshot, assessment=assessment, plan=plan(view, assessment, reading.policy, NO_MEMORY))
+    assessment = assess(view, reading.policy, NO_MEMORY)
+    return Look(
+        snapshot=snapshot, view=view, assessment=assessment, plan=plan(view, assessment, reading.policy, NO_MEMORY)
+    )
 
 
 def chosen(reading: Reading, snapshot: Snapshot) -> frozenset[Reference] | None:

@@ -11,7 +11,7 @@ from rebalancer.cli.reading import Reading, add_reading_arguments
 from rebalancer.planning.plans import narrowed
 from rebalancer.reporting.documents import to_json, to_yaml
 from rebalancer.reporting.plan_document import plan_document
-from rebalancer.reporting.text import plan_text
+from rebalancer.reporting.plan_text import plan_text
 
 
 def add_arguments(parser: Parser) -> None:
@@ -36,6 +36,6 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(to_yaml(document))
         case _:
             satisfied = len(found.assessment.groups) - len(found.assessment.violated)
-            sys.stdout.write(plan_text(document, mode=reading.policy.mode, satisfied=satisfied))
+            sys.stdout.write(plan_text(made, found.snapshot, mode=reading.policy.mode, satisfied=satisfied))
     anything = document.totals.evictions > 0
     return Exit.SOMETHING if args.detailed_exitcode and anything else Exit.FINE

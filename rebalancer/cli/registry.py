@@ -40,7 +40,7 @@ VERBS = (
     ),
     Verb(
         name="report",
-        summary="The skew of every workload now, and why it is not repaired",
+        summary="Every constraint and limit now, and why what is broken is not repaired",
         module="rebalancer.cli.report",
     ),
     Verb(name="plan", summary="What would be evicted, why, and why not more", module="rebalancer.cli.plan"),
@@ -54,6 +54,17 @@ VERBS = (
         summary="Where kube-scheduler would put a pod: each filter's verdict and the scores, node by node",
         module="rebalancer.cli.predict",
     ),
+    Verb(
+        name="suggest",
+        summary="Which spread constraints give a share limit, whether they guarantee it, and what they cost",
+        module="rebalancer.cli.suggest",
+    ),
+    Verb(
+        name="pause",
+        summary="The kill switch: evict nothing until resumed, or for a while",
+        module="rebalancer.cli.pause",
+    ),
+    Verb(name="resume", summary="End a pause", module="rebalancer.cli.resume"),
     Verb(
         name="policy",
         summary="Check a policy file, show the policy with every default, print its JSON Schema",

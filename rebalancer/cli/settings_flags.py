@@ -1,6 +1,10 @@
-"""The flags of `rebalancer run`, made from the declarations of the settings, so that nothing is declared twice."""
+"""The flags of `rebalancer run`, made from the declarations of the settings, so that nothing is declared twice.
+
+Other verbs that act on a cluster take some of them.
+"""
 
 import argparse
+from collections.abc import Sequence
 from datetime import timedelta
 
 from pydantic.fields import FieldInfo
@@ -11,9 +15,10 @@ from rebalancer.policy import format_duration
 from rebalancer.settings import Settings, SettingsError, Shown, flag_of, load_settings, variable_of
 
 
-def add_settings_arguments(parser: Parser) -> None:
-    """Declare a flag for each setting; its help names the default and the environment variable."""
-    for name, field in Settings.model_fields.items():
+def add_settings_arguments(parser: Parser, *, only: Sequence[str] | None = None) -> None:
+    """Declare a flag for each setting, or for some; its help names the default and the environment variable."""
+    for name in only or Settings.model_fields:
+        field = Settings.model_fields[name]
         about = (field.description or "").removesuffix(".").replace("%", "%%")
         text = f"{about} [default: {_default(field)}; ${variable_of(name)}]"
         if field.annotation is bool:

@@ -7,6 +7,9 @@ from functools import cached_property
 
 import msgspec
 
+from rebalancer.assessment.causes import remembered_causes
+from rebalancer.assessment.changes import changes
+from rebalancer.assessment.domains import zones_seen
 from rebalancer.assessment.judgement import Assessment, assess
 from rebalancer.guard.admission import Admission, Circumstances, admit, remembered
 from rebalancer.guard.backoff import after_moves
@@ -53,16 +56,21 @@ def run_cycle(
     memory: Memory,
     circumstances: Circumstances,
     stopwatch: Stopwatch = without_stopwatch,
+    before: Snapshot | None = None,
 ) -> Cycle:
-    """Assess, plan and admit over one snapshot."""
+    """Assess, plan and admit over one snapshot; `before` is the one that the last cycle was over."""
     moves = observed(memory.moves, snapshot, circumstances.now)
     memory = after_moves(msgspec.structs.replace(memory, moves=moves), memory.moves, circumstances.now)
+    zones = zones_seen(memory, snapshot, circumstances.policy.groups, circumstances.now)
+    memory = msgspec.structs.replace(memory, zones=zones)
     with stopwatch("assess"):
         view = View(overlaid(snapshot, moves), profile)
-        assessment = assess(view)
-    memory = remembered(memory, assessment, circumstances.now)
+        memory = msgspec.structs.replace(memory, changes=changes(memory, before, snapshot, _keys(view, circumstances)))
+        assessment = assess(view, circumstances.policy, memory)
+        memory = msgspec.structs.replace(memory, causes=remembered_causes(assessment.causes))
     with stopwatch("plan"):
         made = plan(view, assessment, circumstances.policy, memory)
+    memory = remembered(memory, assessment, made, circumstances.now)
     with stopwatch("admit"):
         admission = admit(made, snapshot, memory, circumstances)
     return Cycle(
@@ -73,3 +81,11 @@ def run_cycle(
         memory=memory,
         circumstances=circumstances,
     )
+
+
+def _keys(view: View, circumstances: Circumstances) -> frozenset[str]:
+    """Return the topology keys of the policy and of the constraints that workloads write themselves."""
+    of_policy = {limit.topology_key for group in circumstances.policy.groups for limit in group.limits}
+    templates = [each.template for each in view.snapshot.workloads if each.template is not None]
+    constraints = {spread for spread in {each.spec.spread for each in templates} if spread}
+    return frozenset(of_policy | {each.topology_key for spread in constraints for each in spread})

@@ -5,7 +5,7 @@ simulated, replayed and shrunk. Evictions are requested one at a time: whatever 
 lease, a new policy, the end of the process) takes effect before the next.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -14,12 +14,16 @@ from rebalancer.controller.cycle import Cycle, Stopwatch, run_cycle, without_sto
 from rebalancer.guard.admission import Circumstances
 from rebalancer.guard.backoff import missed
 from rebalancer.guard.moves import Happening, happened, merged
-from rebalancer.model.moves import NO_MEMORY, Memory, Move
+from rebalancer.guard.pause import Pause
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, Spare
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import State
 from rebalancer.planning.plans import Eviction
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import EvictionAnswer, EvictionResult
+from rebalancer.reporting.deadlock_events import of_deadlocks
 from rebalancer.reporting.events import Event, EventReason, Regarding, of_assessments, of_ended, of_move
+from rebalancer.reporting.limit_events import Told, of_limits
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
 # Events
@@ -65,6 +69,13 @@ class PolicyRefused:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PauseRead:
+    """What the kill switch says was read: a pause, or None where there is none."""
+
+    pause: Pause | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Leading:
     """Leadership was won, with the memory that the last leader left, or lost."""
 
@@ -77,7 +88,7 @@ class Stopping:
     """The process is to end: nothing new is begun."""
 
 
-Happened = CycleDue | Answered | Held | PolicyLoaded | PolicyRefused | Leading | Stopping
+Happened = CycleDue | Answered | Held | PolicyLoaded | PolicyRefused | PauseRead | Leading | Stopping
 
 # Requests
 
@@ -108,9 +119,11 @@ Request = Evict | Publish | Save
 class Loop:
     """The state of the loop.
 
+    `violated`, `told` and `deadlocked` are what events were last published about: groups, limits that are not
+    Satisfied, waiting pods by UID.
     `queue` are admitted evictions that were not yet requested; `cycle` is the last one, None before the first.
     `policy_error` says why the newest policy file is not the one in force, "" if it is. `limit` is the furthest mode
-    that the process may go to, `at_once` leaves `spread.for` out of account.
+    that the process may go to, `at_once` leaves `spread.for` out of account. `pause` is the one that holds.
     """
 
     policy: Policy
@@ -120,10 +133,14 @@ class Loop:
     limit: Mode | None = None
     at_once: bool = False
     policy_object: Regarding | None = None
+    pause: Pause | None = None
+    pause_object: Regarding | None = None
     leads: bool = False
     stopping: bool = False
     memory: Memory = NO_MEMORY
     violated: frozenset[str] = frozenset()
+    told: Told = field(default_factory=dict)
+    deadlocked: frozenset[str] = frozenset()
     queue: tuple[Eviction, ...] = ()
     cycle: Cycle | None = None
 
@@ -146,6 +163,8 @@ def step(
     state: Loop, event: Happened, now: datetime, stopwatch: Stopwatch = without_stopwatch
 ) -> tuple[Loop, Requests]:
     """Return the state after an event, and what is to be done about it, in order."""
+    if state.pause is not None and not state.pause.holds(now):
+        state = replace(state, pause=None)  # it ends by itself
     match event:
         case CycleDue():
             return _cycle(state, event, now, stopwatch)
@@ -162,7 +181,11 @@ def step(
         case Leading():
             memory = merged(state.memory, event.memory) if event.leads else state.memory
             violated = frozenset(name for name, _ in memory.seen)
-            return replace(state, leads=event.leads, memory=memory, violated=violated, queue=()), ()
+            told = dict.fromkeys(violated, State.VIOLATED)
+            following = replace(state, leads=event.leads, memory=memory, violated=violated, told=told, queue=())
+            return following, _about_pause(following)
+        case PauseRead():
+            return _pause_read(state, event, now)
         case Stopping():
             return replace(state, stopping=True, queue=()), _saved(state)
 
@@ -171,11 +194,19 @@ def _cycle(state: Loop, event: CycleDue, now: datetime, stopwatch: Stopwatch) ->
     if not state.leads:
         return state, ()
     circumstances = Circumstances(
-        policy=state.policy, mode=state.mode, now=now, stale=event.stale, at_once=state.at_once
+        policy=state.policy,
+        mode=state.mode,
+        now=now,
+        stale=event.stale,
+        pause=state.pause,
+        at_once=state.at_once,
     )
-    cycle = run_cycle(event.snapshot, state.profile, state.memory, circumstances, stopwatch)
+    before = state.cycle.snapshot if state.cycle is not None else None
+    cycle = run_cycle(event.snapshot, state.profile, state.memory, circumstances, stopwatch, before)
     ended = _ended(state.memory, cycle.memory)
-    events = [*of_assessments(state.violated, cycle.assessment)]
+    about_limits, told = of_limits(state.told, cycle.assessment.limits, cycle.assessment.causes)
+    about_pods, deadlocked = of_deadlocks(state.deadlocked, cycle.assessment.deadlocks)
+    events = [*of_assessments(state.violated, cycle.assessment), *about_limits, *about_pods]
     for move in ended:
         events += of_ended(move)
     violated = frozenset(group.group.name for group in cycle.assessment.violated)
@@ -184,6 +215,8 @@ def _cycle(state: Loop, event: CycleDue, now: datetime, stopwatch: Stopwatch) ->
         cycle=cycle,
         memory=cycle.memory,
         violated=violated,
+        told=told,
+        deadlocked=deadlocked,
         queue=() if state.stopping else cycle.admission.evictions,
     )
     following, evictions = _next(following, now)
@@ -198,13 +231,17 @@ def _ended(before: Memory, after: Memory) -> list[Move]:
 def _next(state: Loop, now: datetime) -> tuple[Loop, Requests]:
     """Take the next eviction from the queue, if nothing speaks against it."""
     old = state.cycle is None or now - state.cycle.circumstances.now > SENT_WITHIN
-    if not state.queue or not state.leads or state.stopping or old or state.mode is Mode.OBSERVE:
+    if not state.queue or not state.leads or state.stopping or old or state.mode is Mode.OBSERVE or state.pause:
         return replace(state, queue=()), ()
     eviction, *rest = state.queue
     move = _move(eviction, now)
     # A pod that was asked for before and stayed has one move, not two.
     others = (each for each in state.memory.moves if each.uid != move.uid)
     memory = msgspec.structs.replace(state.memory, moves=(*others, move), sent=(*state.memory.sent, now))
+    if eviction.repair.spare:
+        kept = (each for each in memory.spares if each.group != eviction.group)
+        spares = tuple(sorted((*kept, Spare(eviction.group, eviction.repair.goal))))
+        memory = msgspec.structs.replace(memory, spares=spares)
     # What is about to be done is remembered before it is: the next leader must not do it again.
     return replace(state, queue=tuple(rest), memory=memory), (Save(), Evict(move=move))
 
@@ -297,3 +334,19 @@ def _about_policy(state: Loop, reason: EventReason, note: str) -> Requests:
     if state.policy_object is None or not state.leads:
         return ()
     return (Publish(event=Event(reason=reason, note=note[:1024], regarding=state.policy_object)),)
+
+
+def _pause_read(state: Loop, event: PauseRead, now: datetime) -> tuple[Loop, Requests]:
+    """Take a pause, its change or its end; what was admitted before waits for a plan that knows of it."""
+    pause = event.pause if event.pause is not None and event.pause.holds(now) else None
+    if pause == state.pause:
+        return state, ()
+    following = replace(state, pause=pause, queue=())
+    return following, (*_about_pause(following), *_saved(following))
+
+
+def _about_pause(state: Loop) -> Requests:
+    if state.pause is None or state.pause_object is None or not state.leads:
+        return ()
+    note = state.pause.message
+    return (Publish(event=Event(reason=EventReason.REBALANCE_PAUSED, note=note, regarding=state.pause_object)),)

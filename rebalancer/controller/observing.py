@@ -1,6 +1,7 @@
 """Telling the outside how the process fares: metrics, health, readiness."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -9,12 +10,21 @@ import structlog
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.adapters.prometheus import ConstraintFigures, CycleFigures, Metrics, MoveOutcome, Phase, WatchFigures
+from rebalancer.adapters.prometheus import (
+    ConstraintFigures,
+    CycleFigures,
+    LimitFigures,
+    Metrics,
+    MoveOutcome,
+    Phase,
+    ReplacementFigures,
+    WatchFigures,
+)
 from rebalancer.adapters.web import WebServer
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.loop import Loop
 from rebalancer.model.moves import Move, MoveState
-from rebalancer.model.verdicts import Reason
+from rebalancer.model.verdicts import FindingKind, Reason
 from rebalancer.planning.plans import GroupPlan
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.status_document import refusals
@@ -125,6 +135,7 @@ def figures(state: Loop, of_cycle: CycleFigures) -> CycleFigures:
         of_cycle,
         leader=state.leads,
         mode=state.mode,
+        paused=state.pause is not None,
         policy_valid=not state.policy_error,
         policy_read_at=state.policy_since,
         in_flight=len(state.memory.in_flight),
@@ -136,17 +147,21 @@ def of_cycle(cycle: Cycle | None) -> CycleFigures:
     if cycle is None:
         return CycleFigures()
     plan = cycle.plan
+    refused = refusals(plan, cycle.admission, len(cycle.assessment.deadlocks))
     return CycleFigures(
         cycle_ended_at=cycle.circumstances.now,
         constraints=tuple(_constraints(cycle)),
+        limits=tuple(_limits(cycle)),
+        replacements=tuple(_replacements(cycle)),
+        findings=Counter(each.kind for each in cycle.assessment.findings),
         planned_evictions=len(plan.evictions) + len(plan.waiting),
         minimum_evictions=plan.lower_bound,
-        refusals={Reason(reason): number for reason, number in refusals(plan, cycle.admission).items()},
+        refusals={Reason(reason): number for reason, number in refused.items()},
     )
 
 
 def _constraints(cycle: Cycle) -> Iterable[ConstraintFigures]:
-    planned: dict[str, GroupPlan] = {group.judged.group.name: group for group in cycle.plan.groups}
+    planned: dict[str, GroupPlan] = {judged.group.name: group for group in cycle.plan.groups for judged in group.groups}
     for judged in cycle.assessment.groups:
         worse = planned.get(judged.group.name)
         for each in (*judged.hard, *judged.soft):
@@ -164,3 +179,32 @@ def _constraints(cycle: Cycle) -> Iterable[ConstraintFigures]:
                     max_skew=each.constraint.max_skew,
                     state=state,
                 )
+
+
+def _replacements(cycle: Cycle) -> Iterable[ReplacementFigures]:
+    """Yield the workloads that have constraints or limits, and any other of which a pod could not be replaced."""
+    kind = FindingKind.REPLACEMENT_BLOCKED
+    blocked = {each for found in cycle.assessment.findings if found.kind is kind for each in found.workloads}
+    known = {each for judged in cycle.assessment.groups for each in judged.group.workloads}
+    known.update(each for group in cycle.assessment.pod_groups for each in group.owners)
+    for each in sorted(known | blocked):
+        if each.kind != "Pod":
+            yield ReplacementFigures(
+                namespace=each.namespace, workload_kind=each.kind, workload=each.name, blocked=each in blocked
+            )
+
+
+def _limits(cycle: Cycle) -> Iterable[LimitFigures]:
+    for each in cycle.assessment.limits:
+        yield LimitFigures(
+            group=each.group,
+            limit=each.limit,
+            namespace=each.namespace,
+            key="/".join(each.key.values()),
+            topology_key=each.topology_key,
+            share=float(each.largest.share) if each.largest is not None else None,
+            headroom=each.headroom,
+            state=each.state,
+            severity=each.severity,
+            worst=each.worst,
+        )

@@ -15,18 +15,21 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
+from rebalancer.adapters.kubernetes.configmaps import CONTROL
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.loop import Happened, Loop, Stopping
 from rebalancer.controller.observing import Telling
+from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policies import PolicySource, open_policy
 from rebalancer.controller.profiles import profile_of
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.sources import PolicyWatcher
 from rebalancer.controller.status import MEMORY
 from rebalancer.controller.until_done import UntilDone
+from rebalancer.reporting.events import Regarding
 from rebalancer.reporting.status_document import memory_of
 from rebalancer.settings import Settings
 
@@ -94,7 +97,11 @@ class _Controller:
         self._source = source
         identity = f"{socket.gethostname()}_{uuid4().hex[:8]}"
         self._cluster = KubernetesCluster(
-            transport, namespace=settings.namespace, instance=identity, version=server_version(transport)
+            transport,
+            namespace=settings.namespace,
+            instance=identity,
+            version=server_version(transport),
+            control=watch_pauses(transport, settings.namespace, self._tell),
         )
         self._telling = Telling(
             self._cluster, settings.metrics_address, transport, interval=source.policy.interval.total_seconds()
@@ -106,6 +113,7 @@ class _Controller:
             limit=settings.mode,
             at_once=settings.once,
             policy_object=source.regarding,
+            pause_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONTROL),
         )
         lease_timeout = (settings.renew_deadline - settings.retry_period).total_seconds()
         self._runner = Runner(
@@ -162,7 +170,7 @@ class _Controller:
         while not self._cluster.synced and not stopping.wait(0.05):
             forbidden = self._cluster.forbidden()
             if forbidden:
-                raise StartError(f"{forbidden}; deploy/ has the ClusterRole it needs")
+                raise StartError(f"{forbidden}; deploy/ has the ClusterRole and the Role it needs")
             if time.monotonic() - began > SYNC_SECONDS:
                 raise StartError(f"the cluster could not be listed: {self._cluster.staleness()}")
 

@@ -14,6 +14,7 @@ import structlog
 
 from rebalancer.controller.loop import Answered, CycleDue, Evict, Happened, Held, Loop, Publish, Requests, Save, step
 from rebalancer.controller.status import documents
+from rebalancer.model.verdicts import State
 from rebalancer.ports import Cluster, EvictionResult
 
 _log = structlog.get_logger("rebalancer")
@@ -109,7 +110,13 @@ class Runner:
 
     def _step(self, event: Happened) -> Requests:
         now = self._clock()
+        before = self.state.pause
         self.state, requests = step(self.state, event, now, self._observer.phase)
+        pause = self.state.pause
+        if pause is not None and pause != before:
+            _log.warning("paused", why=pause.message)
+        elif pause is None and before is not None:
+            _log.info("resumed", was=before.message)
         self._observer.changed(self.state)
         return requests
 
@@ -136,6 +143,8 @@ class Runner:
 
     def _held(self) -> str:
         """Say why nothing may be sent right now, "" if it may: what was true when the cycle began may be no longer."""
+        if self._inbox:
+            return "something has happened since it was asked for, which takes effect first"
         if not self._may_act():
             return "this process no longer leads"
         if not self._safe:
@@ -151,6 +160,8 @@ class Runner:
             mode=self.state.mode,
             groups=len(cycle.assessment.groups),
             violated=len(cycle.assessment.violated),
+            limits=len(cycle.assessment.limits),
+            limits_broken=sum(each.state is not State.SATISFIED for each in cycle.assessment.limits),
             minimum=cycle.plan.lower_bound,
             now=len(cycle.admission.evictions),
             waiting=len(cycle.plan.waiting) + len(cycle.admission.waiting),

@@ -10,6 +10,7 @@ from rebalancer.reporting.status_document import (
     memory_text,
     refusals,
     shown,
+    shown_pause,
 )
 
 STATUS, MEMORY, PLAN = "status.json", "memory.json", "plan.json"
@@ -32,13 +33,14 @@ def _status(state: Loop, identity: str, policy_source: str) -> str:
     planned = len(cycle.plan.evictions) + len(cycle.plan.waiting) if cycle else 0
     document = StatusDocument(
         mode=state.mode,
+        paused=shown_pause(state.pause),
         leader=identity,
         last_cycle=cycle.circumstances.now if cycle else None,
         stale=cycle.circumstances.stale if cycle else "",
         in_flight=tuple(shown(move) for move in moves if not move.state.over),
         last_moves=tuple(shown(move) for move in moves if move.state.over),
         plan=PlanFigures(evictions=planned, minimum=cycle.plan.lower_bound if cycle else 0),
-        refusals=refusals(cycle.plan, cycle.admission) if cycle else {},
+        refusals=refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
         policy=PolicyInForce(
             hash=state.policy.hash, source=policy_source, valid=not state.policy_error, error=state.policy_error
         ),

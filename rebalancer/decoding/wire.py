@@ -257,6 +257,12 @@ class Node(Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class UpdateStrategy(Wire, frozen=True):
+    """How a StatefulSet brings its pods up to date."""
+
+    type: str = ""
+
+
 class OwnerSpec(Wire, frozen=True):
     """Spec of a Deployment, ReplicaSet, StatefulSet."""
 
@@ -264,6 +270,7 @@ class OwnerSpec(Wire, frozen=True):
     selector: LabelSelector | None = None
     template: PodTemplate | None = None
     paused: bool = False
+    update_strategy: UpdateStrategy | None = None
     min_ready_seconds: int = 0
     volume_claim_templates: list["ClaimTemplate"] | None = None
 

@@ -1,5 +1,7 @@
 """Owners of pods."""
 
+from msgspec import structs
+
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import annotations, controller_of, created, labels, selector
@@ -19,8 +21,15 @@ def replica_set(found: wire.Owner, intern: Interner) -> Workload:
 
 
 def stateful_set(found: wire.Owner, intern: Interner) -> Workload:
-    """Turn a StatefulSet into the model's; its revision is the one it is updating to."""
-    return _owner(found, "StatefulSet", found.status.update_revision, intern)
+    """Turn a StatefulSet into the model's; its revision is the one it is updating to.
+
+    One that is updated `OnDelete` has no rollout of its own: its pods are never behind what it is doing.
+    """
+    made = _owner(found, "StatefulSet", found.status.update_revision, intern)
+    strategy = found.spec.update_strategy
+    if strategy is not None and strategy.type == "OnDelete":
+        return structs.replace(made, updated=made.current)
+    return made
 
 
 def replication_controller(found: wire.ReplicationController, intern: Interner) -> Workload:

@@ -1,11 +1,11 @@
 """Admission: which evictions of a plan may be sent now.
 
 Planning has settled everything that follows from the snapshot. Here stands what needs memory or the clock: the mode,
-how long a violation has lasted, and the rates. A step is admitted whole, or a prefix of it, or not at all.
+a pause, how long a violation has lasted, and the rates. A step is admitted whole, or a prefix of it, or not at all.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -14,9 +14,10 @@ import msgspec
 
 from rebalancer.assessment.judgement import Assessment
 from rebalancer.guard.backoff import held_back
+from rebalancer.guard.pause import Pause
 from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import Reason
+from rebalancer.model.verdicts import Cause, Reason, State
 from rebalancer.planning.plans import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy, format_duration
 
@@ -39,58 +40,73 @@ class Circumstances:
     mode: Mode
     now: datetime
     stale: str = ""
+    pause: Pause | None = None
     at_once: bool = False
     """Whether `spread.for` is left out of account, as `--once` asks for."""
 
 
-def remembered(memory: Memory, assessment: Assessment, now: datetime) -> Memory:
-    """Return the memory after an assessment: since when each group is violated, what was sent in the last minute."""
+def remembered(memory: Memory, assessment: Assessment, plan: Plan, now: datetime) -> Memory:
+    """Return the memory after a plan: since when what is violated has been so, what was sent in the last minute."""
     since = dict(memory.seen)
+    names = {group.group.name for group in assessment.violated} | {group.name for group in plan.groups}
+    names |= {limit.name for limit in assessment.limits if limit.state is not State.SATISFIED}
     # A time ahead of ours, from another clock, must not hold anything back for ever.
-    seen = tuple(
-        sorted((group.group.name, min(now, since.get(group.group.name, now))) for group in assessment.violated)
-    )
+    seen = tuple(sorted((name, min(now, since.get(name, now))) for name in names))
     sent = tuple(moment for moment in memory.sent if timedelta(0) <= now - moment < _MINUTE)
-    violated = {name for name, _ in seen}
-    misses = tuple(miss for miss in memory.misses if miss.group in violated)
-    return msgspec.structs.replace(memory, seen=seen, sent=sent, misses=misses)
+    misses = tuple(miss for miss in memory.misses if miss.group in names)
+    spares = tuple(spare for spare in memory.spares if spare.group in names)
+    return msgspec.structs.replace(memory, seen=seen, sent=sent, misses=misses, spares=spares)
 
 
 def admit(plan: Plan, snapshot: Snapshot, memory: Memory, circumstances: Circumstances) -> Admission:
-    """Let through what may go now."""
+    """Let through what may go now.
+
+    The rates are shared out fairly: of every step first what it needs at the least, then one more of each in turn, so
+    that a large repair starves nobody. What goes of a step is a prefix of it.
+    """
     rates = _Rates(circumstances.policy, snapshot, memory, circumstances.now)
     since = dict(memory.seen)
+    steps = [tuple(grouped) for _, grouped in groupby(plan.evictions, key=lambda eviction: eviction.step)]
+    refused: list[tuple[Reason, str] | None] = [
+        _refused(step[0], since, circumstances) or _backed_off(step[0], memory, circumstances.now) for step in steps
+    ]
+    going = [0] * len(steps)
+    open_ = [index for index, why in enumerate(refused) if why is None]
+    while open_:
+        still = []
+        for index in open_:
+            more = steps[index][going[index] : max(going[index] + 1, steps[index][0].needed)]
+            why = rates.taken(more)
+            if why is not None:
+                refused[index] = why
+                continue
+            going[index] += len(more)
+            if going[index] < len(steps[index]):
+                still.append(index)
+        open_ = still
     admitted: list[Eviction] = []
     waiting: list[Waiting] = []
-    for _, grouped in groupby(plan.evictions, key=lambda eviction: eviction.step):
-        step = tuple(grouped)
-        refused = _refused(step[0], since, circumstances) or _backed_off(step[0], memory, circumstances.now)
-        going = 0
-        while refused is None and going < len(step):
-            refused = rates.refused(step[going])
-            if refused is None:
-                rates.take(step[going])
-                going += 1
-        if going < step[0].needed:
-            rates.give_back(step[:going])
-            going = 0
-        admitted += step[:going]
-        if refused is not None:
-            reason, message = refused
-            waiting += [Waiting(eviction=each, reason=reason, message=message) for each in step[going:]]
+    for step, number, why in zip(steps, going, refused, strict=True):
+        admitted += step[:number]
+        if why is not None:
+            reason, message = why
+            waiting += [Waiting(eviction=each, reason=reason, message=message) for each in step[number:]]
     return Admission(evictions=tuple(admitted), waiting=tuple(waiting))
 
 
 def _refused(eviction: Eviction, since: dict[str, datetime], now: Circumstances) -> tuple[Reason, str] | None:
+    if now.pause is not None and now.pause.holds(now.now):
+        return Reason.PAUSED, now.pause.message
     if now.mode is Mode.OBSERVE:
         return Reason.OBSERVE_ONLY, "mode is Observe"
     if now.stale:
         return Reason.STALE_DATA, now.stale
-    lasting = now.policy.spread.for_
+    lasting = eviction.repair.lasting
     violated = now.now - since.get(eviction.group, now.now)
     if violated < lasting and not now.at_once:
         seconds = int(violated.total_seconds())
-        return Reason.NOT_PERSISTENT, f"violated for {seconds}s, spread.for is {format_duration(lasting)}"
+        which = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
+        return Reason.NOT_PERSISTENT, f"violated for {seconds}s, {which} is {format_duration(lasting)}"
     return None
 
 
@@ -121,18 +137,16 @@ class _Rates:
         in_namespace = len(snapshot.pods_in.get(namespace, ()))
         yield self._namespaces[namespace], budgets.per_namespace.resolve(in_namespace), "perNamespace"
 
-    def refused(self, eviction: Eviction) -> tuple[Reason, str] | None:
-        for sent, allowed, name in self._limits(eviction):
-            if sent >= allowed:
-                return Reason.RATE_LIMITED, f"budgets.{name} allows {allowed}"
+    def taken(self, evictions: Sequence[Eviction]) -> tuple[Reason, str] | None:
+        """Count evictions against every rate, all of them or none; return what does not let them."""
+        for number, eviction in enumerate(evictions):
+            for sent, allowed, name in self._limits(eviction):
+                if sent >= allowed:
+                    for each in evictions[:number]:
+                        self._add(each, -1)
+                    return Reason.RATE_LIMITED, f"budgets.{name} allows {allowed}"
+            self._add(eviction, 1)
         return None
-
-    def take(self, eviction: Eviction) -> None:
-        self._add(eviction, 1)
-
-    def give_back(self, evictions: Iterable[Eviction]) -> None:
-        for eviction in evictions:
-            self._add(eviction, -1)
 
     def _add(self, eviction: Eviction, number: int) -> None:
         self._cycle += number

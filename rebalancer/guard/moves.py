@@ -85,7 +85,8 @@ def merged(own: Memory, saved: Memory) -> Memory:
     """
     moves = {move.uid: move for move in (*saved.moves, *own.moves)}
     sent = tuple(sorted({*saved.sent, *own.sent}))
-    return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent)
+    spares = tuple(sorted({*saved.spares, *own.spares}))
+    return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, spares=spares)
 
 
 def _once(move: Move, snapshot: Snapshot, now: datetime, claimed: set[str]) -> Move:

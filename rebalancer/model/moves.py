@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from rebalancer.model.verdicts import Cause
+from rebalancer.model.verdicts import Cause, ViolationCause
 
 Moment = Annotated[datetime, Meta(tz=True)]
 """A point in time that says its zone: one without, in a memory that somebody has edited, is not read."""
@@ -85,18 +85,51 @@ class Miss(Struct, frozen=True, gc=False):
     last: Moment
 
 
+class ZoneSeen(Struct, frozen=True, gc=False, order=True):
+    """When nodes of a zone were last there: a zone is a value of the label `key`."""
+
+    key: str
+    zone: str
+    last: Moment
+
+
+class Change(Struct, frozen=True, gc=False):
+    """Something that was seen to happen and can upset a spread: to a workload, by name, or to a domain, KEY=VALUE."""
+
+    cause: ViolationCause
+    subject: str
+    at: Moment
+
+
+class Spare(Struct, frozen=True, gc=False, order=True):
+    """A step that may cost a group's repair one eviction above the minimum; one such is all that a repair may take.
+
+    It did cost it if the group is further from right than `goal` evictions afterwards.
+    """
+
+    group: str
+    goal: int
+
+
 class Memory(Struct, frozen=True, kw_only=True):
     """All that must outlive a cycle. Kept in the status ConfigMap, empty for files.
 
     `moves` are those under way and the last that ended, oldest first. `seen` says since when each violated group has
     been violated, by the group's name. `sent` are the times of the evictions of the last minute. `misses` are of the
-    groups that are violated still.
+    groups that are violated still. `zones` are those of the last hour, for the limits that depend on their number.
     """
 
     moves: tuple[Move, ...] = ()
     seen: tuple[tuple[str, Moment], ...] = ()
     sent: tuple[Moment, ...] = ()
     misses: tuple[Miss, ...] = ()
+    zones: tuple[ZoneSeen, ...] = ()
+    spares: tuple[Spare, ...] = ()
+    """Of groups that are violated still."""
+    changes: tuple[Change, ...] = ()
+    """Of the last hour, the newest last."""
+    causes: tuple[tuple[str, ViolationCause], ...] = ()
+    """Of what is violated still, by a short name."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

@@ -113,7 +113,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def finished(self) -> bool:
         """Whether it has ended: the scheduler's cache does not hold such a pod."""
-        return self.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+        # Identity, not equality: this is asked of every pod, many times a cycle.
+        return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
 
     @property
     def terminating(self) -> bool:

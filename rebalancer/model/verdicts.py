@@ -65,3 +65,34 @@ class Cause(StrEnum):
     SKEW_VIOLATED = "SkewViolated"
     SHARE_LIMIT_VIOLATED = "ShareLimitViolated"
     PLACEMENT_DEADLOCK = "PlacementDeadlock"
+
+
+class ViolationCause(StrEnum):
+    """What led to a violation."""
+
+    SCALE_DOWN = "ScaleDown"
+    NODE_LOST = "NodeLost"
+    DOMAIN_RETURNED = "DomainReturned"
+    ROLLOUT = "Rollout"
+    LABELS_CHANGED = "LabelsChanged"
+    SOFT_CONSTRAINT = "SoftConstraint"
+    UNKNOWN = "Unknown"
+
+
+class FindingKind(StrEnum):
+    """What is wrong without being violated, the worst first."""
+
+    REPLACEMENT_BLOCKED = "ReplacementBlocked"
+    """Were one pod of the workload to vanish now, no node would admit its replacement."""
+    TEMPLATE_REFUSED = "TemplateRefused"
+    """The API server would refuse the next pod."""
+    SELECTOR_MISSES_OWN_PODS = "SelectorMissesOwnPods"
+    SELECTOR_NULL = "SelectorNull"
+    SELECTOR_EMPTY = "SelectorEmpty"
+    TOPOLOGY_KEY_MISSING = "TopologyKeyMissing"
+    CONSTRAINTS_CONTRADICT = "ConstraintsContradict"
+    TOO_FEW_DOMAINS = "TooFewDomains"
+    DOMAIN_UNUSED = "DomainUnused"
+    MIXED_CONSTRAINTS = "MixedConstraints"
+    SEVERAL_BUDGETS = "SeveralBudgets"
+    BUDGET_ALWAYS_ZERO = "BudgetAlwaysZero"

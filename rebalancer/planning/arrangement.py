@@ -8,6 +8,7 @@ can be memoised and workloads of one shape share their answers.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from functools import lru_cache
 from typing import cast
 
@@ -22,16 +23,31 @@ Inner = tuple[tuple["Place", int], ...]
 Place = Leaf | Inner
 
 
+class Same(Enum):
+    """Says that the scheduler enforces what is wished for."""
+
+    SAME = "same"
+
+
 class Bound(Struct, frozen=True, gc=False, kw_only=True):
     """What is asked of the domains of one level.
 
-    `max_skew` None: no spread constraint on this level. `floor_at_zero`: the minimum counts as 0, as it does while
-    fewer domains exist than minDomains asks for. `cap`: no domain may hold more, None for no limit.
+    `max_skew` is what is wished for, None for any. `floor_at_zero`: the minimum counts as 0, as it does while fewer
+    domains exist than minDomains asks for. `cap`: no domain may hold more, None for no limit; `least`: none less.
+    `enforced` is the maxSkew to which the scheduler itself holds pods, None where it lets them be anywhere: by default
+    the same.
     """
 
     max_skew: int | None = None
     floor_at_zero: bool = False
     cap: int | None = None
+    least: int = 0
+    enforced: int | Same | None = Same.SAME
+
+    @property
+    def by_scheduler(self) -> int | None:
+        """The maxSkew that the scheduler enforces."""
+        return self.max_skew if self.enforced is Same.SAME else self.enforced
 
 
 FREE = Bound()
@@ -89,22 +105,24 @@ def _excess(root: Inner, level: int, bound: Bound) -> int:
         over.append(high - (0 if bound.floor_at_zero else low) - bound.max_skew)
     if bound.cap is not None:
         over.append(high - bound.cap)
+    over.append(bound.least - low)
     return max(over)
 
 
 def ceilings(root: Inner, bounds: Bounds) -> tuple[int | None, ...]:
     """Return for each level the count up to which the scheduler lets a domain grow now; None: without end.
 
-    This is the filter's rule count + 1 - minimum <= maxSkew (docs/semantics.md). A cap of ours binds the plan, never
-    the scheduler, so it is not in here.
+    This is the filter's rule count + 1 - minimum <= maxSkew (docs/semantics.md). Limits of ours bind the plan, never
+    the scheduler, so they are not in here.
     """
     found: list[int | None] = []
     for level, bound in enumerate(bounds, start=1):
-        if bound.max_skew is None:
+        allowed = bound.by_scheduler
+        if allowed is None:
             found.append(None)
         else:
             low = 0 if bound.floor_at_zero else spread_of(root, level)[0]
-            found.append(low + bound.max_skew)
+            found.append(low + allowed)
     return tuple(found)
 
 

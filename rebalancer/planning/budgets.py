@@ -8,14 +8,19 @@ never counts on the same room twice. Rules: docs/semantics.md, "Batches that nev
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import cached_property
 
 from rebalancer.assessment.groups import Member
+from rebalancer.assessment.pod_groups import GatheredGroup
 from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.moves import Move
-from rebalancer.model.pods import Pod
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Memory
+from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
+from rebalancer.model.workloads import Workload
 from rebalancer.planning.eligibility import Refusal
+from rebalancer.planning.together import Together
 from rebalancer.policy import Budgets
 
 _DELETION_TIMEOUT = timedelta(minutes=2)
@@ -25,18 +30,29 @@ _DELETION_TIMEOUT = timedelta(minutes=2)
 class Ledger:
     """What is left of every budget; `take` spends it."""
 
-    def __init__(self, snapshot: Snapshot, budgets: Budgets, in_flight: Iterable[Move]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, budgets: Budgets, memory: Memory, gathered: Iterable[GatheredGroup] = ()
+    ) -> None:
         self._snapshot = snapshot
         self._rules = budgets
-        self._moving = Counter(move.workload for move in in_flight)
+        self._moving = Counter(move.workload for move in memory.in_flight)
+        self._together = Together(snapshot, memory, gathered)
         self._left: dict[DisruptionBudget, int] = {}
         self._room: dict[str, int] = {}
         self._planned: Counter[str] = Counter()
+        self._ready: dict[str, int] = {}
+        self._selecting: dict[tuple[str, Labels], Sequence[DisruptionBudget]] = {}
 
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
         """Return the budgets that select a pod, by the rules of policy/v1: null selects none, `{}` all."""
-        found = self._snapshot.budgets_in.get(pod.namespace, ())
-        return [each for each in found if each.selector is not None and each.selector.matches(pod.labels)]
+        key = (pod.namespace, pod.labels)
+        known = self._selecting.get(key)
+        if known is None:
+            found = self._snapshot.budgets_in.get(pod.namespace, ())
+            known = self._selecting[key] = tuple(
+                each for each in found if each.selector is not None and each.selector.matches(pod.labels)
+            )
+        return known
 
     def refusal(self, pod: Pod) -> Refusal | None:
         """Say why no budget could ever let this pod be evicted through the API."""
@@ -55,7 +71,7 @@ class Ledger:
                 return Refusal(Reason.BLOCKED_BY_BUDGET, f"PodDisruptionBudget {budget.name}: {self._state(budget)}")
         if self._room_of(member) < 1:
             return Refusal(Reason.BLOCKED_BY_BUDGET, self._own_limit(member))
-        return None
+        return self._together.blocked(pod)
 
     def take(self, pod: Pod, member: Member) -> None:
         """Spend one eviction of this pod. Unready pods count as if they were ready."""
@@ -63,6 +79,7 @@ class Ledger:
             self._left[budget] = self._allowance(budget) - 1
         self._room[_identity(member)] = self._room_of(member) - 1
         self._planned[_identity(member)] += 1
+        self._together.take(pod, 1)
 
     def give_back(self, pod: Pod, member: Member) -> None:
         """Undo `take`: the eviction does not happen after all."""
@@ -70,16 +87,16 @@ class Ledger:
             self._left[budget] += 1
         self._room[_identity(member)] += 1
         self._planned[_identity(member)] -= 1
+        self._together.take(pod, -1)
 
-    def most(self, member: Member) -> int:
-        """Return how many of a workload may be out at once when all is well: the most a step may ever need."""
+    def most(self, member: Member, pod: Pod) -> int:
+        """Return how many like a pod may be out at once when all is well: the most a step may ever need."""
         workload = member.top or member.owner
         replicas = workload.replicas if workload is not None else 0
         most = min(self._rules.max_unavailable.resolve(replicas), self._rules.per_workload.resolve(replicas))
-        for pod in member.pods[:1]:
-            for budget in self.budgets_of(pod):
-                most = min(most, max(0, budget.expected - budget.desired_healthy))
-        return most
+        for budget in self.budgets_of(pod):
+            most = min(most, max(0, budget.expected - budget.desired_healthy))
+        return min(most, self._together.most(pod, most))
 
     def _allowance(self, budget: DisruptionBudget) -> int:
         left = self._left.get(budget)
@@ -128,20 +145,33 @@ class Ledger:
         """Count the workload's pods that have been Ready for its minReadySeconds, over all its ReplicaSets."""
         workload = member.top or member.owner
         assert workload is not None
-        owners = self._snapshot.owned_by.get(workload.uid, ())
+        known = self._ready.get(workload.uid)
+        if known is None:
+            known = self._ready[workload.uid] = self._serving(workload)
+        return known
+
+    def _serving(self, workload: Workload) -> int:
+        owners = self._snapshot.owned_by.get(workload.uid, ()) or (workload,)
         steady = timedelta(seconds=workload.min_ready_seconds)
-        now = self._snapshot.taken_at
+        now, nodes = self._snapshot.taken_at, self._ready_nodes
         return sum(
             1
-            for owner in owners or [workload]
+            for owner in owners
             for pod in self._snapshot.pods_of.get(owner.uid, ())
-            if self._healthy(pod) and (pod.ready_since is None or now - pod.ready_since >= steady)
+            if pod.ready
+            and pod.deleted is None
+            and pod.node in nodes
+            and (pod.phase is PodPhase.RUNNING or not pod.finished)
+            and (not steady or pod.ready_since is None or now - pod.ready_since >= steady)
         )
+
+    @cached_property
+    def _ready_nodes(self) -> frozenset[str]:
+        return frozenset(node.name for node in self._snapshot.nodes if node.ready)
 
     def _healthy(self, pod: Pod) -> bool:
         """Say whether a pod serves. One whose node is lost or not Ready does not, whatever its status last said."""
-        node = self._snapshot.node.get(pod.node) if pod.node is not None else None
-        return pod.ready and not pod.terminating and not pod.finished and node is not None and node.ready
+        return pod.ready and pod.deleted is None and pod.node in self._ready_nodes and not pod.finished
 
     def _own_limit(self, member: Member) -> str:
         workload = member.top or member.owner

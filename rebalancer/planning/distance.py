@@ -6,7 +6,8 @@ add up; a bound on a place clamps them. Only maxSkew + 1 minima of a key can eve
 tried. Held against brute force and an integer program in the tests.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from typing import cast
@@ -16,21 +17,30 @@ from rebalancer.planning.arrangement import Bound, Bounds, Inner, Leaf, Place, c
 _Summary = tuple[int, int, int, int]
 Minima = tuple[int, ...]
 """The minimum taken for each level."""
+Windows = tuple[tuple[int, int | None], ...]
+"""For each level the least and the most that a domain of it may hold."""
 
 
-@lru_cache(maxsize=1 << 16)
 def distance(root: Inner, bounds: Bounds, pending: int) -> int | None:
     """Return the fewest evictions after which all pods, the pending ones too, can stand right.
 
     None where no arrangement of them can: arithmetic, room or immovable pods forbid it.
     """
+    found = least(root, bounds, pending)
+    return None if found is None else found[0]
+
+
+@lru_cache(maxsize=1 << 16)
+def least(root: Inner, bounds: Bounds, pending: int) -> tuple[int, Windows] | None:
+    """Return the fewest evictions, and what each level's domains may hold in an arrangement that attains them."""
     total = count(root) + pending
-    best: int | None = None
+    best: tuple[int, Windows] | None = None
     for minima in _minima(root, bounds, total):
-        found = evictions_for(root, bounds, total, minima)
-        if found is not None and (best is None or found < best):
-            best = found
-            if best == 0:
+        windows = tuple(_window(bound, minimum) for bound, minimum in zip(bounds, minima, strict=True))
+        found = summary(root, ((total, total), *windows))
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found[0], windows
+            if not found[0]:
                 break
     return best
 
@@ -47,19 +57,12 @@ def _guesses(many: int, bound: Bound, total: int) -> range:
     return range(least, total // many + 1)
 
 
-def evictions_for(root: Inner, bounds: Bounds, total: int, minima: Minima) -> int | None:
-    """Return the fewest evictions that leave exactly `total` pods in place with these minima, or None."""
-    windows = tuple(_window(bound, minimum) for bound, minimum in zip(bounds, minima, strict=True))
-    found = summary(root, ((total, total), *windows))
-    return None if found is None else found[0]
-
-
 def _window(bound: Bound, minimum: int) -> tuple[int, int | None]:
     """Return the least and the most a domain of this level may hold."""
     most = None if bound.max_skew is None else minimum + bound.max_skew
     if bound.cap is not None:
         most = bound.cap if most is None else min(most, bound.cap)
-    return (0 if bound.floor_at_zero else minimum), most
+    return max(bound.least, 0 if bound.floor_at_zero else minimum), most
 
 
 @lru_cache(maxsize=1 << 16)
@@ -91,3 +94,48 @@ def _clamped(summary: _Summary, least: int, most: int | None) -> _Summary | None
     if level > high:
         return spent + level - high, high, low, high
     return spent, max(level, low), low, high
+
+
+@lru_cache(maxsize=1 << 16)
+def alone(root: Inner, bounds: Bounds) -> int:
+    """Return the sum over the levels of the fewest moves that each level's own bounds ask for, the others forgotten.
+
+    Room and immovable pods are left out of account (docs/semantics.md, "Numbers to report"). It falls with almost every
+    useful move, also where no arrangement satisfies all levels together; where a level alone cannot be satisfied, what
+    it is over counts instead.
+    """
+    found = 0
+    for level, bound in enumerate(bounds, start=1):
+        if bound.max_skew is not None or bound.cap is not None or bound.least:
+            found += needed(_held(root, level), bound)
+    return found
+
+
+def needed(held: Mapping[int, int], bound: Bound) -> int:
+    """Return the fewest moves that one bound asks for; `held` says how many domains hold how many pods."""
+    total = sum(count * times for count, times in held.items())
+    many = sum(held.values())
+    best: int | None = None
+    for minimum in _guesses(many, bound, total):
+        least, most = _window(bound, minimum)
+        top = total if most is None else most
+        over = sum(times * max(0, count - top) for count, times in held.items())
+        under = sum(times * max(0, least - count) for count, times in held.items())
+        if many * least <= total <= many * top:
+            moves = max(over, under)
+            best = moves if best is None else min(best, moves)
+    if best is not None:
+        return best
+    _, most = _window(bound, 0)
+    return sum(times * max(0, count - (total if most is None else most)) for count, times in held.items())
+
+
+def _held(place: Place, level: int) -> Mapping[int, int]:
+    """Count the domains `level` levels below by how many pods they hold."""
+    if level == 0:
+        return {count(place): 1}
+    found: Counter[int] = Counter()
+    for child, times in cast("Inner", place):
+        for held, many in _held(child, level - 1).items():
+            found[held] += many * times
+    return found

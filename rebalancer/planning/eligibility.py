@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rebalancer.assessment.groups import Member
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
 from rebalancer.policy import Policy
@@ -38,6 +38,10 @@ class Eligibility:
         self._scheduler = policy.scheduler.name
         self._now = snapshot.taken_at
         self._bound = self._priority_bound()
+        # What most pods have in common is looked at once, not 150,000 times.
+        self._plain: dict[PodSpec, bool] = {}
+        self._everyone = self._rules.selector is None
+        self._born_before = self._now - self._rules.min_age
 
     def _priority_bound(self) -> int | None:
         """Return the priority from which on pods stay; None where the class that says it is not known."""
@@ -97,19 +101,31 @@ class Eligibility:
 
     def of_pod(self, pod: Pod) -> Refusal | None:
         """Say why this pod may not move now although its owner's pods may, or None."""
-        if pod.mirror:
-            return Refusal(Reason.NOT_EVICTABLE, "it is the mirror of a static pod, which its node would make anew")
+        spec = pod.spec
+        known = self._plain.get(spec)
+        if known is None:
+            known = self._plain[spec] = self._of_spec(pod) is None
+        if known and not pod.mirror and not pod.annotations and self._everyone and pod.created <= self._born_before:
+            return None
+        return self._refused(pod)
+
+    def _of_spec(self, pod: Pod) -> Refusal | None:
         if pod.spec.scheduler != self._scheduler:
             return Refusal(Reason.OTHER_SCHEDULER, f"{pod.spec.scheduler} places it, not {self._scheduler}")
         if pod.spec.eviction_responders:
             return Refusal(Reason.EXCLUDED, "it has evictionResponders, which decide about its eviction")
+        return self._important(pod)
+
+    def _refused(self, pod: Pod) -> Refusal | None:
+        if pod.mirror:
+            return Refusal(Reason.NOT_EVICTABLE, "it is the mirror of a static pod, which its node would make anew")
         refused = self._annotated(pod.annotations, "the pod", since=pod.created)
         if refused is not None:
             return refused
         selector = self._rules.selector
         if selector is not None and not selector.compiled.matches(pod.labels):
             return Refusal(Reason.EXCLUDED, "eligibility.selector leaves it out")
-        return self._important(pod) or self._young(pod)
+        return self._of_spec(pod) or self._young(pod)
 
     def _important(self, pod: Pod) -> Refusal | None:
         if self._bound is None:

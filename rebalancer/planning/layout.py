@@ -1,59 +1,55 @@
 """One group on its real nodes: the arrangement with names, and the way back from a class to a pod.
 
 Searches work on classes of equal places; this module knows which node and which pod is meant in the end, and chooses
-the cheapest victim among equals.
+the cheapest victim among equals. Only nodes that hold pods of the group are objects; the others are counted.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from operator import attrgetter
 from typing import cast
+
+from msgspec import Struct
 
 from rebalancer.assessment.groups import Member
 from rebalancer.model.pods import Pod
-from rebalancer.planning.arrangement import Bound, Bounds, Inner, Leaf, Path, Place, inner
+from rebalancer.planning.arrangement import Bound, Bounds, Inner, Leaf, Path, Place
+from rebalancer.planning.ground import DomainPath, Ground
+from rebalancer.planning.room import Reception, Taken
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
-Cost = tuple[int, int, bool, float, str]
+Cost = tuple[int, int, int, bool, float, str]
 
 
-@dataclass(frozen=True)
-class Victim:
-    """A pod that may move, and the workload it belongs to."""
+class Victim(Struct, frozen=True, gc=False):
+    """A pod that may move, the workload it belongs to, and what moving it costs: the lowest goes first."""
 
     pod: Pod
     member: Member
-
-    @property
-    def cost(self) -> Cost:
-        """What it costs to move it; the lowest goes first: least important, cheapest to delete, unready, youngest."""
-        text = self.pod.annotations.get(_DELETION_COST, "0")
-        try:
-            deletion = int(text)
-        except ValueError:
-            deletion = 0  # the API server refuses such a value, an old object may still carry it
-        return self.pod.spec.priority, deletion, self.pod.ready, -self.pod.created.timestamp(), self.pod.name
+    cost: Cost
 
 
-@dataclass
-class Site:
-    """One node: its domains from the coarsest on, its pods of the group, and how many it can hold.
+def cost_of(pod: Pod, *, avoided: bool = False) -> Cost:
+    """Return what moving a pod costs: wished to stay, important, costly to delete, ready, old."""
+    if not pod.annotations and not avoided:  # as most are
+        return 0, pod.spec.priority, 0, pod.ready, -pod.created.timestamp(), pod.name
+    try:
+        deletion = int(pod.annotations.get(_DELETION_COST, "0"))
+    except ValueError:
+        deletion = 0  # the API server refuses such a value, an old object may still carry it
+    return int(avoided), pod.spec.priority, deletion, pod.ready, -pod.created.timestamp(), pod.name
 
-    `last` is its domain on the last level, where every node is one of its own: the label's value, not the node's name.
-    """
+
+class Site(Struct, eq=False, gc=False):
+    """One node that holds pods of the group: how many, how many it can hold, and which may move, cheapest first."""
 
     node: str
-    domains: tuple[str, ...]
-    last: str
+    path: DomainPath
     count: int
     cap: int
     movable: list[Victim]
     leaving: int = 0
-
-    @property
-    def every(self) -> tuple[str, ...]:
-        """Its domains on all levels."""
-        return (*self.domains, self.last)
 
     @property
     def leaf(self) -> Leaf:
@@ -61,80 +57,227 @@ class Site:
         return self.count, self.count - len(self.movable) - self.leaving, self.cap, self.leaving
 
 
-@dataclass
-class _Domain:
-    """A domain of a coarser key, with its parts."""
-
-    parts: "dict[str, _Domain | Site]" = field(default_factory=dict)
-    place: Place | None = None
-
-    def seen(self) -> Place:
-        """Return the domain as the search sees it; kept until something in it changes."""
-        if self.place is None:
-            self.place = inner(part.leaf if isinstance(part, Site) else part.seen() for part in self.parts.values())
-        return self.place
-
-
 class Layout:
-    """The tree of one group. `keys` are the topology keys of the levels; the last level is always the node."""
+    """The tree of one group: the ground's nodes under its keys, with the group's pods on them.
 
-    def __init__(self, sites: Sequence[Site], keys: tuple[str, ...], bounds: tuple[Bound, ...]) -> None:
-        self.keys = keys
+    `counts` are the group's pods by node, `movable` those that may go. `useful` is the most that any node can come to
+    hold: room beyond it is left out, so that most nodes look alike. `taken` is the room that is spoken for.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        bounds: tuple[Bound, ...],
+        counts: Mapping[str, int],
+        movable: Mapping[str, list[Victim]],
+        reception: Reception,
+        taken: Taken,
+        useful: int,
+    ) -> None:
+        self.ground = ground
+        self.keys = ground.keys
         self.bounds: Bounds = bounds
-        self.sites = {site.node: site for site in sites}
-        self._root = _Domain()
-        for site in sites:
-            domain = self._root
-            for value in site.domains:
-                part = domain.parts.setdefault(value, _Domain())
-                assert isinstance(part, _Domain)
-                domain = part
-            domain.parts[site.node] = site
+        self.reception = reception
+        self._taken = taken
+        self._useful = useful
+        self._counts = counts
+        self._movable = movable
+        self._leaves: dict[DomainPath, dict[Leaf, int]] = {
+            path: leaves.copy() for path, leaves in reception.background(ground, useful, taken.everywhere).items()
+        }
+        self.singles: dict[DomainPath, list[Victim]] = {}
+        """Pods that may move and are alone on a node with room enough: as most are, so they are no sites at first."""
+        self._others: list[str] = []
+        self._places: dict[DomainPath, Place] = {}
+        self._root: Inner | None = None
+        for name in taken.on:
+            if name in ground.path and name not in counts:
+                self._swap(ground.path[name], (0, 0, self._bare(name), 0), (0, 0, self._empty(name), 0))
+        self._sort_out(reception.roomy(useful + taken.everywhere) if not taken.on else frozenset())
+
+    def _sort_out(self, roomy: frozenset[str]) -> None:
+        """Count the group's pods into the leaves."""
+        paths, singles, movable, useful = self.ground.path, self.singles, self._movable, self._useful
+        for name, count in self._counts.items():
+            if count == 1 and name in movable and name in roomy:
+                path = paths[name]
+                if path in singles:
+                    singles[path].append(movable[name][0])
+                else:
+                    singles[path] = [movable[name][0]]
+            else:
+                self._others.append(name)
+        for path, found in singles.items():
+            leaves, bare, held = self._leaves[path], (0, 0, useful, 0), (1, 0, useful, 0)
+            leaves[bare] -= len(found)
+            if not leaves[bare]:
+                del leaves[bare]
+            leaves[held] = leaves.get(held, 0) + len(found)
+        for site in self.crowded:
+            self._swap(site.path, (0, 0, self._bare(site.node), 0), site.leaf)
+
+    @cached_property
+    def crowded(self) -> list[Site]:
+        """The nodes that hold more than one pod, or one that must stay, or have little room."""
+        return [self._site(name) for name in self._others]
+
+    @cached_property
+    def sites(self) -> Mapping[str, Site]:
+        """Every node that holds pods of the group, by name."""
+        found = {site.node: site for site in self.crowded}
+        for victims in self.singles.values():
+            for victim in victims:
+                name = victim.pod.node or ""
+                found[name] = self._site(name)
+        return found
+
+    def _site(self, name: str) -> Site:
+        count, movers = self._counts[name], self._movable.get(name, [])
+        if len(movers) > 1:
+            movers.sort(key=_cost)
+        left = self.reception.room.get(name, 0) - self._taken.of(name)
+        cap = count if left <= 0 else max(count, min(count + left, self._useful))
+        return Site(name, self.ground.path[name], count, cap, movers)
+
+    def _bare(self, name: str) -> int:
+        """Return the room that the background counts for a node."""
+        return min(self._useful, max(0, self.reception.room.get(name, 0) - self._taken.everywhere))
+
+    def _empty(self, name: str) -> int:
+        return min(self._useful, max(0, self.reception.room.get(name, 0) - self._taken.of(name)))
+
+    def cap(self, name: str) -> int:
+        """Return how many pods of the group a node can hold."""
+        site = self.sites.get(name)
+        return site.cap if site is not None else self._empty(name)
+
+    def _swap(self, path: DomainPath, old: Leaf, new: Leaf) -> None:
+        leaves = self._leaves[path]
+        if leaves[old] == 1:
+            del leaves[old]
+        else:
+            leaves[old] -= 1
+        leaves[new] = leaves.get(new, 0) + 1
+
+    def spare(self, site: Site) -> int:
+        """Return how many more a node takes beside what is on its way; room that a leaving pod frees is its own."""
+        return self.reception.room.get(site.node, 0) - self._taken.of(site.node) + len(site.movable)
 
     @property
     def root(self) -> Inner:
         """The arrangement as the search sees it."""
-        return cast("Inner", self._root.seen())
+        if self._root is None:
+            for path, leaves in self._leaves.items():
+                if path not in self._places:
+                    self._places[path] = tuple(sorted(leaves.items()))
+            self._root = _nested(self._places)
+        return self._root
+
+    def unmark(self, site: Site, victim: Victim) -> None:
+        """Undo `mark`."""
+        before = site.leaf
+        site.movable.append(victim)
+        site.movable.sort(key=_cost)
+        site.leaving -= 1
+        self._swap(site.path, before, site.leaf)
+        self._places.pop(site.path, None)
+        self._root = None
+
+    def shifted(self, deltas: Mapping[str, int]) -> Inner:
+        """Return the arrangement with pods more or less on nodes; those that come can move again."""
+        assert self.root, "its places are known"
+        places = dict(self._places)
+        changed: dict[DomainPath, dict[Leaf, int]] = {}
+        for name, change in deltas.items():
+            path = self.ground.path.get(name)
+            if path is None or not change:
+                continue
+            leaves = changed.setdefault(path, self._leaves[path].copy())
+            site = self.sites.get(name)
+            held, fixed, cap, leaving = site.leaf if site is not None else (0, 0, self.cap(name), 0)
+            leaves[held, fixed, cap, leaving] -= 1
+            count = held + change
+            new = count, min(fixed, count), max(cap, count), leaving
+            leaves[new] = leaves.get(new, 0) + 1
+        for path, leaves in changed.items():
+            places[path] = tuple(sorted((leaf, times) for leaf, times in leaves.items() if times))
+        return _nested(places)
+
+    def place(self, path: DomainPath) -> Place:
+        """Return a part of the ground as the search sees it."""
+        assert self.root, "its places are known"
+        return self._places[path]
+
+    def takes_more(self, path: DomainPath) -> bool:
+        """Say whether some node of a part of the ground has room for another pod."""
+        return any(cap > held for held, _, cap, _ in self._leaves[path])
+
+    def held(self, path: DomainPath) -> int:
+        """Count the pods in a part of the ground."""
+        return sum(leaf[0] * times for leaf, times in self._leaves[path].items())
 
     def best(self, path: Path) -> tuple[Site, Victim]:
         """Return the cheapest victim among all nodes of the class that a path describes."""
-        found = [(victim.cost, site.node, site, victim) for site in self._sites(path) for victim in site.movable]
-        _, _, site, victim = min(found, key=lambda each: each[:2])
-        return site, victim
+        found = [(site.movable[0].cost, site.node, site) for site in self._sites(path) if site.movable]
+        _, _, site = min(found)
+        return site, site.movable[0]
 
     def _sites(self, path: Path) -> Iterator[Site]:
-        level: list[_Domain] = [self._root]
-        for place in path[:-1]:
-            level = [
-                part
-                for domain in level
-                for part in domain.parts.values()
-                if isinstance(part, _Domain) and part.seen() == place
-            ]
-        for domain in level:
-            for part in domain.parts.values():
-                if isinstance(part, Site) and part.leaf == path[-1]:
-                    yield part
+        assert self.root, "its places are known"
+        fitting: dict[DomainPath, bool] = {}
+        for site in self.sites.values():
+            if site.leaf == path[-1]:
+                fits = fitting.get(site.path)
+                if fits is None:
+                    fits = fitting[site.path] = self._leads(site.path, path[:-1])
+                if fits:
+                    yield site
+
+    def _leads(self, domain: DomainPath, path: Path) -> bool:
+        """Say whether the places above a domain are those of a path, from the coarsest on."""
+        return all(
+            _nested({key[level + 1 :]: place for key, place in self._places.items() if key[: level + 1] == head})
+            == path[level]
+            for level, head in enumerate(domain[: level + 1] for level in range(len(domain)))
+        )
 
     def mark(self, site: Site, victim: Victim) -> None:
         """Note that a pod is to leave its node."""
+        before = site.leaf
         site.movable.remove(victim)
         site.leaving += 1
-        self._changed(site)
+        self._swap(site.path, before, site.leaf)
+        self._places.pop(site.path, None)
+        self._root = None
 
-    def _changed(self, site: Site) -> None:
-        domain = self._root
-        domain.place = None
-        for value in site.domains:
-            part = domain.parts[value]
-            assert isinstance(part, _Domain)
-            domain = part
-            domain.place = None
+    def counts(self, level: int, going: Mapping[str, int]) -> Mapping[str, int]:
+        """Count the pods that stay, by domain of a level; of the last level only domains that hold any.
 
-    def counts(self) -> tuple[Mapping[str, int], ...]:
-        """Count the pods that stay, by domain, for each level."""
-        found: tuple[dict[str, int], ...] = tuple({} for _ in self.keys)
+        `going` are the pods that leave, by node.
+        """
+        found: dict[str, int] = {}
+        last = level == len(self.keys) - 1
+        if not last:
+            found = dict.fromkeys(self.ground.values(level), 0)
         for site in self.sites.values():
-            for level, value in zip(found, site.every, strict=True):
-                level[value] = level.get(value, 0) + site.count - site.leaving
+            value = self.ground.last[site.node] if last else site.path[level]
+            found[value] = found.get(value, 0) + site.count - going.get(site.node, 0)
         return found
+
+
+def _nested(places: Mapping[DomainPath, Place]) -> Inner:
+    """Put the domains under their common heads, level by level, equal ones together."""
+    depth = max((len(path) for path in places), default=0)
+    if depth == 0:
+        return cast("Inner", next(iter(places.values()), ()))
+    by_head: dict[str, dict[DomainPath, Place]] = {}
+    for path, place in places.items():
+        by_head.setdefault(path[0], {})[path[1:]] = place
+    counted: dict[Place, int] = {}
+    for under in by_head.values():
+        child = _nested(under)
+        counted[child] = counted.get(child, 0) + 1
+    return tuple(sorted(counted.items()))
+
+
+_cost = attrgetter("cost")

@@ -1,21 +1,26 @@
 """Why a group cannot be made right: arithmetic, room, or pods that cannot move, told apart by lifting one at a time."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
+from rebalancer.assessment.groups import Member
+from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason, State
 from rebalancer.planning.arrangement import Bounds, Inner, Leaf, Place, domains, inner, is_leaf
 from rebalancer.planning.arrangement import count as counted
 from rebalancer.planning.distance import distance
 from rebalancer.planning.eligibility import Refusal
-from rebalancer.planning.problem import Problem
+from rebalancer.planning.mixture import Kind, Mixed
+from rebalancer.planning.problem import Uniform
+from rebalancer.planning.program import Unsolved, solve
 
 _FARTHEST = 1000
 """How far from the present number of pods a feasible one is looked for."""
 
 
-def obstacle(problem: Problem) -> tuple[State, Refusal]:
+def obstacle(problem: Uniform) -> tuple[State, Refusal]:
     """Say what stands in the way of a group whose distance does not exist."""
     layout = problem.layout
     bounds, total = layout.bounds, counted(layout.root) + problem.pending
@@ -24,16 +29,43 @@ def obstacle(problem: Problem) -> tuple[State, Refusal]:
         return State.INFEASIBLE, _arithmetic(ideal, bounds, total)
     if distance(_relaxed(layout.root, room=None), bounds, problem.pending) is None:
         return State.UNFIXABLE, _no_room(problem)
-    reasons = Counter(refusal.reason for _, _, refusal in problem.refused.values())
-    if not reasons:
-        return State.UNFIXABLE, Refusal(
-            Reason.NOT_EVICTABLE, "pods of other workloads count as well, and are not moved for this one"
-        )
-    reason, times = min(reasons.items(), key=lambda each: (-each[1], each[0]))
-    pod, _, refusal = min(
-        (each for each in problem.refused.values() if each[2].reason is reason), key=lambda each: each[0].name
+    return State.UNFIXABLE, _tied(problem.sorted.refused)
+
+
+def mixed_obstacle(mixed: Mixed, unsolved: Unsolved) -> tuple[State, Refusal]:
+    """Say the same of pods of several kinds."""
+    if unsolved is Unsolved.GIVEN_UP:
+        return State.VIOLATED, Refusal(Reason.NOT_FORCED, "the search for the fewest evictions was cut short")
+    free = replace(mixed, kinds=tuple(replace(kind, fixed={}) for kind in mixed.kinds))
+    if not isinstance(solve(free), Unsolved):
+        return State.UNFIXABLE, _tied(mixed.sorted.refused)
+    total = sum(sum(kind.counts.values()) + kind.pending for kind in mixed.kinds)
+    roomy = replace(
+        free, kinds=tuple(replace(kind, cap=_anywhere(mixed, kind, total), now={}) for kind in free.kinds), view=None
     )
-    return State.UNFIXABLE, Refusal(reason, f"{times} pods stay where they are, {pod.name} for one: {refusal.message}")
+    if not isinstance(solve(roomy), Unsolved):
+        return State.UNFIXABLE, Refusal(
+            Reason.NO_CAPACITY, "the nodes that would have to take more of these pods have no room for them"
+        )
+    return State.INFEASIBLE, Refusal(
+        Reason.NO_ARRANGEMENT, f"no arrangement of these {total} pods of {len(mixed.kinds)} kinds satisfies all"
+    )
+
+
+def _anywhere(mixed: Mixed, kind: Kind, total: int) -> dict[str, int]:
+    """Return room for everything on all nodes that count for what is asked of a kind."""
+    nodes = {*kind.cap, *(node for number in kind.demands for node in mixed.demands[number].nodes)}
+    return dict.fromkeys(sorted(nodes), total)
+
+
+def _tied(refused: Sequence[tuple[Pod, Member, Refusal]]) -> Refusal:
+    """Name what most of the pods that stay have in common."""
+    reasons = Counter(refusal.reason for _, _, refusal in refused)
+    if not reasons:
+        return Refusal(Reason.NOT_EVICTABLE, "pods of other workloads count as well, and are not moved for this one")
+    reason, times = min(reasons.items(), key=lambda each: (-each[1], each[0]))
+    pod, _, refusal = min((each for each in refused if each[2].reason is reason), key=lambda each: each[0].name)
+    return Refusal(reason, f"{times} pods stay where they are, {pod.name} for one: {refusal.message}")
 
 
 def _relaxed(root: Inner, *, room: int | None) -> Inner:
@@ -80,12 +112,12 @@ def _could_stand(ideal: Inner, bounds: Bounds, number: int) -> bool:
     return distance(_emptied(ideal, number), bounds, number) is not None
 
 
-def _no_room(problem: Problem) -> Refusal:
+def _no_room(problem: Uniform) -> Refusal:
     layout = problem.layout
     for level, key in enumerate(layout.keys[:-1]):
-        open_ = {site.domains[level] for site in layout.sites.values() if site.cap > site.count}
-        closed = sorted({site.domains[level] for site in layout.sites.values()} - open_)
-        cordoned = [value for value in closed if problem.cordoned(level, value)]
+        open_ = {path[level] for path in layout.ground.members if layout.takes_more(path)}
+        closed = sorted(set(layout.ground.values(level)) - open_)
+        cordoned = [value for value in closed if (level, value) in layout.ground.cordoned]
         if cordoned:
             return Refusal(
                 Reason.ZONE_IN_MAINTENANCE,

@@ -1,52 +1,64 @@
-"""The plan: for every violated group the proven minimum, the next safe step, what waits for what, and why not more."""
+"""The plan: for every component the proven minimum, the next safe step, what waits for what, and why not more."""
 
-from datetime import datetime
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 
-from rebalancer.assessment.groups import Group
-from rebalancer.assessment.judgement import Assessment, JudgedGroup
-from rebalancer.model.moves import Memory
-from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.assessment.judgement import Assessment
+from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.assessment.pod_groups import GatheredGroup
+from rebalancer.model.moves import Memory, Target
+from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Cause, Reason, State
 from rebalancer.planning.budgets import Ledger
-from rebalancer.planning.distance import distance
+from rebalancer.planning.components import Component, components, counts_now, wanted
+from rebalancer.planning.demands import Demand
 from rebalancer.planning.eligibility import Refusal
 from rebalancer.planning.forecast import counts_after, targets
-from rebalancer.planning.layout import Layout, Site, Victim
-from rebalancer.planning.obstacles import obstacle
-from rebalancer.planning.plans import Eviction, GroupPlan, Plan, Refused, Waiting
-from rebalancer.planning.problem import Problem, Rules
-from rebalancer.planning.reach import WIDEST, Step, forget, next_step
-from rebalancer.planning.reach import State as Standing
+from rebalancer.planning.layout import Victim
+from rebalancer.planning.mixture import Mixed
+from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused, Repair, Waiting
+from rebalancer.planning.problem import Rules, Uniform
+from rebalancer.planning.reach import Effort, forget
+from rebalancer.planning.stuck import stuck_pods
+from rebalancer.planning.verdict import MOST_FORESIGHT, MOST_MOVES, Circumstances, Verdict, of_mixed, of_uniform
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
+_MOST_NAMED = 100
+
 
 def plan(view: View, assessment: Assessment, policy: Policy, memory: Memory) -> Plan:
-    """Plan for every violated group, the worst first. Same input, same plan."""
-    planner = _Planner(view, policy, memory)
-    for judged in sorted(assessment.violated, key=_urgency):
-        planner.consider(judged)
+    """Plan for every component that something is to be repaired in, the worst first. Same input, same plan."""
+    planner = _Planner(view, assessment, policy, memory)
+    for component in components(assessment, planner.stuck, policy.spread.act_on):
+        planner.consider(component)
     forget()
     return planner.plan()
 
 
-def _urgency(judged: JudgedGroup) -> tuple[int, str]:
-    worst = max(each.counts.skew - each.constraint.max_skew for each in judged.hard)
-    return -worst, judged.group.name
-
-
 class _Planner:
-    """Collects the plan, group by group, over one ledger of budgets."""
+    """Collects the plan, component by component, over one ledger of budgets."""
 
-    def __init__(self, view: View, policy: Policy, memory: Memory) -> None:
+    def __init__(self, view: View, assessment: Assessment, policy: Policy, memory: Memory) -> None:
+        self._view = view
         self._policy = policy
+        self._memory = memory
+        self._misses = {miss.group: miss.times for miss in memory.misses}
+        self._spares = {spare.group: spare.goal for spare in memory.spares}
+        self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at
-        self._ledger = Ledger(view.snapshot, policy.budgets, memory.in_flight)
-        self._rules = Rules(view, policy, self._ledger)
+        ledger = Ledger(view.snapshot, policy.budgets, memory, assessment.pod_groups)
+        self._ledger = ledger
+        self._rules = Rules(view, policy, ledger, _avoided(assessment.pod_groups))
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
         self._groups: list[GroupPlan] = []
         self._refusals: list[Refused] = []
+        self._steps = 0
+        self._foresight = Effort(MOST_FORESIGHT)
+        self._moves = Effort(MOST_MOVES)
+        self.stuck = stuck_pods(view)
 
     def plan(self) -> Plan:
         return Plan(
@@ -59,153 +71,207 @@ class _Planner:
             refusals=tuple(self._refusals),
         )
 
-    def consider(self, judged: JudgedGroup) -> None:
-        if WhenUnsatisfiable.DO_NOT_SCHEDULE not in self._policy.spread.act_on:
-            self._leave(judged, State.VIOLATED, Refusal(Reason.EXCLUDED, "spread.actOn lists nothing that is repaired"))
+    def consider(self, component: Component) -> None:
+        if not wanted(component, self._policy.spread.act_on, self.stuck):
+            not_acted = Refusal(Reason.EXCLUDED, "spread.actOn does not list what is violated")
+            self._leave(component, Verdict(refusal=not_acted))
             return
-        problem = self._rules.problem(judged)
+        problem = self._rules.problem(component)
         if isinstance(problem, Refusal):
-            self._leave(judged, State.VIOLATED, problem)
+            self._leave(component, Verdict(refusal=problem))
             return
-        for pod, member, refusal in problem.refused.values():
+        for pod, member, refusal in problem.sorted.refused:
             self._refusals.append(
                 Refused(workload=member.reference, pod=pod.name, reason=refusal.reason, message=refusal.message)
             )
-        layout = problem.layout
-        fewest = distance(layout.root, layout.bounds, problem.pending)
-        if fewest is None:
-            state, refusal = obstacle(problem)
-            self._leave(judged, state, refusal)
-            return
-        overlapping = self._overlapping(judged.group, problem)
-        if overlapping is not None:
-            self._leave(judged, State.VIOLATED, overlapping, fewest)
-            return
-        step = next_step(Standing(layout.root, problem.pending), layout.bounds, min(fewest, WIDEST))
-        if step.victims:
-            self._take(judged, problem, step, fewest)
-        elif fewest:
-            self._leave(judged, State.UNFIXABLE, _unforced(step), fewest)
-        else:
-            waits = f"{problem.pending} pods without a node will bring it right"
-            self._leave(judged, State.VIOLATED, Refusal(Reason.GROUP_IN_FLIGHT, waits))
-
-    def _overlapping(self, group: Group, problem: Problem) -> Refusal | None:
-        """Say whether an earlier group's eviction in this plan changes what this group counts."""
-        for eviction in self._evictions:
-            pod = eviction.pod
-            if pod.namespace == group.namespace and problem.selector.matches(pod.labels):
-                return Refusal(
-                    Reason.GROUP_IN_FLIGHT, f"the move of pod {pod.name} changes its counts; planned anew after"
-                )
-        return None
-
-    def _leave(self, judged: JudgedGroup, state: State, refusal: Refusal, evictions: int = 0) -> None:
-        self._groups.append(
-            GroupPlan(
-                judged=judged,
-                state=state,
-                reason=refusal.reason,
-                message=refusal.message,
-                evictions=evictions,
-                lower_bound=evictions,
-                optimal=bool(evictions),
-                after={each.constraint.key: dict(each.counts.by_domain) for each in judged.hard},
-            )
+        name = component.name
+        known = Circumstances(
+            spare_goal=self._spares.get(name),
+            misses=self._misses.get(name, 0),
+            moving=name in self._moving,
+            room=self._room(problem),
+            effort=self._foresight,
+            moves=self._moves,
         )
+        if isinstance(problem, Mixed):
+            verdict = of_mixed(problem, self._view, known)
+        else:
+            verdict = of_uniform(problem, self._view, known)
+        if verdict.victims:
+            self._take(problem, verdict)
+        else:
+            self._leave(component, verdict)
+
+    def _room(self, problem: Uniform | Mixed) -> int:
+        """Return how many pods the budgets ever let be out at once, of the owner that has the least room."""
+        found = [
+            self._ledger.most(victim.member, victim.pod)
+            for victim in {victim.member.reference: victim for victim in problem.victims}.values()
+        ]
+        return min(found, default=0)
+
+    def _leave(self, component: Component, verdict: Verdict) -> None:
+        refusal = verdict.refusal
+        assert refusal is not None, "what is left alone says why"
+        self._groups.append(_group_plan(component, verdict, refusal, lambda: counts_now(component)))
         self._refusals += [
             Refused(workload=each, pod=None, reason=refusal.reason, message=refusal.message)
-            for each in judged.group.workloads
+            for each in component.workloads
         ]
 
-    def _take(self, judged: JudgedGroup, problem: Problem, step: Step, fewest: int) -> None:
-        """Name the victims of a step, let the budgets cut it, and note what waits."""
-        layout = problem.layout
-        chosen: list[tuple[Site, Victim]] = []
-        for path in step.victims:
-            chosen.append(layout.best(path))
-            layout.mark(*chosen[-1])
-        foreseen = targets(layout, problem.pending + len(chosen))
-        number = 1 + max((each.step for each in self._evictions), default=0)
-        named = [
-            Eviction(
-                step=number,
-                group=judged.group.name,
-                pod=victim.pod,
-                workload=victim.member.reference,
-                owner_uid=victim.pod.owner.uid if victim.pod.owner else "",
-                cause=Cause.SKEW_VIOLATED,
-                message=_sentence(judged, site, layout),
-                targets=foreseen,
-                needed=step.needed,
-            )
-            for site, victim in chosen
-        ]
-        allowed, blocked = self._granted(chosen)
-        if allowed < step.needed:
-            for _, victim in chosen[:allowed]:
+    def _take(self, problem: Uniform | Mixed, verdict: Verdict) -> None:
+        """Let the budgets cut a step, and note what waits."""
+        component, victims = problem.component, verdict.victims
+        self._steps += 1
+        repair = self._repair(problem, verdict)
+        allowed, blocked = self._granted(victims)
+        if allowed < verdict.needed or not self._room_to_follow(verdict, allowed):
+            for victim in victims[:allowed]:
                 self._ledger.give_back(victim.pod, victim.member)
-            blocked = self._too_large(step, chosen[0][1], blocked)
+            blocked = self._too_large(max(verdict.needed, verdict.out), victims[0], blocked)
             allowed = 0
-        going = named[:allowed]
-        self._evictions += going
-        if going:
-            self._rules.rooms.charge(problem.receiving, problem.sample, len(going))
-        for eviction in named[allowed:]:
-            assert blocked is not None
-            self._waiting.append(Waiting(eviction=eviction, reason=blocked.reason, message=blocked.message))
-        self._groups.append(
-            GroupPlan(
-                judged=judged,
-                # A step that will never have room is none: nothing leads there.
-                state=State.UNFIXABLE if blocked and blocked.reason is Reason.STEP_EXCEEDS_BUDGET else State.VIOLATED,
-                reason=blocked.reason if blocked else None,
-                message=blocked.message if blocked else "",
-                evictions=fewest,
-                lower_bound=fewest,
-                optimal=True,
-                after=counts_after(layout, problem.pending + len(named)),
-            )
+        for victim in victims[:allowed]:
+            self._evictions.append(Eviction(repair=repair, pod=victim.pod, workload=victim.member.reference))
+        if allowed:
+            for reception, sample in _receptions(problem, victims[:allowed]):
+                self._rules.rooms.charge(reception, sample, 1 if isinstance(problem, Mixed) else allowed)
+        else:
+            self._steps -= 1
+        if blocked is not None:
+            reason, message = blocked.reason, blocked.message
+            for victim in victims[allowed:]:
+                eviction = Eviction(repair=repair, pod=victim.pod, workload=victim.member.reference)
+                self._waiting.append(Waiting(eviction=eviction, reason=reason, message=message))
+        outlook = _outlook(problem, verdict)
+        self._groups.append(_group_plan(component, verdict, blocked or verdict.refusal, outlook))
+
+    def _repair(self, problem: Uniform | Mixed, verdict: Verdict) -> Repair:
+        component = problem.component
+        cause = _cause(component, problem.demands)
+        return Repair(
+            step=self._steps,
+            group=component.name,
+            cause=cause,
+            needed=verdict.needed,
+            forced=verdict.forced,
+            spare=verdict.spare,
+            goal=verdict.evictions - len(verdict.victims),
+            lasting=self._lasting(component, cause),
+            foresee=_foresee(problem, verdict, self._view),
+            explain=_sentence(problem.demands),
         )
 
-    def _granted(self, chosen: list[tuple[Site, Victim]]) -> tuple[int, Refusal | None]:
+    def _lasting(self, component: Component, cause: Cause) -> timedelta:
+        """Return how long what is repaired must have lasted."""
+        if cause is not Cause.SHARE_LIMIT_VIOLATED:
+            return self._policy.spread.for_
+        return min(limit.for_ for limit in component.limits if limit.state is not State.SATISFIED)
+
+    def _granted(self, victims: Sequence[Victim]) -> tuple[int, Refusal | None]:
         """Spend the budgets for a prefix of the victims; return its length, and what stops the next one."""
-        for allowed, (_, victim) in enumerate(chosen):
+        for allowed, victim in enumerate(victims):
             blocked = self._ledger.blocked(victim.pod, victim.member)
             if blocked is not None:
                 return allowed, blocked
             self._ledger.take(victim.pod, victim.member)
-        return len(chosen), None
+        return len(victims), None
 
-    def _too_large(self, step: Step, victim: Victim, blocked: Refusal | None) -> Refusal:
-        most = self._ledger.most(victim.member)
-        if step.needed > most:
+    def _room_to_follow(self, verdict: Verdict, allowed: int) -> bool:
+        """Say whether the budgets have room for what may have to follow where a replacement is stuck."""
+        first, taken = verdict.victims[0], 0
+        while allowed + taken < verdict.out and self._ledger.blocked(first.pod, first.member) is None:
+            self._ledger.take(first.pod, first.member)
+            taken += 1
+        for _ in range(taken):
+            self._ledger.give_back(first.pod, first.member)
+        return allowed + taken >= verdict.out
+
+    def _too_large(self, needed: int, victim: Victim, blocked: Refusal | None) -> Refusal:
+        most = self._ledger.most(victim.member, victim.pod)
+        if needed > most:
             return Refusal(
                 Reason.STEP_EXCEEDS_BUDGET,
-                f"{step.needed} must be out at once, the budgets of {victim.member.reference} never allow over {most}",
+                f"{needed} must be out at once, the budgets of {victim.member.reference} never allow over {most}",
             )
-        assert blocked is not None
-        return blocked
+        room = f"{needed} may have to be out at once, and the budgets have room for fewer just now"
+        return blocked or Refusal(Reason.BLOCKED_BY_BUDGET, room)
 
 
-def _unforced(step: Step) -> Refusal:
-    if step.complete:
-        return Refusal(
-            Reason.NOT_FORCED, "no eviction was found after which the scheduler must bring it nearer to right"
-        )
-    return Refusal(Reason.NOT_FORCED, "too many ways for the scheduler to go: the search for a safe step was cut short")
+def _avoided(gathered: Sequence[GatheredGroup]) -> frozenset[str]:
+    """Return the UIDs of the pods that the policy's groups want to go last."""
+    return frozenset(
+        pod.uid
+        for each in gathered
+        if each.group.avoid is not None
+        for pod in each.pods
+        if each.group.avoid.compiled.matches(pod.labels)
+    )
 
 
-def _sentence(judged: JudgedGroup, site: Site, layout: Layout) -> str:
+def _group_plan(
+    component: Component, verdict: Verdict, refusal: Refusal | None, outlook: Callable[[], Counts]
+) -> GroupPlan:
+    # A step that will never have room is none: nothing leads there.
+    never = refusal is not None and refusal.reason is Reason.STEP_EXCEEDS_BUDGET
+    return GroupPlan(
+        component=component,
+        state=State.UNFIXABLE if never else verdict.state,
+        reason=refusal.reason if refusal else None,
+        message=refusal.message if refusal else "",
+        evictions=verdict.evictions,
+        lower_bound=verdict.lower_bound,
+        optimal=verdict.optimal,
+        outlook=outlook,
+    )
+
+
+def _cause(component: Component, demands: Sequence[Demand]) -> Cause:
+    if any(each.violated and not isinstance(each.source, JudgedLimit) for each in demands):
+        return Cause.SKEW_VIOLATED
+    if any(limit.state is not State.SATISFIED for limit in component.limits):
+        return Cause.SHARE_LIMIT_VIOLATED
+    return Cause.PLACEMENT_DEADLOCK
+
+
+def _receptions(problem: Uniform | Mixed, victims: Sequence[Victim]) -> list[tuple[frozenset[str], Pod]]:
+    if isinstance(problem, Uniform):
+        return [(problem.reception.nodes, problem.sample)]
+    kinds = [problem.kinds[problem.kind_of(victim.pod)] for victim in victims]
+    return [(kind.reception.nodes, kind.sample) for kind in kinds]
+
+
+def _outlook(problem: Uniform | Mixed, verdict: Verdict) -> Callable[[], Counts]:
+    """Say how the counts will be when a step has landed well, worked out when somebody asks."""
+    if isinstance(problem, Mixed) or verdict.landing is not None:
+        return lambda: counts_now(problem.component)
+    layout, going = problem.layout, _going(verdict)
+    return lambda: counts_after(layout, going, problem.pending + len(verdict.victims))
+
+
+def _going(verdict: Verdict) -> Mapping[str, int]:
+    return Counter(victim.pod.node or "" for victim in verdict.victims)
+
+
+def _foresee(problem: Uniform | Mixed, verdict: Verdict, view: View) -> Callable[[], tuple[Target, ...]]:
+    if isinstance(problem, Uniform) and verdict.landing is None:
+        layout, going = problem.layout, _going(verdict)
+        return lambda: targets(layout, going, problem.pending + len(verdict.victims))
+    landing = verdict.landing or frozenset()
+    keys = dict.fromkeys(each.key for each in problem.demands)
+    found = [Target(key, tuple(sorted({view.nodes.values(key)[node] for node in landing}))) for key in keys]
+    return lambda: tuple(each for each in found if len(each.values) <= _MOST_NAMED)
+
+
+def _sentence(demands: Sequence[Demand]) -> Callable[[Pod], str]:
     """Say in a sentence why a pod of this node goes: what its domains hold against what they may."""
-    parts = []
-    values = dict(zip(layout.keys, site.every, strict=True))
-    for each in judged.hard:
-        key, counts = each.constraint.key, each.counts
-        if counts.violated and key in layout.keys:
-            value = values[key]
-            held = counts.by_domain.filled.get(value, 0)
-            parts.append(
-                f"{key} {value} holds {held}, the emptiest {counts.minimum}, maxSkew is {each.constraint.max_skew}"
-            )
-    return "; ".join(parts)
+
+    def say(pod: Pod) -> str:
+        parts = []
+        for each in demands:
+            value = each.domain.get(pod.node or "")
+            if each.violated and value is not None:
+                held, least = each.held(value), each.emptiest
+                parts.append(f"{each.key} {value} holds {held}, the emptiest {least}, {each.text}")
+        return "; ".join(parts) or "a pod that waits finds a place once it has gone"
+
+    return say

@@ -1,36 +1,96 @@
 """The plan as a value: what goes now, what waits and for what, what was proved, what was refused and why."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from msgspec import Struct
 
 from rebalancer.assessment.judgement import JudgedGroup
+from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.model.moves import Reference, Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Cause, Reason, State
+from rebalancer.planning.components import Component
 
 
-@dataclass(frozen=True, kw_only=True)
-class Eviction:
-    """One eviction that may go now.
+@dataclass(kw_only=True)
+class Repair:
+    """What the evictions of one step have in common; what costs time is worked out when it is asked for.
 
-    `step` numbers the steps of a plan. A prefix of a step is a step again if it has at least `needed` evictions.
+    `needed`: a prefix of the step is a step again if it has at least so many evictions. `forced`: the scheduler can
+    only repay them; else it is foreseen to, by its scores. `spare`: the step may take the one eviction above the
+    minimum that a repair may take; it has if more than `goal` evictions are left after it. `lasting`: how long what it
+    repairs must have lasted before anything goes.
     """
 
     step: int
     group: str
-    pod: Pod
-    workload: Reference
-    owner_uid: str
     cause: Cause
-    message: str
-    targets: tuple[Target, ...]
     needed: int = 1
     forced: bool = True
+    spare: bool = False
+    goal: int = 0
+    lasting: timedelta = timedelta(0)
+    foresee: Callable[[], tuple[Target, ...]] = field(default=tuple, compare=False)
+    explain: Callable[[Pod], str] = field(default=str, compare=False)
+
+    @cached_property
+    def targets(self) -> tuple[Target, ...]:
+        """Where the replacements may land."""
+        return self.foresee()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
+class Eviction(Struct, frozen=True, kw_only=True, gc=False):
+    """One eviction that may go now, a part of a repair's next step."""
+
+    repair: Repair
+    pod: Pod
+    workload: Reference
+
+    @property
+    def step(self) -> int:
+        """The step's number in the plan."""
+        return self.repair.step
+
+    @property
+    def group(self) -> str:
+        """The name of the group that it repairs."""
+        return self.repair.group
+
+    @property
+    def cause(self) -> Cause:
+        """What it repairs."""
+        return self.repair.cause
+
+    @property
+    def needed(self) -> int:
+        """How many of the step must go at the least."""
+        return self.repair.needed
+
+    @property
+    def forced(self) -> bool:
+        """Whether the scheduler can only repay it."""
+        return self.repair.forced
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Where its replacement may land."""
+        return self.repair.targets
+
+    @property
+    def owner_uid(self) -> str:
+        """The UID of the pod's controller."""
+        return self.pod.owner.uid if self.pod.owner else ""
+
+    @property
+    def message(self) -> str:
+        """Why it goes, in a sentence."""
+        return self.repair.explain(self.pod)
+
+
+class Waiting(Struct, frozen=True, kw_only=True, gc=False):
     """An eviction that is decided and must wait. `reason` says for what."""
 
     eviction: Eviction
@@ -38,22 +98,51 @@ class Waiting:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
+Counts = Mapping[str, Mapping[str, int]]
+"""Pods by topology key and domain."""
+
+
+@dataclass(kw_only=True)
 class GroupPlan:
-    """What was found out about one violated group.
+    """What was found out about one component: groups, and limits, that are repaired together.
 
     `evictions` is how many the whole repair takes, `lower_bound` how many it takes at the least, `optimal` whether
     the two were proved equal. `after` are the counts, by key and value, once what goes now has landed well.
     """
 
-    judged: JudgedGroup
+    component: Component
     state: State
     reason: Reason | None = None
     message: str = ""
     evictions: int = 0
     lower_bound: int = 0
     optimal: bool = False
-    after: Mapping[str, Mapping[str, int]]
+    outlook: Callable[[], Counts]
+
+    @property
+    def name(self) -> str:
+        """The component's name."""
+        return self.component.name
+
+    @property
+    def groups(self) -> tuple[JudgedGroup, ...]:
+        """The groups that are repaired together."""
+        return self.component.groups
+
+    @property
+    def limits(self) -> tuple[JudgedLimit, ...]:
+        """The limits that are repaired together."""
+        return self.component.limits
+
+    @property
+    def workloads(self) -> tuple[Reference, ...]:
+        """The workloads that it is about."""
+        return self.component.workloads
+
+    @cached_property
+    def after(self) -> Counts:
+        """The counts once what goes now has landed well; worked out when a document asks for it."""
+        return self.outlook()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +186,6 @@ def narrowed(plan: Plan, workloads: frozenset[Reference] | None) -> Plan:
         plan,
         evictions=tuple(each for each in plan.evictions if each.workload in workloads),
         waiting=tuple(each for each in plan.waiting if each.eviction.workload in workloads),
-        groups=tuple(each for each in plan.groups if not workloads.isdisjoint(each.judged.group.workloads)),
+        groups=tuple(each for each in plan.groups if not workloads.isdisjoint(each.workloads)),
         refusals=tuple(each for each in plan.refusals if each.workload in workloads),
     )

@@ -6,8 +6,9 @@ every interleaving of evictions and placements and whichever feasible nodes the 
 pending and the distance has fallen by their number.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import cast
 
@@ -26,12 +27,12 @@ from rebalancer.planning.arrangement import (
     spread_of,
 )
 from rebalancer.planning.certificate import certain
-from rebalancer.planning.distance import distance, summary
+from rebalancer.planning.distance import alone, distance, least, summary
 
 WIDEST = 12
 """Beyond this many at once the interleavings are not explored; the rest goes in the next step."""
 
-_DEEPEST = 3
+_DEEPEST = 4
 """How many evictions a smallest step may need before it is given up as not forced; more never helped in trials."""
 
 _EFFORT = 20_000
@@ -60,84 +61,96 @@ class Step:
     complete: bool = True
 
 
-class _TooLarge(Exception):  # noqa: N818  # internal signal: the search would look at more than it may
-    pass
+class TooLarge(Exception):  # noqa: N818  # a signal: the search would look at more than it may
+    """Nothing is left of a search's bound."""
 
 
 class Effort:
     """What is left of a search's bound."""
 
-    def __init__(self, left: int = _EFFORT) -> None:
+    def __init__(self, left: int = _EFFORT, whole: "Effort | None" = None) -> None:
         self._left = left
+        self._whole = whole
 
     def spend(self, number: int) -> None:
-        """Count what is looked at; raises _TooLarge when nothing is left."""
+        """Count what is looked at; raises TooLarge when nothing is left."""
         self._left -= number
+        if self._whole is not None:
+            self._whole.spend(number)
         if self._left < 0:
-            raise _TooLarge
+            raise TooLarge
+
+    def part(self, most: int) -> "Effort":
+        """Return a bound of its own for a part of the search, which counts against this one too."""
+        return Effort(most, self)
+
+
+class Aim(Enum):
+    """What a step promises."""
+
+    EVERY = "every eviction lowers the distance by one"
+    ALL_BUT_ONE = "one eviction may turn out to have been for nothing"
+    PART = "the constraints come nearer to right, one by one, though no arrangement of all of them comes in reach"
 
 
 @lru_cache(maxsize=1 << 14)
-def next_step(state: State, bounds: Bounds, room: int) -> Step:
-    """Find evictions of which the scheduler is forced to make good every one; at most `room` of them.
+def next_step(state: State, bounds: Bounds, room: int, aim: Aim = Aim.EVERY, *, stay_open: bool = False) -> Step:
+    """Find evictions of which the scheduler is forced to make good what the aim says; at most `room` of them.
 
-    Where a certificate says that any minimal victims will do, they are taken without a search. Else the smallest step
-    first (one eviction, or two or three where only a stuck replacement's successor frees it), then
+    With `stay_open` no end may be a state that admits no further pod, unless it is right.
+
+    The smallest step first (one eviction, or two or three where only a stuck replacement's successor frees it), then
     grown while every interleaving still settles. A step that is larger than `room` is returned without victims but
     with the number it needs.
     """
     effort = Effort()
     try:
-        if certain(state.root, bounds, state.pending):
-            return _taken(state, bounds, room)
         for size in range(1, _DEEPEST + 1):
-            found = _smallest(state, bounds, size, effort)
+            found = _smallest(state, bounds, size, aim, effort, stay_open=stay_open)
             if found is not None:
-                return _grown(state, bounds, found, room, effort) if size <= room else Step(needed=size)
-    except _TooLarge:
+                return (
+                    _grown(state, bounds, found, room, aim, effort, stay_open=stay_open)
+                    if size <= room
+                    else Step(needed=size)
+                )
+    except TooLarge:
         return Step(complete=False)
     return Step()
 
 
-def _taken(state: State, bounds: Bounds, room: int) -> Step:
-    """Take the most promising victims, one after the other, without looking where their replacements go."""
-    now = state
-    taken: list[Path] = []
-    while len(taken) < room:
-        found = candidates(now, bounds)
-        if not found:
-            break
-        path, now = found[0]
-        taken.append(path)
-    return Step(victims=tuple(taken), needed=min(1, len(taken)))
-
-
-def _smallest(state: State, bounds: Bounds, size: int, effort: Effort) -> tuple[Path, ...] | None:
-    """Look for exactly `size` evictions that settle; each must lower the distance by one."""
-    for victims, after in _choices(state, bounds, size, effort):
-        if settles(after, bounds, effort):
+def _smallest(
+    state: State, bounds: Bounds, size: int, aim: Aim, effort: Effort, *, stay_open: bool
+) -> tuple[Path, ...] | None:
+    """Look for exactly `size` evictions that settle."""
+    for victims, after in choices(state, bounds, size, effort, aim):
+        if settles(after, bounds, effort, aim, stay_open=stay_open):
             return victims
     return None
 
 
-def _choices(state: State, bounds: Bounds, size: int, effort: Effort) -> Iterator[tuple[tuple[Path, ...], State]]:
+def choices(
+    state: State, bounds: Bounds, size: int, effort: Effort, aim: Aim = Aim.EVERY
+) -> Iterator[tuple[tuple[Path, ...], State]]:
     """Yield (victims, state in which they are marked) for each useful set of `size` victims, most promising first."""
     if size == 0:
         yield (), state
         return
-    for path, after in candidates(state, bounds, effort):
-        for rest, end in _choices(after, bounds, size - 1, effort):
+    for path, after in candidates(state, bounds, effort, aim):
+        for rest, end in choices(after, bounds, size - 1, effort, aim):
             yield (path, *rest), end
 
 
-def candidates(state: State, bounds: Bounds, effort: Effort | None = None) -> list[tuple[Path, State]]:
+def candidates(
+    state: State, bounds: Bounds, effort: Effort | None = None, aim: Aim = Aim.EVERY
+) -> list[tuple[Path, State]]:
     """Return the leaf classes of which one more eviction lowers the distance by one, most promising first.
 
     First those after which the scheduler has the fewest ways to go, then the fullest domain, then the highest node.
+    Where only a part is aimed at, every class that has pods to give is one.
     """
     leaving = _leaving(state.root)
     before = distance(departed(state.root), bounds, state.pending + leaving)
-    if not before:
+    if aim is not Aim.PART and not before:
         return []
     found = []
     for path in leaves(state.root):
@@ -148,24 +161,29 @@ def candidates(state: State, bounds: Bounds, effort: Effort | None = None) -> li
             effort.spend(1)
         after = State(marked(state.root, path), state.pending)
         gone = departed(after.root)
-        if distance(gone, bounds, state.pending + leaving + 1) == before - 1:
+        if aim is Aim.PART or (before and distance(gone, bounds, state.pending + leaving + 1) == before - 1):
             ways = sum(1 for _ in landings(gone, bounds))
             found.append((ways, tuple(-count(place) for place in path), path, after))
     found.sort(key=lambda each: each[:3])
     return [(path, after) for _, _, path, after in found]
 
 
-def _grown(state: State, bounds: Bounds, victims: tuple[Path, ...], room: int, effort: Effort) -> Step:
+def _grown(
+    state: State, bounds: Bounds, victims: tuple[Path, ...], room: int, aim: Aim, effort: Effort, *, stay_open: bool
+) -> Step:
     now = state
     for path in victims:
         now = State(marked(now.root, path), now.pending)
     grown = list(victims)
     complete = True
-    while len(grown) < min(room, WIDEST) and complete:
+    while aim is Aim.EVERY and len(grown) < min(room, WIDEST) and complete:
         try:
             following = candidates(now, bounds, effort)
-            more = next(((path, after) for path, after in following if settles(after, bounds, effort)), None)
-        except _TooLarge:
+            more = next(
+                ((path, after) for path, after in following if settles(after, bounds, effort, stay_open=stay_open)),
+                None,
+            )
+        except TooLarge:
             complete = False
             continue
         if more is None:
@@ -175,30 +193,61 @@ def _grown(state: State, bounds: Bounds, victims: tuple[Path, ...], room: int, e
     return Step(victims=tuple(grown), needed=len(victims), complete=complete)
 
 
-def settles(state: State, bounds: Bounds, effort: Effort | None = None) -> bool:
+def settles(
+    state: State, bounds: Bounds, effort: Effort | None = None, aim: Aim = Aim.EVERY, *, stay_open: bool = False
+) -> bool:
     """Say whether evicting the marked pods, in whatever order it happens and is answered, is a step.
 
     Without a bound on the effort every state is looked at.
     """
-    leaving = _leaving(state.root)
-    before = distance(state.root, bounds, state.pending)
-    if before is None:
-        return False
-    worst = excess(state.root, bounds)
+    goal = _goal(state, bounds, aim)
+    return goal is not None and all(
+        goal(end) and not (stay_open and closed(end, bounds)) for end in ends(state, bounds, effort)
+    )
+
+
+def closed(state: State, bounds: Bounds) -> bool:
+    """Say whether a state that is not right admits no further pod: the next eviction there would be stuck."""
+    return not any(True for _ in landings(state.root, bounds)) and bool(distance(state.root, bounds, state.pending))
+
+
+def ends(state: State, bounds: Bounds, effort: Effort | None = None) -> Iterator[State]:
+    """Yield every state in which the scheduler can come to rest after the marked evictions, whatever the order."""
     seen = {state}
     open_ = [state]
     while open_:
         now = open_.pop()
         following = _following(now, bounds)
-        if not following and not _right(now, bounds, before - leaving, worst):
-            return False
+        if not following:
+            yield now
         for each in following:
             if each not in seen:
                 seen.add(each)
                 open_.append(each)
         if effort is not None:
             effort.spend(1 + len(following))
-    return True
+
+
+def _goal(state: State, bounds: Bounds, aim: Aim) -> Callable[[State], bool] | None:
+    """Return what every end of a step must satisfy: nothing pending, nothing worse, and what the aim asks."""
+    worst = excess(state.root, bounds)
+
+    def at_rest(end: State) -> bool:
+        return not end.pending and all(after <= now for after, now in zip(excess(end.root, bounds), worst, strict=True))
+
+    if aim is Aim.PART:
+        before = alone(state.root, bounds), state.pending
+        return lambda end: at_rest(end) and (alone(end.root, bounds), 0) < before
+    least = distance(state.root, bounds, state.pending)
+    if least is None:
+        return None
+    goal = least - _leaving(state.root)
+
+    def reached(end: State) -> bool:
+        found = distance(end.root, bounds, 0)
+        return at_rest(end) and found is not None and found <= goal
+
+    return reached
 
 
 def _following(now: State, bounds: Bounds) -> list[State]:
@@ -206,13 +255,6 @@ def _following(now: State, bounds: Bounds) -> list[State]:
     if now.pending:
         found += [State(root, now.pending - 1) for root in landings(now.root, bounds)]
     return found
-
-
-def _right(end: State, bounds: Bounds, goal: int, worst: tuple[int, ...]) -> bool:
-    """Say whether the scheduler came to rest where the step promises: nothing pending, nothing worse."""
-    if end.pending or distance(end.root, bounds, 0) != goal:
-        return False
-    return all(after <= now for after, now in zip(excess(end.root, bounds), worst, strict=True))
 
 
 def _leaving(root: Inner) -> int:
@@ -227,5 +269,5 @@ def _times(root: Inner, path: Path) -> int:
 
 def forget() -> None:
     """Empty the caches: states of one plan are of no use to the next, and their trees are large."""
-    for cached in (next_step, distance, summary, count, spread_of):
+    for cached in (next_step, alone, certain, least, summary, count, spread_of):
         cached.cache_clear()

@@ -4,12 +4,14 @@ A policy accepts only what the product acts on. A field that were accepted and i
 believed to have forbidden it, so an unknown field is an error, with its line and the nearest known name.
 
 `loader` reads bytes, `document` is the policy as a whole, `sections` its parts, and one module each holds the small
-types (`durations`, `amounts`, `selectors`, `names`).
+types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`).
 """
 
 from rebalancer.policy.amounts import Amount
+from rebalancer.policy.conditions import Condition
 from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
 from rebalancer.policy.durations import format_duration, parse_duration
+from rebalancer.policy.groups import WORKLOAD, Basis, Disruption, Limit, LimitAction, PodGroup, Severity, When
 from rebalancer.policy.loader import load_policy
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
@@ -17,24 +19,35 @@ from rebalancer.policy.problems import PolicyError, Problem
 from rebalancer.policy.schema import json_schema
 from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
 from rebalancer.policy.selectors import Selector
+from rebalancer.policy.shares import Share
 
 __all__ = [
     "API_VERSION",
     "KIND",
+    "WORKLOAD",
     "Amount",
+    "Basis",
     "Budgets",
+    "Condition",
+    "Disruption",
     "Eligibility",
     "EligibleNamespaces",
+    "Limit",
+    "LimitAction",
     "Mode",
     "NamespaceFilter",
     "Nodes",
     "Owner",
+    "PodGroup",
     "Policy",
     "PolicyError",
     "Problem",
     "Scheduler",
     "Selector",
+    "Severity",
+    "Share",
     "Spread",
+    "When",
     "default_policy",
     "format_duration",
     "json_schema",

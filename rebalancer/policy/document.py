@@ -10,6 +10,7 @@ from pydantic import Field
 
 from rebalancer.policy.base import Section
 from rebalancer.policy.durations import PositiveDuration
+from rebalancer.policy.groups import PodGroup, shipped_groups
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
 
@@ -34,6 +35,8 @@ class Policy(Section):
     """The scheduler that places the replacements."""
     spread: Spread = Spread()
     """Which violated topologySpreadConstraints are repaired."""
+    groups: tuple[PodGroup, ...] = ()
+    """Pods that belong together, across workloads, and the limits they are held to."""
     eligibility: Eligibility = Eligibility()
     """Which pods may be evicted."""
     budgets: Budgets = Budgets()
@@ -57,5 +60,5 @@ class Policy(Section):
 
 
 def default_policy() -> Policy:
-    """Return the policy of somebody who has written none: it observes."""
-    return Policy(api_version=API_VERSION, kind=KIND)
+    """Return the policy of somebody who has written none: it observes, and has one group with two limits."""
+    return Policy(api_version=API_VERSION, kind=KIND, groups=shipped_groups())

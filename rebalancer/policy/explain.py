@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic_core import ErrorDetails
 
@@ -55,7 +55,7 @@ def explain(error: ErrorDetails, *, place: Place | None) -> str:
             expected = _EXPECTED.get(kind, error["msg"])
             suggestion = _converted(kind, value)
     hint = f"; did you mean {suggestion}?" if suggestion else ""
-    if value is None and _nested(path) is not None:
+    if value is None and _optional(path):
         hint = "; leave the field out for its defaults"
     return f"found {found(value, text=place.text if place else None)}; expected {expected}{hint}"
 
@@ -91,6 +91,14 @@ def _expected_of(path: Path) -> str:
     return f"{path[-1]}: {one_of(choices)}" if choices and str not in get_args(_annotation(path)) else "a value"
 
 
+def _optional(path: Path) -> bool:
+    """Say whether a section stands at a path that may as well be left out."""
+    if not path or isinstance(path[-1], int) or _nested(path) is None:
+        return False
+    fields = _section(path[:-1]).model_fields
+    return not any(field.is_required() for key, field in fields.items() if path[-1] == (field.alias or key))
+
+
 def _known(path: Path) -> str:
     """Suggest the field that an unknown one was meant to be, here or elsewhere, else list what there is."""
     name = str(path[-1])
@@ -111,7 +119,7 @@ def _all_fields(section: type[Section], above: Path = ()) -> Iterator[Path]:
         yield path
         inner = _section_in(field.annotation)
         if inner is not None:
-            yield from _all_fields(inner, path)
+            yield from _all_fields(inner, (*path, 0) if get_origin(field.annotation) is tuple else path)
 
 
 def _annotation(path: Path) -> Any:

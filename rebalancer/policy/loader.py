@@ -7,6 +7,7 @@ a `PolicyError`; a controller that polls the file can rely on that.
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from rebalancer.policy.consistency import inconsistencies
 from rebalancer.policy.document import Policy
 from rebalancer.policy.explain import explain, path_of
 from rebalancer.policy.problems import PolicyError, Problem
@@ -30,6 +31,10 @@ def load_policy(data: bytes, *, source: str) -> Policy:
     except ValidationError as error:
         errors = error.errors(include_url=False)
     else:
+        if not tree.problems:
+            tree.problems.extend(
+                (tree.places[path].line, path, message) for path, message in inconsistencies(policy, tree.places)
+            )
         if not tree.problems:
             return policy
         errors = []

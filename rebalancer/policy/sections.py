@@ -4,7 +4,7 @@ Defaults are chosen so that an empty section is safe on a production cluster. De
 """
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -28,8 +28,8 @@ class Scheduler(Section):
 class Spread(Section):
     """Which kinds of constraints are repaired, and how long a violation must last."""
 
-    act_on: tuple[Literal[WhenUnsatisfiable.DO_NOT_SCHEDULE], ...] = (WhenUnsatisfiable.DO_NOT_SCHEDULE,)
-    """Constraints with these `whenUnsatisfiable` are repaired, none where it is []; soft ones are reported only."""
+    act_on: tuple[WhenUnsatisfiable, ...] = (WhenUnsatisfiable.DO_NOT_SCHEDULE,)
+    """Constraints with these `whenUnsatisfiable` are repaired, none where it is []; all are reported."""
     for_: Duration = Field(default=timedelta(minutes=2), alias="for")
     """How long a violation must last before anything is evicted for it."""
 

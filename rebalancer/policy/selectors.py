@@ -15,10 +15,10 @@ from rebalancer.policy.base import Section, unexpected
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
-_KEY = rf"^(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_NAME}$"
-_VALUE = rf"^(?:{_NAME})?$"
-_LABEL_KEY = re.compile(_KEY.removesuffix("$") + r"\Z")
-_LABEL_VALUE = re.compile(_VALUE.removesuffix("$") + r"\Z")
+KEY_PATTERN = rf"^(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_NAME}$"
+VALUE_PATTERN = rf"^(?:{_NAME})?$"
+_LABEL_KEY = re.compile(KEY_PATTERN.removesuffix("$") + r"\Z")
+_LABEL_VALUE = re.compile(VALUE_PATTERN.removesuffix("$") + r"\Z")
 
 
 def _key(value: object) -> str:
@@ -36,10 +36,10 @@ def _value(value: object) -> str:
     raise unexpected("a label value, which is text", suggestion=quoted)
 
 
-LabelKey = Annotated[str, PlainValidator(_key), WithJsonSchema({"type": "string", "pattern": _KEY})]
+LabelKey = Annotated[str, PlainValidator(_key), WithJsonSchema({"type": "string", "pattern": KEY_PATTERN})]
 """A field for the key of a label."""
 
-LabelValue = Annotated[str, PlainValidator(_value), WithJsonSchema({"type": "string", "pattern": _VALUE})]
+LabelValue = Annotated[str, PlainValidator(_value), WithJsonSchema({"type": "string", "pattern": VALUE_PATTERN})]
 """A field for the value of a label."""
 
 MatchLabels = Annotated[
@@ -47,8 +47,8 @@ MatchLabels = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "propertyNames": {"pattern": _KEY},
-            "additionalProperties": {"type": "string", "pattern": _VALUE},
+            "propertyNames": {"pattern": KEY_PATTERN},
+            "additionalProperties": {"type": "string", "pattern": VALUE_PATTERN},
         }
     ),
 ]

@@ -37,6 +37,13 @@ class ConstraintName(Written, frozen=True, kw_only=True):
     when_unsatisfiable: Text
 
 
+class LimitName(Written, frozen=True, kw_only=True):
+    """A limit of the policy."""
+
+    group: Text
+    limit: Text
+
+
 class Totals(Written, frozen=True, kw_only=True):
     """`evictions` is what goes now and what waits; `lowerBound` is the proven minimum of all violated groups."""
 
@@ -78,11 +85,12 @@ class WaitingEviction(Written, frozen=True, kw_only=True):
 
 
 class PlannedGroup(Written, frozen=True, kw_only=True):
-    """What was found out about one violated group."""
+    """What was found out about groups and limits that are repaired together."""
 
     namespace: Text
     workloads: tuple[WorkloadName, ...]
     constraints: tuple[ConstraintName, ...]
+    limits: tuple[LimitName, ...]
     evictions: Number
     lower_bound: Number
     optimal: bool
@@ -120,7 +128,10 @@ class PlanDocument(Written, frozen=True, kw_only=True):
 
 
 class ReportedConstraint(Written, frozen=True, kw_only=True):
-    """One constraint of one group of workloads, counted as the scheduler counts it."""
+    """One constraint of one group of workloads, counted as the scheduler counts it.
+
+    `cause` is what led to a violation, null where there is none.
+    """
 
     namespace: Text
     workloads: tuple[WorkloadName, ...]
@@ -134,6 +145,85 @@ class ReportedConstraint(Written, frozen=True, kw_only=True):
     state: Text
     reason: str | None
     message: str
+    cause: str | None
+    remedy: str
+
+
+class LargestShare(Written, frozen=True, kw_only=True):
+    """The domain that holds most, and which part of the total that is."""
+
+    domain: str
+    count: Number
+    share: Annotated[float, Meta(ge=0)]
+
+
+class ReportedLimit(Written, frozen=True, kw_only=True):
+    """One limit of the policy on one set of pods.
+
+    `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. `counts` leaves
+    out empty domains where there are more than a hundred. `headroom` is in pods, below 0 where the limit is broken.
+    """
+
+    group: Text
+    limit: Text
+    namespace: Text
+    key: Mapping[str, str]
+    topology_key: Text
+    bound: Text
+    total: Number
+    cap: Number | None
+    counts: Counts
+    largest: LargestShare | None
+    headroom: int
+    state: Text
+    reason: str | None
+    message: str
+    cause: str | None
+    remedy: str
+    guaranteed: bool
+    severity: Text
+
+
+class ReportedDeadlock(Written, frozen=True, kw_only=True):
+    """A waiting pod whose own rules exclude each other, and which."""
+
+    namespace: Text
+    pod: Text
+    message: Text
+
+
+class ReportedFinding(Written, frozen=True, kw_only=True):
+    """Something that is wrong without being violated, on which object, and the remedy."""
+
+    kind: Text
+    object: Text
+    message: Text
+
+
+class LostGroup(Written, frozen=True, kw_only=True):
+    """What one set of pods loses. `holds`: a majority is left, and no more is lost than its limits allow."""
+
+    group: Text
+    namespace: Text
+    key: Mapping[str, str]
+    lost: Number
+    share: Annotated[float, Meta(ge=0, le=1)]
+    holds: bool
+
+
+class ReportedFailure(Written, frozen=True, kw_only=True):
+    """The loss of one domain with its nodes; `groups` the worst first, `omitted` how many more lose pods.
+
+    `unplaceable` pods find no node afterwards, null where that was too much to try. `unknown`: what would be made in
+    their place, or where, is not known.
+    """
+
+    topology_key: Text
+    domain: str
+    groups: tuple[LostGroup, ...]
+    omitted: Number
+    unplaceable: Number | None
+    unknown: Number
 
 
 class ReportDocument(Written, frozen=True, kw_only=True):
@@ -143,6 +233,11 @@ class ReportDocument(Written, frozen=True, kw_only=True):
     kind: str = "Report"
     generated_at: datetime
     constraints: tuple[ReportedConstraint, ...]
+    limits: tuple[ReportedLimit, ...]
+    deadlocks: tuple[ReportedDeadlock, ...]
+    findings: tuple[ReportedFinding, ...]
+    failures: tuple[ReportedFailure, ...] | None
+    """Null where they were not asked for."""
 
 
 def to_json(document: Struct) -> bytes:

@@ -5,8 +5,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from rebalancer.assessment.causes import constraint_token
 from rebalancer.assessment.judgement import Assessment, JudgedGroup
 from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.verdicts import ViolationCause
 
 NOTE_LIMIT = 1024
 """The API server refuses a longer note."""
@@ -17,11 +19,16 @@ class EventReason(StrEnum):
 
     SKEW_VIOLATED = "SkewViolated"
     SKEW_RECOVERED = "SkewRecovered"
+    SHARE_LIMIT_VIOLATED = "ShareLimitViolated"
+    SHARE_LIMIT_RECOVERED = "ShareLimitRecovered"
+    SHARE_LIMIT_INFEASIBLE = "ShareLimitInfeasible"
+    PLACEMENT_DEADLOCK = "PlacementDeadlock"
     EVICTED = "Evicted"
     EVICTION_BLOCKED = "EvictionBlocked"
     EVICTION_FAILED = "EvictionFailed"
     MOVE_VERIFIED = "MoveVerified"
     MOVE_INEFFECTIVE = "MoveIneffective"
+    REBALANCE_PAUSED = "RebalancePaused"
     POLICY_INVALID = "PolicyInvalid"
     POLICY_RELOADED = "PolicyReloaded"
 
@@ -29,17 +36,25 @@ class EventReason(StrEnum):
 _ACTIONS = {
     EventReason.SKEW_VIOLATED: "Assess",
     EventReason.SKEW_RECOVERED: "Assess",
+    EventReason.SHARE_LIMIT_VIOLATED: "Assess",
+    EventReason.SHARE_LIMIT_RECOVERED: "Assess",
+    EventReason.SHARE_LIMIT_INFEASIBLE: "Assess",
+    EventReason.PLACEMENT_DEADLOCK: "Assess",
     EventReason.EVICTED: "Evict",
     EventReason.EVICTION_BLOCKED: "Evict",
     EventReason.EVICTION_FAILED: "Evict",
     EventReason.MOVE_VERIFIED: "Verify",
     EventReason.MOVE_INEFFECTIVE: "Verify",
+    EventReason.REBALANCE_PAUSED: "Pause",
     EventReason.POLICY_INVALID: "LoadPolicy",
     EventReason.POLICY_RELOADED: "LoadPolicy",
 }
 _WARNINGS = frozenset(
     {
         EventReason.SKEW_VIOLATED,
+        EventReason.SHARE_LIMIT_VIOLATED,
+        EventReason.SHARE_LIMIT_INFEASIBLE,
+        EventReason.PLACEMENT_DEADLOCK,
         EventReason.EVICTION_FAILED,
         EventReason.MOVE_INEFFECTIVE,
         EventReason.POLICY_INVALID,
@@ -94,20 +109,25 @@ def of_assessments(before: Iterable[str], assessment: Assessment) -> list[Event]
     for group in assessment.groups:
         name = group.group.name
         if group.violated and name not in known:
-            made += _of_group(EventReason.SKEW_VIOLATED, group)
+            made += _of_group(EventReason.SKEW_VIOLATED, group, assessment)
         elif not group.violated and name in known:
-            made += _of_group(EventReason.SKEW_RECOVERED, group)
+            made += _of_group(EventReason.SKEW_RECOVERED, group, assessment)
     return made
 
 
-def _of_group(reason: EventReason, group: JudgedGroup) -> list[Event]:
+def _of_group(reason: EventReason, group: JudgedGroup, assessment: Assessment) -> list[Event]:
     note = "; ".join(
         f"{judged.constraint.key}: skew {judged.counts.skew}, maxSkew {judged.constraint.max_skew} "
-        f"({counted(judged.counts.by_domain)})"
+        f"({counted(judged.counts.by_domain)}){cause_text(assessment.causes.get(constraint_token(group, judged)))}"
         for judged in group.hard
         if judged.counts.violated or reason is EventReason.SKEW_RECOVERED
     )
     return [of_workload(reason, note, workload) for workload in group.group.workloads]
+
+
+def cause_text(cause: ViolationCause | None) -> str:
+    """Say what led to a violation, "" where that is not known."""
+    return f", cause {cause}" if cause not in {None, ViolationCause.UNKNOWN} else ""
 
 
 def counted(counts: Mapping[str, int], limit: int = 8) -> str:

@@ -3,13 +3,23 @@
 Each answer is worked out by the functions that the controller itself uses; nothing is explained that was not decided.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rebalancer.assessment.judgement import Assessment, Judged, JudgedGroup
+from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
-from rebalancer.planning.plans import Plan
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import Reason, State
+from rebalancer.planning.components import counts_now
+from rebalancer.planning.plans import Eviction, Plan
+from rebalancer.policy import LimitAction
+from rebalancer.reporting import forcing
 from rebalancer.reporting.documents import API_VERSION, Text, Written
+from rebalancer.reporting.keys import short
+from rebalancer.reporting.landing import after, decided
+from rebalancer.reporting.limit_text import key_text
+from rebalancer.reporting.phrases import broken, change, limit_change, listed, many, proof, sureness
 from rebalancer.reporting.prediction import outcome
 from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.replacement import replacement
@@ -44,36 +54,37 @@ def explain_pod(pod: Pod, view: View, assessment: Assessment, plan: Plan) -> Exp
     """Explain a pod: what it is counted for, what would come in its place and where, and what is planned."""
     top = view.snapshot.top_owner_of(pod)
     reference = Reference(pod.namespace, top.kind, top.name) if top else Reference(pod.namespace, "Pod", pod.name)
-    found = _groups_of(reference, assessment)
+    found, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     node = view.nodes.by_name.get(pod.node or "")
-    path = [answer for judged in found for answer in _constraints(judged, node.labels if node is not None else {})]
-    if not found:
-        path.append(_nothing_asked())
-    path += _replaced(pod, view)
-    verdict, reason, planned = _fate(pod, reference, plan, violated=any(judged.violated for judged in found))
-    return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, path=(*path, planned))
+    labels = node.labels if node is not None else {}
+    path = [*_standing(found, limits, labels), *_replaced(pod, view)]
+    verdict, reason, planned = _fate(pod, reference, plan, _wrong(found, limits))
+    path += [planned, *_repair(reference, plan, view.snapshot), *_pasted(reference, found, limits, plan)]
+    return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, path=tuple(path))
 
 
-def explain_workload(reference: Reference, assessment: Assessment, plan: Plan) -> ExplanationDocument:
+def explain_workload(
+    reference: Reference, assessment: Assessment, plan: Plan, snapshot: Snapshot
+) -> ExplanationDocument:
     """Explain a workload: how it is spread, what is planned for it, and what stands in the way."""
-    found = _groups_of(reference, assessment)
-    path = [answer for judged in found for answer in _constraints(judged, {})] or [_nothing_asked()]
+    found, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
+    path = [*_standing(found, limits, {}), *_repair(reference, plan, snapshot)]
     going = [each.pod.name for each in plan.evictions if each.workload == reference]
     waiting = [each for each in plan.waiting if each.eviction.workload == reference]
     reason: str | None = waiting[0].reason if waiting and not going else None
-    evidence = _named(going) if going else _named(each.eviction.pod.name for each in waiting)
+    evidence = listed(going) if going else listed(each.eviction.pod.name for each in waiting)
     path.append(
         Answer(
             question="What is planned?",
-            answer=f"{len(going)} evictions now, {len(waiting)} later",
+            answer=f"{many(len(going), 'eviction')} now, {len(waiting)} later",
             evidence=evidence,
         )
     )
     for group in plan.groups:
-        if reference in group.judged.group.workloads and group.reason is not None:
+        if reference in group.workloads and group.reason is not None:
             reason = reason or group.reason
             path.append(Answer(question="Why not more?", answer=group.reason, evidence=group.message))
-    path += _refusals(reference, plan)
+    path += [*_refusals(reference, plan), *_pasted(reference, found, limits, plan)]
     verdict = MOVES if going else WAITS if waiting else STAYS
     return ExplanationDocument(object=str(reference), verdict=verdict, reason=reason, path=tuple(path))
 
@@ -85,11 +96,69 @@ def _refusals(reference: Reference, plan: Plan) -> Iterator[Answer]:
         if refusal.workload == reference and refusal.pod is not None:
             staying.setdefault((refusal.reason, refusal.message), []).append(refusal.pod)
     for (reason, message), pods in staying.items():
-        yield Answer(question=f"Why not {_named(pods)}?", answer=reason, evidence=message)
+        yield Answer(question=f"Why not {listed(pods)}?", answer=reason, evidence=message)
 
 
 def _groups_of(reference: Reference, assessment: Assessment) -> Sequence[JudgedGroup]:
     return [judged for judged in assessment.groups if reference in judged.group.workloads]
+
+
+def _limits_of(reference: Reference, assessment: Assessment) -> Sequence[JudgedLimit]:
+    return [each for each in assessment.limits if any(part.member.reference == reference for part in each.parts)]
+
+
+def _standing(
+    found: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], labels: Mapping[str, str]
+) -> Iterator[Answer]:
+    """Yield how every constraint and every limit stands."""
+    if not found:
+        yield _nothing_asked()
+    for judged in found:
+        yield from _constraints(judged, labels)
+    for limit in limits:
+        name = f"{limit.group}/{limit.limit} ({limit.rule.bound} per {limit.topology_key}, {key_text(limit.key)})"
+        holds = limit.state is State.SATISFIED
+        sure = (
+            "guaranteed by the pods' own constraints" if holds else "the pods' own constraints, once they hold, mend it"
+        )
+        answer = f"{limit.state}; {sure}" if limit.guaranteed else str(limit.state)
+        yield Answer(question=f"Does the limit {name} hold?", answer=answer, evidence=limit.message)
+
+
+def _repair(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[Answer]:
+    """Yield what the repair takes, with its proof, and how everything stands after what is decided."""
+    every = decided(plan)
+    for group in plan.groups:
+        if reference not in group.workloads or not (group.evictions or every.get(group.name)):
+            continue
+        evictions = every.get(group.name, ())
+        before, then = counts_now(group.component), after(group, evictions, snapshot)
+        lines = [f"{short(key)} {change(counts, then.get(key, {}))}" for key, counts in before.items()]
+        lines += [limit_change(limit, evictions, snapshot) for limit in broken(group.limits)]
+        part = f"{many(len(evictions), 'eviction')} to repair a part"
+        yield Answer(
+            question="What does the repair take?",
+            answer=proof(group.evictions, group.lower_bound) if group.evictions else part,
+            evidence="\n".join(lines),
+        )
+
+
+def _pasted(
+    reference: Reference, found: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], plan: Plan
+) -> Iterator[Answer]:
+    """Yield the constraints that would force what is only wished for now, to be pasted into the pod template."""
+    question = "Which constraint would force it?"
+    wished = [forcing.of_soft(each) for judged in found for each in judged.soft if each.counts.violated]
+    wished += [forcing.of_limit(each) for each in limits if each.state is State.VIOLATED and not each.guaranteed]
+    named = dict.fromkeys(each for each in wished if each is not None)
+    for each in named:
+        yield Answer(question=question, answer=f"with this one {each.gives}", evidence=each.text)
+    unforced = [each for each in plan.groups if each.reason is Reason.NOT_FORCED and reference in each.workloads]
+    if unforced and not named:
+        loose = (
+            "its constraints are hard already; domains of equal size, or a larger maxSkew, leave the scheduler a way"
+        )
+        yield Answer(question=question, answer="none", evidence=loose)
 
 
 def _nothing_asked() -> Answer:
@@ -100,12 +169,12 @@ def _nothing_asked() -> Answer:
     )
 
 
-def _constraints(group: JudgedGroup, labels: dict[str, str]) -> Iterator[Answer]:
+def _constraints(group: JudgedGroup, labels: Mapping[str, str]) -> Iterator[Answer]:
     for each in (*group.hard, *group.soft):
         yield _constraint(each, labels)
 
 
-def _constraint(each: Judged, labels: dict[str, str]) -> Answer:
+def _constraint(each: Judged, labels: Mapping[str, str]) -> Answer:
     constraint, counted = each.constraint, each.counts
     action = "hard" if constraint.hard else f"soft, {constraint.origin}"
     counts = sorted(counted.by_domain.items(), key=lambda item: (-item[1], item[0]))
@@ -137,14 +206,24 @@ def _rejections(prediction: Prediction) -> str:
     for node in prediction.nodes:
         if node.rejected_by is not None:
             rejected.setdefault(node.rejected_by, []).append(node.name)
-    return "; ".join(f"{plugin} rejects {_named(sorted(names))}" for plugin, names in rejected.items())
+    return "; ".join(f"{plugin} rejects {listed(sorted(names))}" for plugin, names in rejected.items())
 
 
-def _fate(pod: Pod, reference: Reference, plan: Plan, *, violated: bool) -> tuple[str, str | None, Answer]:
+def _wrong(found: Sequence[JudgedGroup], limits: Sequence[JudgedLimit]) -> str:
+    """Say how it comes that a pod stays which nothing refused."""
+    acted = [limit for limit in limits if limit.state is State.VIOLATED and limit.action is LimitAction.EVICT]
+    if acted or any(judged.violated for judged in found):
+        return "the repair does without it"
+    told = [f"{limit.group}/{limit.limit}" for limit in limits if limit.state is not State.SATISFIED]
+    return f"nothing is evicted for {listed(told)}" if told else "nothing it counts for is violated"
+
+
+def _fate(pod: Pod, reference: Reference, plan: Plan, otherwise: str) -> tuple[str, str | None, Answer]:
     question = "Is it evicted?"
     for eviction in plan.evictions:
         if eviction.pod.uid == pod.uid:
-            return MOVES, eviction.cause, Answer(question=question, answer="now", evidence=eviction.message)
+            evidence = f"{eviction.message}\n{_landing(eviction)}"
+            return MOVES, eviction.cause, Answer(question=question, answer="now", evidence=evidence)
     for waiting in plan.waiting:
         if waiting.eviction.pod.uid == pod.uid:
             return WAITS, waiting.reason, Answer(question=question, answer=waiting.reason, evidence=waiting.message)
@@ -152,15 +231,16 @@ def _fate(pod: Pod, reference: Reference, plan: Plan, *, violated: bool) -> tupl
         if refusal.workload == reference and refusal.pod in {None, pod.name}:
             return STAYS, refusal.reason, Answer(question=question, answer=refusal.reason, evidence=refusal.message)
     for group in plan.groups:
-        if reference in group.judged.group.workloads and group.reason is not None:
+        if reference in group.workloads and group.reason is not None:
             return STAYS, group.reason, Answer(question=question, answer=group.reason, evidence=group.message)
-    evidence = "the repair does without it" if violated else "nothing it counts for is violated"
-    return STAYS, None, Answer(question=question, answer="no", evidence=evidence)
+    going = [each.pod.name for each in plan.evictions if each.workload == reference]
+    instead = f": {listed(going)} {'goes' if len(going) == 1 else 'go'} instead" if going else ""
+    return STAYS, None, Answer(question=question, answer="no", evidence=f"{otherwise}{instead}")
 
 
-def _named(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:_MOST]) + (f" and {len(listed) - _MOST} more" if len(listed) > _MOST else "")
+def _landing(eviction: Eviction) -> str:
+    places = ", ".join(f"{short(each.topology_key)} {listed(each.values)}" for each in eviction.targets if each.values)
+    return f"its replacement lands in {places or 'any node that fits'}: {sureness(eviction)}"
 
 
 def explanation_text(document: ExplanationDocument) -> str:
@@ -169,5 +249,5 @@ def explanation_text(document: ExplanationDocument) -> str:
     lines = [f"{document.object}: {document.verdict}{reason}"]
     for each in document.path:
         lines += ["", each.question, f"  {each.answer}"]
-        lines += [f"  {each.evidence}"] if each.evidence else []
+        lines += [f"  {line}" for line in each.evidence.splitlines()]
     return "\n".join([*lines, ""])

@@ -8,9 +8,11 @@ import msgspec
 from rebalancer.assessment.judgement import JudgedGroup
 from rebalancer.model.moves import Reference
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plans import Eviction, GroupPlan, Plan, Refused, Waiting
+from rebalancer.planning.components import counts_now
+from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused, Waiting
 from rebalancer.reporting.documents import (
     ConstraintName,
+    LimitName,
     PlanDocument,
     PlannedEviction,
     PlannedGroup,
@@ -20,20 +22,22 @@ from rebalancer.reporting.documents import (
     WaitingEviction,
     WorkloadName,
 )
+from rebalancer.reporting.landing import after, decided
 
 
 def plan_document(plan: Plan, snapshot: Snapshot) -> PlanDocument:
     """Write a plan down."""
     now, waiting = len(plan.evictions), len(plan.waiting)
+    landing = decided(plan)
     return PlanDocument(
         generated_at=plan.made_at,
         expires_at=plan.expires_at,
-        snapshot_hash=snapshot_hash(snapshot, {group.judged.group.namespace for group in plan.groups}),
+        snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
         policy_hash=plan.policy_hash,
         totals=Totals(evictions=now + waiting, now=now, lower_bound=plan.lower_bound, optimal=plan.optimal),
         evictions=tuple(_eviction(each) for each in plan.evictions),
         waiting=tuple(_waiting(each) for each in plan.waiting),
-        groups=tuple(_group(each) for each in plan.groups),
+        groups=tuple(_group(each, after(each, landing.get(each.name, ()), snapshot)) for each in plan.groups),
         refusals=tuple(_refusal(each) for each in plan.refusals),
     )
 
@@ -67,31 +71,34 @@ def _waiting(waiting: Waiting) -> WaitingEviction:
     )
 
 
-def _group(group: GroupPlan) -> PlannedGroup:
-    judged = group.judged
+def _group(group: GroupPlan, landed: Counts) -> PlannedGroup:
     return PlannedGroup(
-        namespace=judged.group.namespace,
-        workloads=tuple(workload_name(each) for each in judged.group.workloads),
-        constraints=tuple(_constraints(judged)),
+        namespace=group.component.namespace,
+        workloads=tuple(workload_name(each) for each in group.workloads),
+        constraints=tuple(_constraints(group.groups)),
+        limits=tuple(LimitName(group=each.group, limit=each.limit) for each in group.limits),
         evictions=group.evictions,
         lower_bound=group.lower_bound,
         optimal=group.optimal,
-        before={each.constraint.key: dict(each.counts.by_domain) for each in judged.hard},
-        after=group.after,
+        before=counts_now(group.component),
+        after=landed,
         state=group.state,
         reason=group.reason,
         message=group.message,
     )
 
 
-def _constraints(judged: JudgedGroup) -> Iterable[ConstraintName]:
-    for each in judged.hard:
-        constraint = each.constraint
-        yield ConstraintName(
-            topology_key=constraint.key,
-            max_skew=constraint.max_skew,
-            when_unsatisfiable=constraint.when_unsatisfiable,
+def _constraints(groups: Iterable[JudgedGroup]) -> Iterable[ConstraintName]:
+    found = [
+        ConstraintName(
+            topology_key=each.constraint.key,
+            max_skew=each.constraint.max_skew,
+            when_unsatisfiable=each.constraint.when_unsatisfiable,
         )
+        for judged in groups
+        for each in judged.hard
+    ]
+    return dict.fromkeys(found)
 
 
 def _refusal(refused: Refused) -> Refusal:

@@ -1,15 +1,35 @@
-"""The Report document: every constraint of every workload, and what planning knows of the violated ones."""
+"""The Report document: every constraint of every workload, every limit, and what planning knows of the violated."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
+from rebalancer.assessment.causes import constraint_token, limit_token
+from rebalancer.assessment.failures import Failure
 from rebalancer.assessment.judgement import Assessment, Judged, JudgedGroup
+from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.model.moves import Reference
-from rebalancer.model.verdicts import State
+from rebalancer.model.verdicts import State, ViolationCause
 from rebalancer.planning.plans import GroupPlan, Plan
-from rebalancer.reporting.documents import ReportDocument, ReportedConstraint
+from rebalancer.reporting.documents import (
+    LargestShare,
+    LostGroup,
+    ReportDocument,
+    ReportedConstraint,
+    ReportedDeadlock,
+    ReportedFailure,
+    ReportedFinding,
+    ReportedLimit,
+)
 from rebalancer.reporting.plan_document import workload_name
+from rebalancer.reporting.remedies import remedy
 
 Chosen = Callable[[Reference], bool]
+
+_MOST_LOSSES: Final = 20
+"""Sets of pods that are listed for the loss of one domain, the worst."""
+
+_MOST_EMPTY: Final = 100
+"""Domains from which on a limit's empty ones are left out: of 5,000 nodes a row would name 4,970."""
 
 
 def everything(_: Reference) -> bool:
@@ -17,25 +37,104 @@ def everything(_: Reference) -> bool:
     return True
 
 
-def report_document(assessment: Assessment, plan: Plan, chosen: Chosen = everything) -> ReportDocument:
-    """Write a report on the chosen workloads, the violated first."""
-    planned = {group.judged.group.name: group for group in plan.groups}
+def report_document(
+    assessment: Assessment, plan: Plan, chosen: Chosen = everything, lost: Sequence[Failure] | None = None
+) -> ReportDocument:
+    """Write a report on the chosen workloads, the violated first; `lost` is what losing each domain would break."""
+    planned = {judged.group.name: group for group in plan.groups for judged in group.groups}
     rows = [
         row
         for judged in assessment.groups
         if any(chosen(each) for each in judged.group.workloads)
-        for row in _rows(judged, planned.get(judged.group.name))
+        for row in _rows(judged, planned.get(judged.group.name), assessment)
     ]
     rows.sort(key=lambda row: row.state == State.SATISFIED)
-    return ReportDocument(generated_at=plan.made_at, constraints=tuple(rows))
+    limits = [_limit(each, assessment) for each in assessment.limits if any(map(chosen, owners_of(each)))]
+    limits.sort(key=lambda row: row.state == State.SATISFIED)
+    return ReportDocument(
+        generated_at=plan.made_at,
+        constraints=tuple(rows),
+        limits=tuple(limits),
+        deadlocks=tuple(
+            ReportedDeadlock(namespace=each.pod.namespace, pod=each.pod.name, message=each.message)
+            for each in assessment.deadlocks
+            if chosen(each.workload)
+        ),
+        findings=tuple(
+            ReportedFinding(kind=each.kind, object=each.object, message=each.message)
+            for each in assessment.findings
+            if any(map(chosen, each.workloads)) or (chosen is everything and not each.workloads)
+        ),
+        failures=tuple(_failures(lost, chosen)) if lost is not None else None,
+    )
 
 
-def _rows(judged: JudgedGroup, planned: GroupPlan | None) -> Iterator[ReportedConstraint]:
+def _failures(lost: Sequence[Failure], chosen: Chosen) -> Iterator[ReportedFailure]:
+    for each in lost:
+        losses = [loss for loss in each.losses if any(map(chosen, loss.workloads))]
+        if losses:
+            yield ReportedFailure(
+                topology_key=each.topology_key,
+                domain=each.domain,
+                groups=tuple(
+                    LostGroup(
+                        group=loss.group,
+                        namespace=loss.namespace,
+                        key=dict(loss.key),
+                        lost=loss.lost,
+                        share=float(loss.share),
+                        holds=loss.holds,
+                    )
+                    for loss in losses[:_MOST_LOSSES]
+                ),
+                omitted=max(0, len(losses) - _MOST_LOSSES),
+                unplaceable=each.unplaceable,
+                unknown=each.unknown,
+            )
+
+
+def owners_of(limit: JudgedLimit) -> frozenset[Reference]:
+    """Return the workloads that a limit is about."""
+    return frozenset(part.member.reference for part in limit.parts)
+
+
+def _limit(each: JudgedLimit, assessment: Assessment) -> ReportedLimit:
+    cause = assessment.causes.get(limit_token(each))
+    largest = each.largest
+    counts = each.counts if len(each.counts) <= _MOST_EMPTY else each.counts.filled
+    return ReportedLimit(
+        group=each.group,
+        limit=each.limit,
+        namespace=each.namespace,
+        key=dict(each.key),
+        topology_key=each.topology_key,
+        bound=each.rule.bound,
+        total=each.total,
+        cap=each.cap,
+        counts=dict(sorted(counts.items())),
+        largest=LargestShare(domain=largest.domain, count=largest.count, share=float(largest.share))
+        if largest is not None
+        else None,
+        headroom=each.headroom,
+        state=each.state,
+        reason=each.reason,
+        message=each.message,
+        cause=cause,
+        remedy=remedy(each.reason, cause),
+        guaranteed=each.guaranteed,
+        severity=each.severity,
+    )
+
+
+def _rows(judged: JudgedGroup, planned: GroupPlan | None, assessment: Assessment) -> Iterator[ReportedConstraint]:
     for each in (*judged.hard, *judged.soft):
-        yield _row(judged, each, planned if each.counts.violated and each.constraint.hard else None)
+        known = planned if each.counts.violated and each.constraint.hard else None
+        yield _row(judged, each, known, assessment.causes.get(constraint_token(judged, each)))
 
 
-def _row(judged: JudgedGroup, each: Judged, planned: GroupPlan | None) -> ReportedConstraint:
+def _row(
+    judged: JudgedGroup, each: Judged, planned: GroupPlan | None, cause: ViolationCause | None
+) -> ReportedConstraint:
     constraint = each.constraint
     return ReportedConstraint(
         namespace=judged.group.namespace,
@@ -50,4 +149,6 @@ def _row(judged: JudgedGroup, each: Judged, planned: GroupPlan | None) -> Report
         state=planned.state if planned else each.state,
         reason=planned.reason if planned else None,
         message=planned.message if planned else "",
+        cause=cause,
+        remedy=remedy(planned.reason if planned else None, cause),
     )

@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from rebalancer.guard.admission import Admission
+from rebalancer.guard.pause import Pause
 from rebalancer.model.moves import NO_MEMORY, Memory, Move
+from rebalancer.model.verdicts import Reason
 from rebalancer.planning.plans import Plan
 from rebalancer.reporting.documents import API_VERSION, Number, Text, WorkloadName, Written
 from rebalancer.reporting.plan_document import workload_name
@@ -37,6 +39,15 @@ class PolicyInForce(Written, frozen=True, kw_only=True):
     error: str = ""
 
 
+class PauseInForce(Written, frozen=True, kw_only=True):
+    """A pause. `until` null is until somebody resumes; `error` says why the file cannot be read, "" if it can."""
+
+    until: datetime | None
+    reason: str
+    by: str
+    error: str = ""
+
+
 class PlanFigures(Written, frozen=True, kw_only=True):
     """What is planned against the proven minimum."""
 
@@ -50,6 +61,7 @@ class StatusDocument(Written, frozen=True, kw_only=True):
     api_version: str = API_VERSION
     kind: str = "Status"
     mode: Text
+    paused: PauseInForce | None
     leader: str
     last_cycle: datetime | None
     stale: str
@@ -73,10 +85,19 @@ def shown(move: Move) -> ShownMove:
     )
 
 
-def refusals(plan: Plan, admission: Admission) -> dict[str, int]:
-    """Count by reason what is not done, or not yet."""
+def shown_pause(pause: Pause | None) -> PauseInForce | None:
+    """Write a pause down."""
+    if pause is None:
+        return None
+    return PauseInForce(until=pause.until, reason=pause.reason, by=pause.by, error=pause.unreadable)
+
+
+def refusals(plan: Plan, admission: Admission, deadlocks: int) -> dict[str, int]:
+    """Count by reason what is not done, or not yet; `deadlocks` are the waiting pods that are in one."""
     counted = Counter[str](refused.reason for refused in plan.refusals)
     counted.update(each.reason for each in (*plan.waiting, *admission.waiting))
+    if deadlocks:
+        counted[Reason.PLACEMENT_DEADLOCK] = deadlocks
     return dict(sorted(counted.items()))
 
 

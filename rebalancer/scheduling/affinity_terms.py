@@ -33,7 +33,9 @@ def _covers(term: PodAffinityTerm, owner_namespace: str, namespace: str, view: V
 
 
 def namespaces(term: PodAffinityTerm, owner_namespace: str, view: View) -> frozenset[str]:
-    """Return the namespaces that a term means, of those that hold pods."""
+    """Return the namespaces that a term means, of those that hold pods; the pod's own, if it names none."""
+    if not term.namespaces and term.namespace_selector is None:
+        return frozenset({owner_namespace})
     return frozenset(each for each in view.namespaces if _covers(term, owner_namespace, each, view))
 
 

@@ -47,7 +47,7 @@ def feasible(pod: Pod, view: View) -> frozenset[str]:
 
     Where the pod has been promised a node by preemption (`nominatedNodeName`) and still fits there, that one only.
     """
-    nodes = _passing((*OF_ITS_ROOM, PodTopologySpread, InterPodAffinity), pod, view, _admissible(pod, view))
+    nodes = _passing((*OF_ITS_ROOM, PodTopologySpread, InterPodAffinity), pod, view, admissible(pod, view))
     nodes = _beside_nominated(pod, view, nodes)
     return frozenset({pod.nominated_node}) if pod.nominated_node in nodes else nodes
 
@@ -60,15 +60,15 @@ def static_feasible(pod: Pod, view: View, group: Iterable[Pod] | None = None) ->
     """
     if group is None:
         group = view.snapshot.pods_of.get(pod.owner.uid, ()) if pod.owner is not None else ()
-    nodes = _passing(OF_ITS_ROOM, pod, view, _admissible(pod, view))
+    nodes = _passing(OF_ITS_ROOM, pod, view, admissible(pod, view))
     if not nodes or InterPodAffinity.name in view.profile.filters_off:
         return nodes
     present = [each for each in group if view.where(each) is not None]
     return InterPodAffinity(pod, view.without(present) if present else view).admitted(nodes)
 
 
-def _admissible(pod: Pod, view: View) -> frozenset[str]:
-    """Return the nodes that the filters of the node alone admit, once for each kind of pod."""
+def admissible(pod: Pod, view: View) -> frozenset[str]:
+    """Return the nodes that the filters of the node alone admit, whatever runs there; once for each kind of pod."""
     spec = pod.spec
     affinity = spec.node_affinity
     key = ("admissible", spec.node_name, spec.tolerations, affinity.selector, affinity.required)

@@ -31,30 +31,33 @@ class InterPodAffinity(Filter):
         """Prepare for a pod."""
         own = pod.spec.pod_affinity
         self._view = view
-        self._blocked = theirs(pod, view)
-        self._avoided = [
+        self.blocked: Final = theirs(pod, view)
+        """Label values, by key, that the anti-affinity of pods that are there closes."""
+        self.avoided: Final = tuple(
             (term.topology_key, _places([term], matching([term], pod.namespace, view), view)[term.topology_key])
             for term in own.anti_required
-        ]
-        self._wanted: Mapping[str, frozenset[str]] = {}
-        self._first_of_its_kind = False
+        )
+        """The same for each term of the pod's own anti-affinity."""
+        self.wanted: Mapping[str, frozenset[str]] = {}
+        """The values, by key, that its own affinity asks for."""
+        self.first_of_its_kind = False
         if own.required:
-            self._wanted = _places(own.required, matching(own.required, pod.namespace, view), view)
+            self.wanted = _places(own.required, matching(own.required, pod.namespace, view), view)
             # The first pod of a group that wants to be together may start it anywhere.
-            self._first_of_its_kind = not any(self._wanted.values()) and all(
+            self.first_of_its_kind = not any(self.wanted.values()) and all(
                 selects(term, pod.namespace, pod, view) for term in own.required
             )
 
     def verdict(self, node: str) -> Verdict:
         """Judge one node."""
         labels = self._view.nodes.by_name[node].labels
-        for key, values in self._wanted.items():
-            if key not in labels or (labels[key] not in values and not self._first_of_its_kind):
+        for key, values in self.wanted.items():
+            if key not in labels or (labels[key] not in values and not self.first_of_its_kind):
                 return AFFINITY
-        for key, values in self._avoided:
+        for key, values in self.avoided:
             if key in labels and labels[key] in values:
                 return OWN_ANTI_AFFINITY
-        for key, values in self._blocked.items():
+        for key, values in self.blocked.items():
             if key in labels and labels[key] in values:
                 return THEIR_ANTI_AFFINITY
         return SUCCESS
@@ -62,9 +65,9 @@ class InterPodAffinity(Filter):
     def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return those of the nodes that pass."""
         index = self._view.nodes
-        for key, values in self._wanted.items():
-            nodes = nodes & (index.carrying((key,)) if self._first_of_its_kind else _union(index.groups(key), values))
-        for key, values in (*self._avoided, *self._blocked.items()):
+        for key, values in self.wanted.items():
+            nodes = nodes & (index.carrying((key,)) if self.first_of_its_kind else _union(index.groups(key), values))
+        for key, values in (*self.avoided, *self.blocked.items()):
             if values:
                 nodes = nodes - _union(index.groups(key), values)
         return nodes
@@ -86,7 +89,7 @@ def _places(terms: Iterable[PodAffinityTerm], per_node: Mapping[str, int], view:
 def theirs(pod: Pod, view: View) -> Mapping[str, frozenset[str]]:
     """Return the label values, by key, that the anti-affinity of existing pods closes to this pod."""
     blocked: dict[str, set[str]] = {}
-    for namespace, affinity, per_node in view.affine_towards(pod.namespace):
+    for namespace, affinity, per_node in view.repelling(pod):
         for key in _refusing(affinity, namespace, pod, view):
             values = view.nodes.values(key)
             blocked.setdefault(key, set()).update(values[node] for node in per_node if node in values)
@@ -94,9 +97,6 @@ def theirs(pod: Pod, view: View) -> Mapping[str, frozenset[str]]:
 
 
 def _refusing(affinity: PodAffinity, namespace: str, pod: Pod, view: View) -> tuple[str, ...]:
-    if not affinity.anti_required:
-        return ()
-
     def make() -> tuple[str, ...]:
         return tuple(term.topology_key for term in affinity.anti_required if selects(term, namespace, pod, view))
 

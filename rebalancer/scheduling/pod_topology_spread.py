@@ -95,22 +95,23 @@ class DomainCounts(Mapping[str, int]):
     def __init__(self, domains: Mapping[str, frozenset[str]], filled: Mapping[str, int]) -> None:
         self.filled: Final = filled
         """Only the domains that hold at least one."""
-        self._domains = domains
+        self.domains: Final = domains
+        """Nodes by domain."""
 
     def __getitem__(self, value: str) -> int:
         """Return the number of pods of a domain; KeyError where it is none."""
         found = self.filled.get(value)
         if found is not None:
             return found
-        if value in self._domains:
+        if value in self.domains:
             return 0
         raise KeyError(value)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._domains)
+        return iter(self.domains)
 
     def __len__(self) -> int:
-        return len(self._domains)
+        return len(self.domains)
 
     def __repr__(self) -> str:
         return repr(dict(self))

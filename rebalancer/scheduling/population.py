@@ -13,7 +13,7 @@ from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
-from rebalancer.scheduling.usage import Usage, used_by
+from rebalancer.scheduling.usage import Usage, used_by_all
 
 NO_AFFINITY = PodAffinity()
 NOBODY: Mapping[str, int] = {}
@@ -129,6 +129,41 @@ class Population:
         return found
 
     @cached_property
+    def reaching(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
+        """Of `affine` those with a term that may mean pods of other namespaces."""
+        found: dict[str, dict[PodAffinity, Mapping[str, int]]] = {}
+        for namespace, kinds in self.affine.items():
+            for affinity, places in kinds.items():
+                if reaches_out(affinity):
+                    found.setdefault(namespace, {})[affinity] = places
+        return found
+
+    def repelling(self, namespace: str, labels: Labels) -> Iterable[PodAffinity]:
+        """Return the affinities within a namespace whose anti-affinity may mean pods of it with these labels.
+
+        They are looked up by a label that a term asks for: of thousands of workloads that keep their own pods apart
+        one pod meets but its own.
+        """
+        asking = self._asking.get(namespace)
+        if asking is None:
+            return ()
+        found = dict.fromkeys(asking.get(None, ()))
+        for label in labels.items():
+            found.update(dict.fromkeys(asking.get(label, ())))
+        return found
+
+    @cached_property
+    def _asking(self) -> Mapping[str, Mapping[tuple[str, str] | None, Sequence[PodAffinity]]]:
+        """Affinities with anti-affinity, by namespace and a label that a term asks for; None where it asks for none."""
+        found: dict[str, dict[tuple[str, str] | None, list[PodAffinity]]] = {}
+        for namespace, kinds in self.affine.items():
+            for affinity in kinds:
+                for term in affinity.anti_required:
+                    for label in _asked(term.selector):
+                        found.setdefault(namespace, {}).setdefault(label, []).append(affinity)
+        return found
+
+    @cached_property
     def claim_users(self) -> Mapping[tuple[str, str], int]:
         """How many pods use a claim, by (namespace, name)."""
         return Counter((pod.namespace, name) for pod, _, _ in _places(self._pods, self.nodes) for name in pod.claims)
@@ -137,7 +172,7 @@ class Population:
         """Return what is taken of a node."""
         found = self._usage.get(node)
         if found is None:
-            found = self._usage[node] = used_by((pod, 1) for pod in self.on[node])
+            found = self._usage[node] = used_by_all(self.on[node])
         return found
 
     def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
@@ -147,6 +182,23 @@ class Population:
             found = frozenset(name for name, node in self.nodes.items() if fits(node, self.used(name)))
             self._room[key] = found
         return found
+
+
+def _asked(selector: LabelSelector | None) -> Sequence[tuple[str, str] | None]:
+    """Return labels of which a pod must have one to be selected; None stands for any pod, nothing for no pod."""
+    if selector is None:
+        return ()
+    for requirement in selector.requirements:
+        if requirement.operator is Operator.IN:
+            return [(requirement.key, value) for value in requirement.values]
+    return (None,)
+
+
+def reaches_out(affinity: PodAffinity) -> bool:
+    """Say whether some term may mean pods of other namespaces."""
+    terms = [*affinity.required, *affinity.anti_required]
+    terms += [each.term for each in (*affinity.preferred, *affinity.anti_preferred)]
+    return any(term.namespaces or term.namespace_selector is not None for term in terms)
 
 
 def _places(pods: Sequence[Pod] | Sequence[Standing], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:

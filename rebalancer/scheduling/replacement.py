@@ -35,7 +35,7 @@ def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
         return Unpredictable(Reason.UNKNOWN_OWNER, "nothing that is known would create a new pod in its place")
     if owner.kind not in REPLACING:
         return Unpredictable(Reason.UNKNOWN_OWNER, f"how {owner} replaces its pods is not modelled")
-    refused = _refused(owner.template)
+    refused = refused_template(owner.template)
     if refused is not None:
         return refused
     made = _made(pod, owner, view)
@@ -82,13 +82,14 @@ def _created_for(pod: Pod, claim: str, view: View) -> bool:
 
 def _witness(pod: Pod, owner: Workload, view: View) -> Pod | None:
     """Return a live pod of the owner's current template: this one if it is, else another."""
-    siblings = view.snapshot.pods_of.get(owner.uid, ())
-    fitting = [each for each in (pod, *siblings) if not each.finished and _current(each, owner)]
-    if owner.template is None:
-        return fitting[0] if fitting else None
+    fitting = (
+        each for each in (pod, *view.snapshot.pods_of.get(owner.uid, ())) if not each.finished and _current(each, owner)
+    )
+    first = next(fitting, None)
     # A pod that was resized in place no longer shows what the template asks for.
-    unresized = (each for each in fitting if each.spec.requests == owner.template.requests)
-    return next(unresized, fitting[0] if fitting else None)
+    if first is None or owner.template is None or first.spec.requests == owner.template.requests:
+        return first
+    return next((each for each in fitting if each.spec.requests == owner.template.requests), first)
 
 
 def _current(pod: Pod, owner: Workload) -> bool:
@@ -109,7 +110,7 @@ def _current(pod: Pod, owner: Workload) -> bool:
     )
 
 
-def _refused(template: PodTemplate | None) -> Unpredictable | None:
+def refused_template(template: PodTemplate | None) -> Unpredictable | None:
     """Say whether the API server would refuse the pods of a template that it accepted (docs/semantics.md)."""
     for constraint in template.spec.spread if template is not None else ():
         named = {each.key for each in constraint.selector.requirements} if constraint.selector is not None else set()

@@ -1,6 +1,6 @@
 """What is taken of a node, as the scheduler adds it up."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rebalancer.model.pods import Pod
@@ -42,3 +42,19 @@ def used_by(pods: Iterable[tuple[Pod, int]], before: Usage = NOTHING_USED) -> Us
         for name, amount in requests.extended:
             extended[name] = extended.get(name, 0) + sign * amount
     return Usage(count, cpu, memory, storage, scored_cpu, scored_memory, extended)
+
+
+def used_by_all(pods: Sequence[Pod]) -> Usage:
+    """Add pods up: the same as `used_by` from nothing, for the pods of every node of a large cluster."""
+    cpu = memory = storage = scored_cpu = scored_memory = 0
+    extended: dict[str, int] = {}
+    for pod in pods:
+        requests, scored = pod.requests, pod.scored
+        cpu += requests.cpu
+        memory += requests.memory
+        storage += requests.ephemeral_storage
+        scored_cpu += scored[0]
+        scored_memory += scored[1]
+        for name, amount in requests.extended:
+            extended[name] = extended.get(name, 0) + amount
+    return Usage(len(pods), cpu, memory, storage, scored_cpu, scored_memory, extended)

@@ -8,6 +8,7 @@ thousands of them. No view ever changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Self, TypeVar
 
@@ -19,7 +20,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.changes import Change, changes, forget
 from rebalancer.scheduling.node_index import NodeIndex
-from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, Population, Standing
+from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, Population, Standing, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.usage import Usage, used_by
 from rebalancer.scheduling.versions import Rules, rules_of
@@ -65,6 +66,20 @@ class View:
         They hold resources, ports, volumes and affinity; spread no longer counts them.
         """
         return self._moving((pod, self.where(pod), True) for pod in pods)
+
+    def without_nodes(self, nodes: Iterable[str]) -> Self:
+        """Return the state in which these nodes are gone, with all that runs there: they are no domains any more."""
+        gone = set(nodes)
+        derived = self.without([pod for node in sorted(gone) for pod in self.pods_on(node)])
+        left = [node for node in self.snapshot.nodes if node.name not in gone]
+        # Answers that depend on the nodes do not hold for the rest; where the other pods stand, and their sums, do.
+        derived.__dict__.update(
+            snapshot=replace(self.snapshot, nodes=left),
+            nodes=NodeIndex(left),
+            _memo={},
+            changes_on={node: changes for node, changes in derived.changes_on.items() if node not in gone},
+        )
+        return derived
 
     def _moving(self, pods: Iterable[tuple[Pod, str | None, bool]]) -> Self:
         moved, inside, on = dict(self._moved), dict(self.changes_in), dict(self.changes_on)
@@ -167,22 +182,41 @@ class View:
 
     def affine_towards(self, namespace: str) -> Iterable[tuple[str, PodAffinity, Mapping[str, int]]]:
         """Yield pods with affinity terms that may mean a pod of this namespace: (their namespace, terms, by node)."""
-        for other in self.namespaces:
+        near = {namespace, *self.changes_in}
+        for other in near:
             for affinity, places in self._affine_in(other).items():
-                if other == namespace or _reaches_out(affinity):
+                if other == namespace or reaches_out(affinity):
                     yield other, affinity, places
+        for other, known in self._population.reaching.items():
+            if other not in near:
+                yield from ((other, affinity, places) for affinity, places in known.items())
+
+    def repelling(self, pod: Pod) -> Iterable[tuple[str, PodAffinity, Mapping[str, int]]]:
+        """Yield pods whose anti-affinity may mean this pod: (their namespace, terms, by node)."""
+        population, own = self._population, pod.namespace
+        meant = {(own, affinity) for affinity in population.repelling(own, pod.labels)}
+        meant.update((other, affinity) for other, known in population.reaching.items() for affinity in known)
+        meant.update(
+            (other, change.pod.spec.pod_affinity) for other, changes in self.changes_in.items() for change in changes
+        )
+        for other, affinity in meant:
+            if affinity.anti_required:
+                yield other, affinity, self._places_of(other, affinity)
+
+    def _places_of(self, namespace: str, affinity: PodAffinity) -> Mapping[str, int]:
+        places: Mapping[str, int] = self._population.affine.get(namespace, {}).get(affinity, NOBODY)
+        for pod, node, sign, _ in self.changes_in.get(namespace, ()):
+            if pod.spec.pod_affinity == affinity:
+                places = _sum(places, {node: sign})
+        return places
 
     def _affine_in(self, namespace: str) -> Mapping[PodAffinity, Mapping[str, int]]:
         known = self._population.affine.get(namespace, {})
         changes = self.changes_in.get(namespace)
         if changes is None:
             return known
-        found: dict[PodAffinity, Mapping[str, int]] = dict(known)
-        for pod, node, sign, _ in changes:
-            affinity = pod.spec.pod_affinity
-            if affinity != NO_AFFINITY:
-                found[affinity] = _sum(found.get(affinity, NOBODY), {node: sign})
-        return found
+        changed = {pod.spec.pod_affinity for pod, _, _, _ in changes} - {NO_AFFINITY}
+        return {**known, **{affinity: self._places_of(namespace, affinity) for affinity in changed}}
 
     @cached_property
     def namespaces(self) -> frozenset[str]:
@@ -230,10 +264,3 @@ def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> Mapping[str, int]
     for node, count in right.items():
         total[node] = total.get(node, 0) + count
     return {node: count for node, count in total.items() if count}
-
-
-def _reaches_out(affinity: PodAffinity) -> bool:
-    """Say whether some term may mean pods of other namespaces."""
-    terms = [*affinity.required, *affinity.anti_required]
-    terms += [each.term for each in (*affinity.preferred, *affinity.anti_preferred)]
-    return any(term.namespaces or term.namespace_selector is not None for term in terms)

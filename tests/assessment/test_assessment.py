@@ -12,9 +12,9 @@ from rebalancer.model.pods import PodPhase
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.verdicts import State
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.plan_document import plan_document
+from rebalancer.reporting.plan_text import plan_text
 from rebalancer.reporting.report_document import report_document
-from rebalancer.reporting.text import plan_text, report_text
+from rebalancer.reporting.text import report_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
@@ -31,7 +31,9 @@ def shop() -> Blueprint:
 
 def test_groups() -> None:
     """A Deployment is known by its own name, defaults are soft, and a workload without constraints has none."""
-    groups = {group.group.workloads[0].name: group for group in assess(View(shop().snapshot())).groups}
+    groups = {
+        group.group.workloads[0].name: group for group in assess(View(shop().snapshot()), eager(), NO_MEMORY).groups
+    }
     assert {each.constraint.key: each.state for each in groups["web"].hard} == {
         ZONE: State.VIOLATED,
         HOSTNAME: State.SATISFIED,
@@ -46,7 +48,7 @@ def test_groups() -> None:
 def test_without_defaults() -> None:
     """Where the scheduler has no default constraints, a workload without its own is not judged at all."""
     view = View(shop().snapshot(), Profile(default_constraints=()))
-    assert [group.group.workloads[0].name for group in assess(view).groups] == ["web", "db"]
+    assert [group.group.workloads[0].name for group in assess(view, eager(), NO_MEMORY).groups] == ["web", "db"]
 
 
 def test_the_dead_do_not_count() -> None:
@@ -58,14 +60,14 @@ def test_the_dead_do_not_count() -> None:
         for pod in snapshot.pods
         if not pod.name.startswith("plain")
     )
-    assert assess(View(replace(snapshot, pods=dead))).groups == ()
+    assert assess(View(replace(snapshot, pods=dead)), eager(), NO_MEMORY).groups == ()
 
 
 def test_a_report() -> None:
     """The violated come first, with state and reason; only the chosen are listed."""
     snapshot = shop().snapshot()
     view = View(snapshot)
-    assessment = assess(view)
+    assessment = assess(view, eager(), NO_MEMORY)
     made = plan(view, assessment, eager(), NO_MEMORY)
     rows = report_document(assessment, made).constraints
     assert [row.state for row in rows] == ["Violated", *["Satisfied"] * (len(rows) - 1)]
@@ -91,10 +93,10 @@ def test_a_plan_in_words() -> None:
     """What goes, from where to where, why, and the proof."""
     snapshot = shop().snapshot()
     view = View(snapshot)
-    made = plan(view, assess(view), eager(), NO_MEMORY)
-    text = plan_text(plan_document(made, snapshot), mode="Observe", satisfied=2)
-    assert "1 eviction at least (proved): 1 now, 0 wait" in text
-    assert "! shop/web (Deployment)  Violated  1 eviction at least" in text
+    made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
+    text = plan_text(made, snapshot, mode="Observe", satisfied=2)
+    assert "1 eviction (minimum 1, proved): 1 now, 0 wait" in text
+    assert "! shop/web (Deployment)  Violated  1 eviction (minimum 1, proved)" in text
     assert "zone (maxSkew 1): a:3 b:1 -> 2 2" in text
     assert "a-1 -> zone b" in text
     assert text.endswith("2 groups of workloads within all constraints.\nNothing was changed.\n")

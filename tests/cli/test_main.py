@@ -29,7 +29,7 @@ def call(*argv: str) -> int:
     return entry.main(argv)
 
 
-@pytest.mark.parametrize("verb", ["policy", "policy validate", "policy schema", "policy show"])
+@pytest.mark.parametrize("verb", ["pause", "resume", "policy", "policy validate", "policy schema", "policy show"])
 def test_help_texts(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """What `--help` prints is part of the product; a change of it is a decision."""
     monkeypatch.setattr(sys, "argv", ["rebalancer"])

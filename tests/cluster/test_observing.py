@@ -10,8 +10,9 @@ import yaml
 
 from tests.cluster.controller import ACCOUNT, NAMESPACE, USER, Controller, install, policy, rebalancer
 from tests.cluster.test_repair import constraints, lay_out_shop
-from tests.control_plane.api import wait_until
+from tests.control_plane.api import Api, wait_until
 from tests.control_plane.layout import deployment, lay_out, lose_nodes, nodes, return_nodes, stateful_set
+from tests.control_plane.manifests import ZONE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.settling import wait_settled
 
@@ -34,7 +35,9 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
     """In Observe the lease, events and the status are all it writes, with rights that do not include eviction."""
     install(cluster, "base")
     lopsided(cluster)
-    with Controller(cluster, tmp_path, policy("Observe")) as controller:
+    limit = {"name": "zone-third", "topologyKey": ZONE, "maxShare": "<=1/3", "severity": "critical"}
+    watched = policy("Observe", groups=[{"name": "workloads", "selector": {}, "limits": [limit]}])
+    with Controller(cluster, tmp_path, watched) as controller:
         controller.wait_for("cycle", count=4)
         line = controller.log("cycle")[-1]
         assert (line["violated"], line["minimum"], line["now"]) == (2, 6, 0)
@@ -46,10 +49,19 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
     writes = [each for each in cluster.audit.requests(user=USER) if each.verb not in READING]
     assert {each.resource for each in writes} == {"leases", "events", "configmaps"}
     assert {each.name for each in writes if each.resource == "configmaps"} <= {"rebalancer-status", ""}
-    assert all(each.code < 300 or each.code == 404 for each in writes), "404: the status before its first creation"
+    refused = {(each.resource, each.code) for each in writes if each.code >= 300}
+    expected = {("configmaps", 404), ("events", 409)}
+    assert refused <= expected, "before the first status; what the process before has told"
     document = json.loads(status["data"]["status.json"])
     assert (document["mode"], document["plan"]) == ("Observe", {"evictions": 6, "minimum": 6})
     assert document["refusals"]["ObserveOnly"] >= 1
+    check_limit_events(cluster.api, [None])
+    folder = tmp_path / "again"
+    folder.mkdir()
+    with Controller(cluster, folder, watched) as controller:
+        controller.wait_for("cycle", count=2)
+        assert controller.stop() == 0
+    check_limit_events(cluster.api, [None, 2])
     lease = cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/rebalancer")
     assert not lease["spec"].get("holderIdentity"), "handed back at the end"
     report = rebalancer("report", "--kubeconfig", str(cluster.kubeconfig(ACCOUNT)), "-o", "json")
@@ -64,6 +76,19 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
         ("db", "topology.kubernetes.io/zone", 3),
         ("db", "kubernetes.io/hostname", 2),
     }
+
+
+def check_limit_events(api: Api, counts: list[int | None]) -> None:
+    """Demand one object for each owner and pod, however often it was told; what comes again is counted."""
+    found = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
+    ours = [each for each in found if each["reason"] == "ShareLimitViolated"]
+    objects = [(each["regarding"]["kind"], each["regarding"]["name"]) for each in ours]
+    assert len(set(objects)) == len(objects)
+    assert {name for kind, name in objects if kind != "Pod"} == {"web", "db"}
+    assert sum(kind == "Pod" for kind, _ in objects) == 5 + 3
+    assert all(each["regarding"]["uid"] and each["action"] == "Assess" for each in ours)
+    assert all("workloads/zone-third: topology.kubernetes.io/zone " in each["note"] for each in ours)
+    assert {(each.get("series") or {}).get("count") for each in ours} <= set(counts)
 
 
 def kubectl(plane: ControlPlane, *arguments: str) -> bytes:

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -73,8 +74,8 @@ def test_an_unreachable_server(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig(f"https://127.0.0.1:{port}"))
-    for verb in ("run", "report", "plan"):
-        found = rebalancer(verb, "--kubeconfig", str(file))
+    for verb in (("run",), ("report",), ("plan",), ("resume",), ("pause", "--reason", "a test")):
+        found = rebalancer(*verb, "--kubeconfig", str(file))
         message = found.stderr.decode().strip().splitlines()
         assert found.returncode == 1
         assert f"127.0.0.1:{port}" in message[-1]
@@ -117,7 +118,8 @@ def test_no_permission(cluster: ControlPlane, tmp_path: Path) -> None:
     """An account without rights is told which it lacks."""
     account = f"{NAMESPACE}/nobody"
     access = ("--kubeconfig", str(cluster.kubeconfig(account)))
-    for verb in (("run", "--metrics-address=127.0.0.1:0"), ("plan",), ("report",)):
+    pause = ("pause", "--reason", "a test")
+    for verb in (("run", "--metrics-address=127.0.0.1:0"), ("plan",), ("report",), pause, ("resume",)):
         found = rebalancer(*verb, *access)
         message = found.stderr.decode()
         assert found.returncode == 1, message
@@ -183,6 +185,39 @@ def test_the_policy_from_a_config_map(cluster: ControlPlane, tmp_path: Path) -> 
         wait_until(lambda: "PolicyInvalid" in reasons(cluster), what="the event that it is gone")
 
 
+def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Paused in the middle of a repair, it evicts nothing from a second later on, and says so; resumed, it goes on."""
+    install(cluster, "base", "evict")
+    lopsided(cluster)
+    access = ("--kubeconfig", str(cluster.kubeconfig()), "--namespace", NAMESPACE)
+    with Controller(cluster, tmp_path, policy("Evict")) as controller:
+        controller.wait_for("eviction")
+        paused = rebalancer("pause", "--reason", "zone b is upgraded", *access)
+        assert paused.returncode == 0, paused.stderr
+        assert b"until resumed by " in paused.stdout
+        created = cluster.audit.requests(verb="create", resource="configmaps")
+        (written,) = (each for each in created if each.user != USER and each.agent.startswith("rebalancer/"))
+        seen = datetime.fromisoformat(controller.wait_for("paused")[0]["timestamp"])
+        assert seen - written.answered < timedelta(seconds=1)
+        count = len(controller.log("cycle"))
+        controller.wait_for("cycle", count=count + 4)
+        sent = [each.received for each in cluster.audit.evictions(user=USER)]
+        assert 1 <= len(sent) < 6
+        assert max(sent) < written.answered + timedelta(seconds=1)
+        assert controller.log("cycle")[-1]["now"] == 0
+        assert controller.metrics()["rebalancer_paused"] == 1
+        assert controller.metrics()['rebalancer_refusals{reason="Paused"}'] >= 1
+        wait_until(lambda: "RebalancePaused" in reasons(cluster), what="the event")
+        status = cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status")["data"]["status.json"]
+        assert json.loads(status)["paused"]["reason"] == "zone b is upgraded"
+        resumed = rebalancer("resume", *access)
+        assert resumed.returncode == 0, resumed.stderr
+        assert b"zone b is upgraded" in resumed.stdout
+        wait_until(lambda: balanced(cluster.api), what="balance", timeout=90)
+        assert controller.metrics()["rebalancer_paused"] == 0
+    assert [each.code for each in cluster.audit.evictions(user=USER)] == [201] * 6
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_within_seconds(cluster: ControlPlane, tmp_path: Path, sign: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it with 0 within seconds, in the middle of a repair too, and nothing is evicted after."""
@@ -209,7 +244,7 @@ def test_a_restart_repeats_nothing(cluster: ControlPlane, tmp_path: Path) -> Non
     """
     install(cluster, "base", "evict")
     lopsided(cluster)
-    before = uids(cluster)
+    before = staying(cluster)
     with Controller(cluster, tmp_path, policy("Evict")) as controller:
         controller.wait_for("eviction")
         assert controller.process is not None
@@ -220,12 +255,14 @@ def test_a_restart_repeats_nothing(cluster: ControlPlane, tmp_path: Path) -> Non
     ):
         wait_until(lambda: balanced(cluster.api), what="balance", timeout=300)
     # A request that was under way when the process was killed may show as broken off, carried out or not.
-    assert len(before - uids(cluster)) == 6
+    assert len(before - staying(cluster)) == 6
     assert {each.code for each in cluster.audit.evictions(user=USER)} <= {201, 504}
 
 
-def uids(plane: ControlPlane) -> set[str]:
-    return {each["metadata"]["uid"] for each in plane.api.list("/api/v1/namespaces/shop/pods")}
+def staying(plane: ControlPlane) -> set[str]:
+    """Name the pods by UID. One on its way out is gone, as in what `balanced` counts."""
+    pods = [each["metadata"] for each in plane.api.list("/api/v1/namespaces/shop/pods")]
+    return {each["uid"] for each in pods if "deletionTimestamp" not in each}
 
 
 def test_two_controllers_act_as_one(cluster: ControlPlane, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The programs of a control plane, found or built.
+"""The programs of a control plane and of its monitoring, found or built.
 
 No container engine and no download of binaries is needed: Go builds kube-apiserver and its companions from source,
 through the small modules under `tools/control-plane/`. That takes minutes once, so what was built is kept outside the
@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,7 @@ class MissingPart(Exception):  # noqa: N818 (it names what is missing, not a mis
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """One program of the control plane and the Go package it is built from."""
+    """One program and the Go package it is built from."""
 
     name: str
     folder: str
@@ -53,6 +53,18 @@ PROGRAMS: Final = (
     Program(name="kube-scheduler", folder="kubernetes", package="k8s.io/kubernetes/cmd/kube-scheduler"),
     Program(name="kubectl", folder="kubernetes", package="k8s.io/kubernetes/cmd/kubectl"),
 )
+
+KUBE_STATE_METRICS: Final = Program(
+    name="kube-state-metrics", folder="kube-state-metrics", package="k8s.io/kube-state-metrics/v2"
+)
+PINT: Final = Program(name="pint", folder="pint", package="github.com/cloudflare/pint/cmd/pint")
+MONITORING: Final = (KUBE_STATE_METRICS, PINT)
+"""No part of a control plane: the alert rules are tried with them. Each is kept in a folder of its own."""
+
+DESCHEDULER: Final = Program(
+    name="descheduler", folder="descheduler", package="sigs.k8s.io/descheduler/cmd/descheduler"
+)
+"""The peer of benchmarks/comparison.py. No test needs it, so that it is built for the comparison only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,29 +100,37 @@ def required_version(folder: str, module: str) -> str:
     raise MissingPart(message)
 
 
-def cache_folder() -> Path:
-    """Return the folder in which built programs are kept."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "rebalancer" / Versions.wanted().folder
+def cache_root() -> Path:
+    """Return the folder that holds one folder for each version of what is kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "rebalancer"
 
 
-def programs() -> dict[str, Path]:
-    """Return the path of every program by its name, building what is missing.
+def cache_folder(program: Program) -> Path:
+    """Return the folder in which a program is kept when it is built."""
+    if program in PROGRAMS:
+        return cache_root() / Versions.wanted().folder
+    module = program.package.partition("/cmd/")[0]
+    return cache_root() / f"{program.folder}-{required_version(program.folder, module)}"
+
+
+def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
+    """Return the path of every wanted program by its name, building what is missing.
 
     Raises MissingPart if something is missing and can't be built.
     """
-    found = {program.name: path for program in PROGRAMS if (path := _found(program))}
-    missing = [program for program in PROGRAMS if program.name not in found]
+    wanted = tuple(wanted)
+    found = {program.name: path for program in wanted if (path := _found(program))}
+    missing = [program for program in wanted if program.name not in found]
     if not missing:
         return found
     names = ", ".join(program.name for program in missing)
     if not (go := shutil.which("go")):
         message = f"no Go here to build {names}; install Go or set {GIVEN_FOLDER} to a folder that has them"
         raise MissingPart(message)
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(folder / ".lock"):
-        for program in missing:
+    for program in missing:
+        folder = cache_folder(program)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(folder / ".lock"):
             # Whoever held the lock before may have built it meanwhile.
             found[program.name] = _found(program) or _build(program, go=go, folder=folder)
     return found
@@ -118,7 +138,7 @@ def programs() -> dict[str, Path]:
 
 def _found(program: Program) -> Path | None:
     folders = [Path(given)] if (given := os.environ.get(GIVEN_FOLDER)) else []
-    for folder in (*folders, cache_folder()):
+    for folder in (*folders, cache_folder(program)):
         path = folder / program.name
         if os.access(path, os.X_OK) and path.is_file():
             return path.resolve()
@@ -178,9 +198,10 @@ def _say(line: str) -> None:
 
 def main() -> int:
     """Find or build everything and say where it is."""
-    before = {program.name: path for program in PROGRAMS if (path := _found(program))}
+    everything = (*PROGRAMS, *MONITORING)
+    before = {program.name: path for program in everything if (path := _found(program))}
     try:
-        found = programs()
+        found = programs(everything)
     except MissingPart as missing:
         _say(str(missing))
         return 1

@@ -176,7 +176,7 @@ class ControlPlane:
 
     def _start(self) -> None:
         folder = Path(tempfile.mkdtemp(prefix="control-plane-"))
-        ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         self._site = Site(folder=folder, programs=self.programs, ports=ports, options=self.options)
         self._launch("etcd")
         self._launch("kube-apiserver")
@@ -232,7 +232,7 @@ def _whole(certificate: Path) -> bool:
     return certificate.exists() and certificate.read_text(encoding="ascii").endswith("-----END CERTIFICATE-----\n")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on; all are held until the last is known, so that they differ."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]

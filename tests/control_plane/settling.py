@@ -30,8 +30,8 @@ def wait_settled(plane: ControlPlane, *, timeout: float = 60.0, unschedulable: i
         time.sleep(0.05)
 
 
-def unsettled(api: Api, *, unschedulable: int = 0) -> str:
-    """Return what isn't settled yet, in words; empty if everything is."""
+def unsettled(api: Api, *, unschedulable: int | None = 0) -> str:
+    """Return what isn't settled yet, in words; empty if everything is. `unschedulable` None: any number may be."""
     nodes = {node["metadata"]["name"]: node for node in api.list("/api/v1/nodes")}
     for name, node in nodes.items():
         if not node_ready(node):
@@ -43,7 +43,7 @@ def unsettled(api: Api, *, unschedulable: int = 0) -> str:
             stuck += 1
         elif reason := _pod_unsettled(pod, nodes):
             return f"pod {_name(pod)} {reason}"
-    if stuck != unschedulable:
+    if unschedulable is not None and stuck != unschedulable:
         return f"{stuck} pods can't be scheduled instead of {unschedulable}"
     return _owners_unsettled(api, pods) or _budgets_unsettled(api)
 

@@ -1,6 +1,7 @@
 """The loop, step by step: what arrives between two evictions takes effect before the next."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -14,6 +15,7 @@ from rebalancer.controller.loop import (
     Held,
     Leading,
     Loop,
+    PauseRead,
     PolicyLoaded,
     PolicyRefused,
     Publish,
@@ -23,6 +25,7 @@ from rebalancer.controller.loop import (
     step,
 )
 from rebalancer.controller.until_done import UntilDone
+from rebalancer.guard.pause import Pause
 from rebalancer.model.moves import MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
@@ -33,6 +36,7 @@ from tests.controller.simulated import eager
 BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
 EVICTING = eager(budgets=BUDGETS)
 MAP = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-policy")
+SWITCH = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-control")
 
 
 def lopsided() -> Snapshot:
@@ -47,7 +51,7 @@ NOW = SNAPSHOT.taken_at
 
 
 def led(**fields: object) -> Loop:
-    state = Loop(policy=EVICTING, policy_since=NOW, policy_object=MAP)
+    state = Loop(policy=EVICTING, policy_since=NOW, policy_object=MAP, pause_object=SWITCH)
     return replace(step(state, Leading(leads=True), NOW)[0], **fields)  # type: ignore[arg-type]
 
 
@@ -104,8 +108,10 @@ def test_one_at_a_time() -> None:
         Stopping(),
         PolicyLoaded(policy=eager(Mode.OBSERVE)),
         PolicyLoaded(policy=eager(budgets=Budgets())),
+        PauseRead(pause=Pause()),
+        PauseRead(pause=Pause(until=NOW + timedelta(seconds=1))),
     ],
-    ids=["leadership lost", "stopping", "observe", "another policy"],
+    ids=["leadership lost", "stopping", "observe", "another policy", "paused", "paused for a second"],
 )
 def test_what_arrives_between_two_evictions(event: Happened) -> None:
     """No further eviction is asked for."""
@@ -286,3 +292,57 @@ def test_an_answer_after_leadership_was_lost_and_won() -> None:
     state, asked = evicting()
     state, _ = after(state, Leading(leads=False), Leading(leads=True), answered(asked))
     assert [move.state for move in state.memory.moves] == [MoveState.EVICTED]
+
+
+def test_a_pause_is_told_once_and_its_change_again() -> None:
+    """With who, why and until when, on the ConfigMap that holds the switch; its end drops it from the status."""
+    pause = Pause(reason="an upgrade", by="alice")
+    state, requests = after(led(), PauseRead(pause=pause))
+    (published,) = (each.event for each in requests if isinstance(each, Publish))
+    assert (published.reason, published.regarding, published.note) == ("RebalancePaused", SWITCH, pause.message)
+    assert kinds(requests)[-1] == "Save"
+    assert after(state, PauseRead(pause=pause))[1] == ()
+    state, requests = after(state, PauseRead(pause=Pause(reason="another")))
+    assert reasons(requests) == {"RebalancePaused"}
+    state, requests = after(state, PauseRead(pause=None))
+    assert (state.pause, kinds(requests)) == (None, ["Save"])
+
+
+def test_nothing_is_admitted_while_paused() -> None:
+    """A cycle plans as ever and says what it waits for; after the end of the pause it goes on."""
+    pause = Pause(until=NOW + timedelta(seconds=10))
+    state, requests = after(led(pause=pause), CycleDue(snapshot=SNAPSHOT))
+    assert "Evict" not in kinds(requests)
+    assert state.cycle is not None
+    assert {each.reason for each in state.cycle.admission.waiting} == {"Paused"}
+    assert len(state.cycle.admission.waiting) == 4
+    state, requests = step(state, CycleDue(snapshot=SNAPSHOT), NOW + timedelta(seconds=10))
+    assert "Evict" in kinds(requests)
+    assert state.pause is None
+
+
+def test_a_pause_that_was_over_when_it_was_read() -> None:
+    """It is none: not in the state, nobody is told, and a repair under way goes on."""
+    state, asked = evicting()
+    state, requests = after(state, PauseRead(pause=Pause(until=NOW)))
+    assert (state.pause, requests) == (None, ())
+    assert "Evict" in kinds(after(state, answered(asked))[1])
+
+
+def test_who_begins_to_lead_tells_of_the_pause() -> None:
+    """Standbys know it and say nothing; neither do they write."""
+    state = Loop(policy=EVICTING, policy_since=NOW, pause_object=SWITCH)
+    state, requests = after(state, PauseRead(pause=Pause()))
+    assert (state.pause, requests) == (Pause(), ())
+    assert reasons(after(state, Leading(leads=True))[1]) == {"RebalancePaused"}
+    state, _ = after(state, PauseRead(pause=Pause(until=NOW + timedelta(seconds=1))))
+    state, requests = step(state, Leading(leads=True), NOW + timedelta(seconds=1))
+    assert (state.pause, requests) == (None, ()), "one that is over by then is none"
+
+
+def test_what_was_sent_before_a_pause_is_followed_to_its_end() -> None:
+    """The answer to a request that was under way counts; only what comes after waits."""
+    state, asked = evicting()
+    state, requests = after(state, PauseRead(pause=Pause()), answered(asked))
+    assert [move.state for move in state.memory.moves] == [MoveState.EVICTED]
+    assert reasons(requests) == {"Evicted"}

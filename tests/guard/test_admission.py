@@ -10,6 +10,7 @@ import pytest
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
 from rebalancer.assessment.judgement import Assessment, assess
 from rebalancer.guard.admission import Admission, Circumstances, admit, remembered
+from rebalancer.guard.pause import Pause
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
@@ -42,14 +43,14 @@ def lopsided() -> Snapshot:
 def found(policy: Policy) -> tuple[Snapshot, Assessment, Plan]:
     snapshot = lopsided()
     view = View(snapshot)
-    assessment = assess(view)
+    assessment = assess(view, policy, NO_MEMORY)
     return snapshot, assessment, plan(view, assessment, policy, NO_MEMORY)
 
 
 def admitted(policy: Policy, memory: Memory = NO_MEMORY, *, later: int = 0, **fields: Any) -> Admission:
     snapshot, assessment, made = found(policy)
     now = snapshot.taken_at
-    memory = remembered(memory, assessment, now)
+    memory = remembered(memory, assessment, made, now)
     circumstances = Circumstances(policy=policy, mode=policy.mode, now=now + timedelta(seconds=later), **fields)
     return admit(made, snapshot, memory, circumstances)
 
@@ -70,6 +71,21 @@ def test_observing() -> None:
     """In Observe everything waits."""
     admission = admitted(rules(Mode.OBSERVE))
     assert (admission.evictions, reasons(admission)) == ((), {Reason.OBSERVE_ONLY})
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_pause(mode: Mode) -> None:
+    """While it holds everything waits for it, in any mode, and the message is the pause's own."""
+    pause = Pause(until=lopsided().taken_at + timedelta(seconds=60), reason="an upgrade", by="alice")
+    admission = admitted(rules(mode), pause=pause, later=59, at_once=True)
+    assert (admission.evictions, reasons(admission)) == ((), {Reason.PAUSED})
+    assert {each.message for each in admission.waiting} == {pause.message}
+
+
+def test_a_pause_that_is_over() -> None:
+    """It holds nothing back."""
+    pause = Pause(until=lopsided().taken_at + timedelta(seconds=60))
+    assert len(admitted(rules(), pause=pause, later=60).evictions) == 8
 
 
 def test_stale_knowledge() -> None:
@@ -94,13 +110,13 @@ def test_at_once() -> None:
 
 def test_what_recovers_begins_anew() -> None:
     """A group that was right in between has not been violated all the time."""
-    snapshot, assessment, _ = found(rules())
+    snapshot, assessment, made = found(rules())
     now = snapshot.taken_at
-    first = remembered(NO_MEMORY, assessment, now)
+    first = remembered(NO_MEMORY, assessment, made, now)
     assert {since for _, since in first.seen} == {now}
-    kept = remembered(first, assessment, now + timedelta(hours=1))
+    kept = remembered(first, assessment, made, now + timedelta(hours=1))
     assert {since for _, since in kept.seen} == {now}
-    assert remembered(kept, Assessment(groups=()), now).seen == ()
+    assert remembered(kept, Assessment(groups=()), replace(made, groups=()), now).seen == ()
 
 
 @pytest.mark.parametrize(
@@ -134,10 +150,14 @@ def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:
     """A rate that leaves room for one of two that must be out together leaves none."""
     policy = rules(per_namespace=Amount(value=1))
     snapshot, assessment, made = found(policy)
-    paired = replace(made, evictions=tuple(replace(each, needed=2) for each in made.evictions))
+    pairs = {each.step: replace(each.repair, needed=2) for each in made.evictions}
+    paired = replace(
+        made,
+        evictions=tuple(msgspec.structs.replace(each, repair=pairs[each.step]) for each in made.evictions),
+    )
     now = snapshot.taken_at
     circumstances = Circumstances(policy=policy, mode=policy.mode, now=now)
-    admission = admit(paired, snapshot, remembered(NO_MEMORY, assessment, now), circumstances)
+    admission = admit(paired, snapshot, remembered(NO_MEMORY, assessment, made, now), circumstances)
     assert admission.evictions == ()
     assert len(admission.waiting) == 8
     enough = rules(per_cycle=Amount(value=3))

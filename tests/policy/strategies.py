@@ -43,6 +43,68 @@ def _section(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, An
     return st.fixed_dictionaries({}, optional=fields)
 
 
+label_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,10}[A-Za-z0-9])?", fullmatch=True)
+shares = st.one_of(
+    st.tuples(st.sampled_from(["<", "<="]), st.integers(1, 50), st.integers(51, 200)).map(
+        lambda drawn: f"{drawn[0]}{drawn[1]}/{drawn[2]}"
+    ),
+    st.sampled_from(["<34%", "<=33.5%", "<100%", "<1/1", "<=99.999999%"]),
+)
+conditions = st.integers(1, 99) | st.tuples(st.sampled_from([">=", ">", "!="]), st.integers(0, 99)).map(
+    lambda drawn: f"{drawn[0]}{drawn[1]}"
+)
+group_by = st.just(["Workload"]) | st.lists(keys.filter(lambda key: key != "Workload"), min_size=1, unique=True)
+
+
+def _name(document: dict[str, Any]) -> str:
+    return str(document["name"])
+
+
+def _limit(bound: tuple[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {
+            "name": label_names,
+            # A key of its own for the minimum, or it could contradict a maximum.
+            "topologyKey": st.just("min.example.com/rack") if bound[0] == "minPods" else keys,
+            bound[0]: bound[1],
+        },
+        optional={
+            "when": _section(zones=st.none() | conditions, total=st.none() | conditions),
+            "selector": st.none() | selectors,
+            "groupBy": st.none() | group_by,
+            "within": st.sampled_from(["large.example.com/domain", None]),
+            "of": st.sampled_from(["desired", "live"]),
+            "action": st.sampled_from(["Alert", "Evict"]),
+            "severity": st.sampled_from(["info", "warning", "critical"]),
+            "for": durations,
+        },
+    )
+
+
+limits: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    [
+        _limit(bound)
+        for bound in (
+            ("maxShare", shares),
+            ("maxPods", st.integers(1, 99)),
+            ("maxSkew", st.integers(1, 99)),
+            ("minPods", st.just(1)),
+        )
+    ]
+)
+groups: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"name": label_names, "selector": selectors},
+    optional={
+        "namespaces": _section(include=st.lists(globs, max_size=3), exclude=st.lists(globs, max_size=3)),
+        "groupBy": group_by,
+        "zoneKey": st.sampled_from(["zone.example.com/name"]),
+        "disruption": _section(maxInFlight=st.none() | st.integers(1, 9), settle=durations),
+        "avoid": st.none() | selectors,
+        "limits": st.lists(limits, max_size=3, unique_by=_name),
+    },
+)
+
+
 documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"apiVersion": st.just("rebalancer.dev/v1alpha1"), "kind": st.just("RebalancePolicy")},
     optional={
@@ -53,10 +115,11 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "spread": st.fixed_dictionaries(
             {},
             optional={
-                "actOn": st.lists(st.just("DoNotSchedule"), max_size=2),
+                "actOn": st.lists(st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]), max_size=2),
                 "for": durations,
             },
         ),
+        "groups": st.lists(groups, max_size=2, unique_by=_name),
         "eligibility": _section(
             namespaces=_section(include=st.lists(globs, max_size=3), exclude=st.lists(globs, max_size=3)),
             selector=st.none() | selectors,

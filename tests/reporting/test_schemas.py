@@ -12,18 +12,20 @@ import pytest
 from msgspec import Struct, structs
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, Blueprint
+from rebalancer.assessment.failures import failures
 from rebalancer.assessment.judgement import assess
 from rebalancer.controller.loop import CycleDue, Leading, Loop, step
 from rebalancer.controller.status import PLAN, STATUS, documents
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Amount, Budgets
+from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.reporting.documents import to_json
 from rebalancer.reporting.explanation import explain_pod, explain_workload
 from rebalancer.reporting.plan_document import plan_document
 from rebalancer.reporting.prediction import prediction_document
 from rebalancer.reporting.report_document import report_document
+from rebalancer.reporting.suggestion import Wish, suggestion
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
@@ -64,17 +66,19 @@ def empty() -> Snapshot:
 def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     """Write every document that can be made of a snapshot."""
     view = View(snapshot)
-    assessment = assess(view)
+    assessment = assess(view, RULES, NO_MEMORY)
     made = plan(view, assessment, RULES, NO_MEMORY)
 
     def text(document: Struct) -> bytes:
         return to_json(document)
 
     yield "plan", text(plan_document(made, snapshot))
-    yield "report", text(report_document(assessment, made))
+    yield "report", text(report_document(assessment, made, lost=failures(assessment.limits, view)))
+    wish = Wish(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
+    yield "suggestion", text(suggestion(wish))
     for workload in snapshot.workloads:
         reference = Reference(workload.namespace, workload.kind, workload.name)
-        yield "explanation", text(explain_workload(reference, assessment, made))
+        yield "explanation", text(explain_workload(reference, assessment, made, snapshot))
     for pod in snapshot.pods[:3]:
         yield "explanation", text(explain_pod(pod, view, assessment, made))
         yield "prediction", text(prediction_document(predict(structs.replace(pod, node=None), view.without([pod]))))
@@ -124,6 +128,8 @@ def test_the_lopsided_cluster_fills_every_list() -> None:
     assert all(plan_lists[name] for name in ("evictions", "waiting", "groups", "refusals"))
     assert json.loads(found["status"])["inFlight"]
     assert json.loads(found["report"])["constraints"]
+    assert json.loads(found["report"])["limits"]
+    assert json.loads(found["report"])["failures"]
     assert json.loads(found["prediction"])["nodes"]
 
 

@@ -12,7 +12,9 @@ from rebalancer.model.cluster import Namespace, Service
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.feasibility import feasible, prepared
+from rebalancer.scheduling.inter_pod_affinity import theirs
 from rebalancer.scheduling.node_index import REPELLING, required_part, tolerates
 from rebalancer.scheduling.pod_topology_spread import constraints_of, counts
 from rebalancer.scheduling.predict import Prediction, predict
@@ -77,7 +79,7 @@ def test_a_namespace_nobody_means_changes_nothing(cluster: Cluster) -> None:
     if means_all:
         return
     strangers = [pod({"app": "web"}, on=node.name, namespace="strangers") for node in state.nodes]
-    crowded = [replace_count(node, len(strangers)) for node in state.nodes]
+    crowded = [replace_count(node, len(state.pods) + len(strangers)) for node in state.nodes]
     other = replace(
         state,
         pods=(*state.pods, *strangers),
@@ -187,3 +189,23 @@ def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data:
     assert {each.pod.uid: (each.node, each.terminating) for each in view.standings()} == {
         each.pod.uid: (each.node, each.terminating) for each in observed.standings()
     }
+
+
+@settings(max_examples=60, deadline=None)
+@given(cluster=clusters, data=st.data())
+def test_looking_anti_affinity_up_by_label_finds_all_of_it(cluster: Cluster, data: st.DataObject) -> None:
+    """The index gives what asking every term of every pod gives, in supposed states too."""
+    state, newcomers = cluster
+    gone = data.draw(st.lists(st.sampled_from(state.pods), unique_by=lambda each: each.uid)) if state.pods else []
+    view = View(state).without(gone)
+    for newcomer in newcomers:
+        if state.nodes:
+            view = view.with_placed(newcomer, data.draw(st.sampled_from(state.nodes)).name)
+    for each in (*newcomers, *gone):
+        naive: dict[str, set[str]] = {}
+        for standing in view.standings():
+            for term in standing.pod.spec.pod_affinity.anti_required:
+                value = view.nodes.values(term.topology_key).get(standing.node or "")
+                if value is not None and selects(term, standing.pod.namespace, each, view):
+                    naive.setdefault(term.topology_key, set()).add(value)
+        assert {key: values for key, values in theirs(each, view).items() if values} == naive

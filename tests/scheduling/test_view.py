@@ -2,10 +2,13 @@
 
 import pytest
 
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling import view as view_module
+from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.inter_pod_affinity import theirs
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import NOW, changed, node, pod, selector, snapshot, spread
@@ -73,3 +76,32 @@ def test_many_moves_settle_without_a_visible_difference(monkeypatch: pytest.Monk
     assert view.live("default", WEB) == {"a": 2, "b": 12}
     assert view.present("default", WEB) == {"a": 3, "b": 12}
     assert changed(made.pods[0]).uid in {standing.pod.uid for standing in view.standings()}
+
+
+def test_anti_affinity_is_found_whatever_its_selector_asks_for() -> None:
+    """By a label that it names; one that names none may mean any pod, and the null selector none."""
+    web, other = pod({"app": "web"}), pod({"app": "other"})
+    for written, of_web, of_other in (
+        ({"matchLabels": {"app": "web"}}, True, False),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, False, True),
+        ({}, True, True),
+        (None, False, False),
+    ):
+        selects = selector(written) if written is not None else None
+        term = PodAffinityTerm(topology_key="kubernetes.io/hostname", selector=selects)
+        guard = pod({"app": "guard"}, on="a", spec=PodSpec(pod_affinity=PodAffinity(anti_required=(term,))))
+        view = View(snapshot([node("a"), node("b")], [guard]))
+        assert [bool(theirs(each, view).get("kubernetes.io/hostname")) for each in (web, other)] == [of_web, of_other]
+
+
+def test_nodes_that_are_gone_are_no_domains() -> None:
+    """Neither they nor the pods on them count, and nothing can be placed there."""
+    made = cluster()
+    view = View(made).without_nodes(["a"])
+    assert view.nodes.names == {"b"}
+    assert view.live("default", WEB) == {}
+    incoming = pod({"app": "web"}, spec=PodSpec(spread=(spread("kubernetes.io/hostname", selects=WEB),)))
+    assert feasible(incoming, view) == {"b"}
+    assert feasible(incoming, View(made)) == {"b"}
+    with pytest.raises(KeyError, match="there is no node 'a'"):
+        view.with_placed(incoming, "a")

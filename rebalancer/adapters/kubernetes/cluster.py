@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.configmaps import StatusMap
+from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, StatusMap
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.reflector import Reflector
@@ -45,14 +45,20 @@ def server_version(transport: Transport) -> Version:
 
 
 class KubernetesCluster:
-    """A cluster watched for as long as the process runs."""
+    """A cluster watched for as long as the process runs.
 
-    def __init__(self, transport: Transport, *, namespace: str, instance: str, version: Version) -> None:
+    `control` watches the ConfigMap with the kill switch: a view that does not have it cannot be trusted either.
+    """
+
+    def __init__(
+        self, transport: Transport, *, namespace: str, instance: str, version: Version, control: Reflector
+    ) -> None:
         self._transport = transport
         self._version = version
         self._recorder = Recorder(transport, instance=instance)
         self._status = StatusMap(transport, namespace)
         self.reflectors = {kind.name: Reflector(transport, kind) for kind in KINDS}
+        self.reflectors[CONFIG_MAPS.name] = control
 
     def start(self) -> None:
         """Begin to watch every kind."""
@@ -92,12 +98,13 @@ class KubernetesCluster:
         objects: dict[str, list[object]] = {kind.field: [] for kind in KINDS}
         faults: list[Fault] = []
         known = []
-        for name, reflector in self.reflectors.items():
+        for kind in KINDS:
+            reflector = self.reflectors[kind.name]
             contents = reflector.contents()
-            objects[reflector.kind.field].extend(contents.objects)
+            objects[kind.field].extend(contents.objects)
             faults.extend(contents.faults)
             if reflector.synced.is_set():
-                known.append(name)
+                known.append(kind.name)
         return snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
 
     def evict(self, move: Move) -> EvictionAnswer:

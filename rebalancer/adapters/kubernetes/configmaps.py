@@ -1,4 +1,4 @@
-"""ConfigMaps: the policy that people write, the status that we write."""
+"""ConfigMaps: the policy and the switches that people write, the status that we write."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,31 +12,40 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import Kind
 from rebalancer.ports import Document
 
-STATUS = "rebalancer-status"
+STATUS, CONTROL = "rebalancer-status", "rebalancer-control"
 LIMIT = 256 * 1024
 """Bytes that the status may take; a longer document is left out rather than cut in the middle."""
 
-_NOT_FOUND = 404
+_NOT_FOUND, _CONFLICT = 404, 409
+_LABELS = {"app.kubernetes.io/name": "rebalancer"}
 _log = structlog.get_logger("rebalancer.configmaps")
 
 
 class _Wire(wire.Wire, frozen=True):
     metadata: wire.Metadata
     data: dict[str, str] | None = None
+    binary_data: dict[str, msgspec.Raw] | None = None
 
 
 class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
-    """A ConfigMap's text keys."""
+    """A ConfigMap: its keys that hold text, and the names of those that hold anything else."""
 
     namespace: str
     name: str
     uid: str
     data: Mapping[str, str]
+    binary: frozenset[str] = frozenset()
 
 
 def _config_map(found: _Wire, _: Interner) -> ConfigMap:
     metadata = found.metadata
-    return ConfigMap(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, data=found.data or {})
+    return ConfigMap(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        data=found.data or {},
+        binary=frozenset(found.binary_data or ()),
+    )
 
 
 CONFIG_MAPS = Kind(
@@ -88,7 +97,7 @@ class StatusMap:
         return True
 
     def _write(self, data: dict[str, str]) -> None:
-        labels = {"app.kubernetes.io/name": "rebalancer", "app.kubernetes.io/managed-by": "rebalancer"}
+        labels = {**_LABELS, "app.kubernetes.io/managed-by": "rebalancer"}
         body: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -112,3 +121,58 @@ class StatusMap:
             raise
         text: str = (found.data or {}).get(key, "")
         return text
+
+
+class ControlMap:
+    """The control ConfigMap of one namespace, for the command line; every request may raise ClusterError."""
+
+    def __init__(self, transport: Transport, namespace: str) -> None:
+        self._transport = transport
+        self._namespace = namespace
+        self._path = f"/api/v1/namespaces/{namespace}/configmaps"
+
+    def __str__(self) -> str:
+        """Name it."""
+        return f"ConfigMap {self._namespace}/{CONTROL}"
+
+    def read(self) -> ConfigMap | None:
+        """Return it, None if there is none."""
+        try:
+            found = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{CONTROL}"))
+        except Refused as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+        return _config_map(found, Interner())
+
+    def put(self, key: str, text: str) -> None:
+        """Write one key; the others stay as they are."""
+        try:
+            self._merge(key, text)
+        except Refused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            self._create(key, text)
+
+    def remove(self, key: str) -> None:
+        """Take one key out; the others stay as they are."""
+        self._merge(key, None)
+
+    def _merge(self, key: str, text: str | None) -> None:
+        body = {"data": {key: text}, "binaryData": {key: None}}
+        merge = "application/merge-patch+json"
+        self._transport.request("PATCH", f"{self._path}/{CONTROL}", body=body, content_type=merge)
+
+    def _create(self, key: str, text: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CONTROL, "namespace": self._namespace, "labels": _LABELS},
+            "data": {key: text},
+        }
+        try:
+            self._transport.request("POST", self._path, body=body)
+        except Refused as error:
+            if error.status != _CONFLICT:
+                raise
+            self._merge(key, text)  # somebody else was quicker

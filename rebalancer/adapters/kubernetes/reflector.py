@@ -8,7 +8,7 @@ only on 410, wait longer after each failure, and know how long ago the server wa
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,10 @@ class Contents:
 
 
 class Reflector:
-    """The store of one kind; `selector` narrows it to the object of one name in one namespace."""
+    """The store of one kind, or of the object of one name in one namespace.
+
+    `changed`, if any, is given the contents after each list and each change, in the thread that brought them.
+    """
 
     def __init__(
         self,
@@ -73,10 +76,12 @@ class Reflector:
         *,
         namespace: str = "",
         name: str = "",
+        changed: Callable[[Contents], None] | None = None,
     ) -> None:
         self.kind = kind
         self._transport = transport
         self._path = kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}") if namespace else kind.path
+        self._changed = changed
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._lock = threading.Lock()
         self._found: dict[tuple[str, str], Any] = {}
@@ -187,7 +192,12 @@ class Reflector:
             self._found, self._intern, self._version = found, intern, page.resource_version
         self._heard = time.monotonic()
         self.error, self.status, self._failing_since = "", 0, None
+        self._tell()  # before `synced`: who waits for that may rely on it
         self.synced.set()
+
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed(self.contents())
 
     def _watch(self) -> None:
         query = {
@@ -222,6 +232,7 @@ class Reflector:
                     self._found.pop(key, None)
                 else:
                     self._found[key] = decode(self.kind, event.object, self._intern)
+            self._tell()
         self._version = head.metadata.resource_version or self._version
 
 

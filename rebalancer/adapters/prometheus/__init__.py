@@ -5,17 +5,25 @@
 """
 
 from rebalancer.adapters.prometheus.declarations import METRICS, Metric, MoveOutcome, Phase, Stability, Type
-from rebalancer.adapters.prometheus.figures import ConstraintFigures, CycleFigures, WatchFigures
+from rebalancer.adapters.prometheus.figures import (
+    ConstraintFigures,
+    CycleFigures,
+    LimitFigures,
+    ReplacementFigures,
+    WatchFigures,
+)
 from rebalancer.adapters.prometheus.metrics import Metrics
 
 __all__ = [
     "METRICS",
     "ConstraintFigures",
     "CycleFigures",
+    "LimitFigures",
     "Metric",
     "Metrics",
     "MoveOutcome",
     "Phase",
+    "ReplacementFigures",
     "Stability",
     "Type",
     "WatchFigures",

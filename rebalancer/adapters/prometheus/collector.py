@@ -1,16 +1,22 @@
 """Shows the figures of the last cycle, made into series when somebody scrapes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from heapq import nsmallest
 from platform import python_version
+from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from rebalancer import __version__
 from rebalancer.adapters.prometheus import declarations as declared
+from rebalancer.adapters.prometheus.bounds import shown
 from rebalancer.adapters.prometheus.declarations import Metric
-from rebalancer.adapters.prometheus.figures import ConstraintFigures, CycleFigures, WatchFigures
+from rebalancer.adapters.prometheus.figures import ConstraintFigures, CycleFigures, LimitFigures, WatchFigures
+
+WORST_DOMAINS: Final = 1_000
+"""The only series whose labels may name nodes."""
 
 Watches = Callable[[], Iterable[WatchFigures]]
 
@@ -51,37 +57,42 @@ def _of_watches(watches: Iterable[WatchFigures]) -> Iterator[GaugeMetricFamily]:
 
 
 def _of_cycle(figures: CycleFigures) -> Iterator[GaugeMetricFamily]:
-    rows = _one_each(figures.constraints)
-    yield _gauge(declared.CONSTRAINT_SKEW, [(labels, row.skew) for labels, row in rows])
-    yield _gauge(declared.CONSTRAINT_MAX_SKEW, [(labels, row.max_skew) for labels, row in rows])
-    yield _gauge(
-        declared.CONSTRAINT_STATE,
-        [
-            ((*labels, state), int(state == row.state))
-            for labels, row in rows
-            for state in declared.CONSTRAINT_STATE.values
-        ],
-    )
+    yield from _of_constraints(shown(figures.constraints))
+    yield from _of_limits(shown(figures.limits))
+    rows = shown(figures.replacements)
+    yield _gauge(declared.REPLACEMENT_BLOCKED, [(row.labels, int(row.blocked)) for row in rows])
+    found = {str(kind): number for kind, number in figures.findings.items()}
+    yield _gauge(declared.FINDINGS, [((kind,), found.get(kind, 0)) for kind in declared.FINDINGS.values])
     yield _gauge(declared.PLANNED_EVICTIONS, [((), figures.planned_evictions)])
     yield _gauge(declared.MINIMUM_EVICTIONS, [((), figures.minimum_evictions)])
+    yield _gauge(declared.PAUSED, [((), int(figures.paused))])
     yield _gauge(declared.IN_FLIGHT, [((), figures.in_flight)])
     counts = {str(reason): count for reason, count in figures.refusals.items()}
     yield _gauge(declared.REFUSALS, [((reason,), counts.get(reason, 0)) for reason in declared.REFUSALS.values])
     yield _time(declared.LAST_CYCLE, figures.cycle_ended_at)
 
 
-def _one_each(constraints: Iterable[ConstraintFigures]) -> list[tuple[tuple[str, ...], ConstraintFigures]]:
-    """Return rows by their labels, the worst where several have the same.
+def _of_constraints(rows: Sequence[ConstraintFigures]) -> Iterator[GaugeMetricFamily]:
+    yield _gauge(declared.CONSTRAINT_SKEW, [(row.labels, row.skew) for row in rows])
+    yield _gauge(declared.CONSTRAINT_MAX_SKEW, [(row.labels, row.max_skew) for row in rows])
+    states = declared.CONSTRAINT_STATE.values
+    yield _gauge(
+        declared.CONSTRAINT_STATE,
+        [((*row.labels, state), int(state == row.state)) for row in rows for state in states],
+    )
 
-    A workload amidst a rollout has pods of two templates; a scrape with the same series twice would be refused whole.
-    """
-    worst: dict[tuple[str, ...], ConstraintFigures] = {}
-    for row in constraints:
-        labels = (row.namespace, row.workload_kind, row.workload, row.topology_key, row.when_unsatisfiable)
-        known = worst.get(labels)
-        if known is None or row.skew - row.max_skew > known.skew - known.max_skew:
-            worst[labels] = row
-    return list(worst.items())
+
+def _of_limits(rows: Sequence[LimitFigures]) -> Iterator[GaugeMetricFamily]:
+    yield _gauge(declared.LIMIT_SHARE, [(row.labels, row.share) for row in rows if row.share is not None])
+    yield _gauge(declared.LIMIT_HEADROOM, [(row.labels, row.headroom) for row in rows])
+    states = declared.LIMIT_STATE.values
+    yield _gauge(
+        declared.LIMIT_STATE,
+        [((*row.labels, row.severity, state), int(state == row.state)) for row in rows for state in states],
+    )
+    broken = [row for row in rows if row.headroom < 0 and row.worst is not None]
+    worst = nsmallest(WORST_DOMAINS, broken, key=lambda row: (row.headroom, row.labels))
+    yield _gauge(declared.LIMIT_WORST_DOMAIN, [((*row.labels, row.worst or ""), 1) for row in worst])
 
 
 def _gauge(metric: Metric, rows: Iterable[tuple[tuple[str, ...], float]]) -> GaugeMetricFamily:

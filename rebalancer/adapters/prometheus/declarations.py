@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rebalancer.model.verdicts import Reason, State
+from rebalancer.model.verdicts import FindingKind, Reason, State
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionResult
 
@@ -66,6 +66,7 @@ class Metric:
 
 
 _CONSTRAINT: Final = ("namespace", "workload_kind", "workload", "topology_key", "when_unsatisfiable")
+_LIMIT: Final = ("group", "limit", "namespace", "key", "topology_key")
 
 CONSTRAINT_SKEW: Final = Metric(
     name="rebalancer_constraint_skew",
@@ -84,6 +85,31 @@ CONSTRAINT_STATE: Final = Metric(
     help="1 for the state that the constraint is in, 0 for the others.",
     labels=(*_CONSTRAINT, "state"),
     values=tuple(State),
+    leader_only=True,
+)
+LIMIT_SHARE: Final = Metric(
+    name="rebalancer_limit_share_ratio",
+    help="Share of the pods that the fullest domain holds; key has the values that tell the pods, joined by /.",
+    labels=_LIMIT,
+    leader_only=True,
+)
+LIMIT_HEADROOM: Final = Metric(
+    name="rebalancer_limit_headroom",
+    help="Pods that the worst domain is away from breaking the limit; below 0 it is broken.",
+    labels=_LIMIT,
+    leader_only=True,
+)
+LIMIT_STATE: Final = Metric(
+    name="rebalancer_limit_state",
+    help="1 for the state that the limit is in, 0 for the others.",
+    labels=(*_LIMIT, "severity", "state"),
+    values=tuple(State),
+    leader_only=True,
+)
+LIMIT_WORST_DOMAIN: Final = Metric(
+    name="rebalancer_limit_worst_domain",
+    help="1 for the domain that breaks the limit; at most 1,000 series, the worst.",
+    labels=(*_LIMIT, "domain"),
     leader_only=True,
 )
 PLANNED_EVICTIONS: Final = Metric(
@@ -108,6 +134,19 @@ REFUSALS: Final = Metric(
     values=tuple(Reason),
     leader_only=True,
 )
+REPLACEMENT_BLOCKED: Final = Metric(
+    name="rebalancer_replacement_blocked",
+    help="1 if a pod of the workload that vanished now could not be replaced: no node would admit the new one.",
+    labels=("namespace", "workload_kind", "workload"),
+    leader_only=True,
+)
+FINDINGS: Final = Metric(
+    name="rebalancer_findings",
+    help="What is wrong without being violated, by kind.",
+    labels=("kind",),
+    values=tuple(FindingKind),
+    leader_only=True,
+)
 LAST_CYCLE: Final = Metric(
     name="rebalancer_last_cycle_timestamp_seconds",
     help="When the last cycle ended.",
@@ -119,6 +158,11 @@ MODE: Final = Metric(
     help="1 for the mode in force, 0 for the others.",
     labels=("mode",),
     values=tuple(Mode),
+)
+PAUSED: Final = Metric(
+    name="rebalancer_paused",
+    help="1 while somebody has paused the controller, else 0.",
+    leader_only=True,
 )
 POLICY_RELOAD_SUCCESSFUL: Final = Metric(
     name="rebalancer_policy_last_reload_successful",
@@ -176,6 +220,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     CONSTRAINT_SKEW,
     CONSTRAINT_MAX_SKEW,
     CONSTRAINT_STATE,
+    LIMIT_SHARE,
+    LIMIT_HEADROOM,
+    LIMIT_STATE,
+    LIMIT_WORST_DOMAIN,
+    REPLACEMENT_BLOCKED,
+    FINDINGS,
     PLANNED_EVICTIONS,
     MINIMUM_EVICTIONS,
     IN_FLIGHT,
@@ -184,6 +234,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     REFUSALS,
     LEADER,
     MODE,
+    PAUSED,
     POLICY_RELOAD_SUCCESSFUL,
     POLICY_RELOADED,
     CYCLE_DURATION,

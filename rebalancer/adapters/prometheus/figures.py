@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from rebalancer.model.verdicts import Reason, State
+from rebalancer.model.verdicts import FindingKind, Reason, State
 from rebalancer.policy import Mode
 
 
@@ -25,6 +25,81 @@ class ConstraintFigures:
     max_skew: int
     state: State
 
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """The workload."""
+        return self.namespace, self.workload_kind, self.workload
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of its labels, in the order of their declaration."""
+        return (*self.subject, self.topology_key, self.when_unsatisfiable)
+
+    @property
+    def headroom(self) -> int:
+        """How much more skew it has room for; below 0 it is violated."""
+        return self.max_skew - self.skew
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitFigures:
+    """One limit of the policy on one set of pods.
+
+    `key` are the values that tell the set, joined by `/`. `share` is the largest domain's, None where there is none;
+    `worst` is the domain that breaks the limit, or would first.
+    """
+
+    group: str
+    limit: str
+    namespace: str
+    key: str
+    topology_key: str
+    share: float | None
+    headroom: int
+    state: State
+    severity: str
+    worst: str | None
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """The set of pods."""
+        return self.group, self.namespace, self.key
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of its labels, in the order of their declaration."""
+        return self.group, self.limit, self.namespace, self.key, self.topology_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacementFigures:
+    """Whether a pod of a workload that vanished could be replaced."""
+
+    namespace: str
+    workload_kind: str
+    workload: str
+    blocked: bool
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """The workload."""
+        return self.labels
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of its labels, in the order of their declaration."""
+        return self.namespace, self.workload_kind, self.workload
+
+    @property
+    def headroom(self) -> int:
+        """Nothing is between the two; below 0 it is blocked."""
+        return -1 if self.blocked else 0
+
+    @property
+    def state(self) -> State:
+        """What the bound on series goes by."""
+        return State.VIOLATED if self.blocked else State.SATISFIED
+
 
 @dataclass(frozen=True, kw_only=True)
 class CycleFigures:
@@ -35,10 +110,14 @@ class CycleFigures:
 
     leader: bool = False
     mode: Mode = Mode.OBSERVE
+    paused: bool = False
     policy_valid: bool = True
     policy_read_at: datetime | None = None
     cycle_ended_at: datetime | None = None
     constraints: tuple[ConstraintFigures, ...] = ()
+    limits: tuple[LimitFigures, ...] = ()
+    replacements: tuple[ReplacementFigures, ...] = ()
+    findings: Mapping[FindingKind, int] = field(default_factory=dict)
     planned_evictions: int = 0
     minimum_evictions: int = 0
     in_flight: int = 0

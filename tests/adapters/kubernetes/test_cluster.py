@@ -10,7 +10,8 @@ import pytest
 
 from rebalancer.adapters.kubernetes import transport as transports
 from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster
-from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
+from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, LIMIT, StatusMap
+from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
 from rebalancer.model.cluster import NEWEST
 from rebalancer.ports import Document
@@ -78,7 +79,8 @@ def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
             answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
 
     with served(handle) as transport:
-        cluster = KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST)
+        control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
+        cluster = KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control)
         assert "not listed yet" in cluster.staleness()
         cluster.start()
         limit = time.monotonic() + FAILING_AFTER + 15

@@ -12,15 +12,17 @@ from rebalancer.adapters.prometheus import (
     METRICS,
     ConstraintFigures,
     CycleFigures,
+    LimitFigures,
     Metric,
     Metrics,
     MoveOutcome,
     Phase,
+    ReplacementFigures,
     Type,
     WatchFigures,
 )
 from rebalancer.adapters.prometheus.requests import named
-from rebalancer.model.verdicts import Reason, State
+from rebalancer.model.verdicts import FindingKind, Reason, State
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionResult
 
@@ -35,12 +37,31 @@ WEB = ConstraintFigures(
     max_skew=1,
     state=State.VIOLATED,
 )
+REDIS = LimitFigures(
+    group="redis",
+    limit="node-third",
+    namespace="cache",
+    key="one",
+    topology_key="kubernetes.io/hostname",
+    share=0.5,
+    headroom=-1,
+    state=State.VIOLATED,
+    severity="critical",
+    worst="node-1",
+)
 LEADING = CycleFigures(
     leader=True,
     mode=Mode.EVICT,
+    paused=True,
     policy_read_at=AT,
     cycle_ended_at=AT,
     constraints=(WEB,),
+    limits=(REDIS,),
+    replacements=(
+        ReplacementFigures(namespace="shop", workload_kind="Deployment", workload="web", blocked=True),
+        ReplacementFigures(namespace="shop", workload_kind="StatefulSet", workload="db", blocked=False),
+    ),
+    findings={FindingKind.REPLACEMENT_BLOCKED: 1},
     planned_evictions=5,
     minimum_evictions=4,
     in_flight=2,
@@ -117,9 +138,22 @@ def test_figures_become_series() -> None:
     assert values(metrics, "rebalancer_constraint_max_skew") == {labels: 1}
     states = values(metrics, "rebalancer_constraint_state")
     assert states == {(*labels, state): float(state is State.VIOLATED) for state in State}
+    limit = ("redis", "node-third", "cache", "one", "kubernetes.io/hostname")
+    assert values(metrics, "rebalancer_limit_share_ratio") == {limit: 0.5}
+    assert values(metrics, "rebalancer_limit_headroom") == {limit: -1}
+    states = values(metrics, "rebalancer_limit_state")
+    assert states == {(*limit, "critical", state): float(state is State.VIOLATED) for state in State}
+    assert values(metrics, "rebalancer_limit_worst_domain") == {(*limit, "node-1"): 1}
+    assert values(metrics, "rebalancer_replacement_blocked") == {
+        ("shop", "Deployment", "web"): 1,
+        ("shop", "StatefulSet", "db"): 0,
+    }
+    found = values(metrics, "rebalancer_findings")
+    assert found == {(kind,): float(kind is FindingKind.REPLACEMENT_BLOCKED) for kind in FindingKind}
     assert values(metrics, "rebalancer_planned_evictions") == {(): 5}
     assert values(metrics, "rebalancer_minimum_evictions") == {(): 4}
     assert values(metrics, "rebalancer_in_flight") == {(): 2}
+    assert values(metrics, "rebalancer_paused") == {(): 1}
     assert values(metrics, "rebalancer_mode") == {("Observe",): 0, ("Evict",): 1}
     assert values(metrics, "rebalancer_last_cycle_timestamp_seconds") == {(): AT.timestamp()}
     assert values(metrics, "rebalancer_watch_age_seconds") == {("Pod",): 1.5}
@@ -133,9 +167,54 @@ def test_a_reason_that_does_not_apply_is_zero_not_absent() -> None:
 
 def test_a_workload_that_is_gone_leaves_no_series() -> None:
     metrics = full()
-    metrics.show(replace(LEADING, constraints=()))
+    metrics.show(replace(LEADING, constraints=(), limits=()))
     assert not values(metrics, "rebalancer_constraint_skew")
     assert not values(metrics, "rebalancer_constraint_state")
+    for name in ("share_ratio", "headroom", "state", "worst_domain"):
+        assert not values(metrics, f"rebalancer_limit_{name}")
+
+
+def test_a_domain_is_named_only_while_it_breaks_the_limit() -> None:
+    """Node names are in no other series, and in at most a thousand of these: those furthest beyond."""
+    metrics = Metrics()
+    metrics.show(replace(LEADING, limits=(replace(REDIS, headroom=0, state=State.SATISFIED),)))
+    assert not values(metrics, "rebalancer_limit_worst_domain")
+    assert values(metrics, "rebalancer_limit_share_ratio")
+    many = tuple(replace(REDIS, key=f"k{number}", headroom=-1 - number) for number in range(1_200))
+    metrics.show(replace(LEADING, limits=many))
+    named = values(metrics, "rebalancer_limit_worst_domain")
+    assert len(named) == 1_000
+    assert {labels[3] for labels in named} == {f"k{number}" for number in range(200, 1_200)}
+
+
+def test_a_limit_without_domains_has_no_share() -> None:
+    """Absent is not 0."""
+    metrics = Metrics()
+    metrics.show(replace(LEADING, limits=(replace(REDIS, share=None, worst=None, state=State.INFEASIBLE),)))
+    assert not values(metrics, "rebalancer_limit_share_ratio")
+    assert not values(metrics, "rebalancer_limit_worst_domain")
+    assert values(metrics, "rebalancer_limit_state")
+
+
+def test_a_very_large_cluster_shows_the_broken_and_the_worst() -> None:
+    """Above 10,000 workloads the number of series no longer grows with the cluster."""
+
+    def labelled(name: str) -> set[str]:
+        return {labels[column] for labels in values(metrics, name)}
+
+    metrics = Metrics()
+    fine = [replace(REDIS, key=f"k{number:05}", headroom=1 + number, state=State.SATISFIED) for number in range(11_000)]
+    broken = [replace(REDIS, key=f"b{number}") for number in range(7)]
+    column = 3
+    metrics.show(replace(LEADING, limits=tuple(fine[:9_993] + broken)))
+    assert len(labelled("rebalancer_limit_headroom")) == 10_000
+    metrics.show(replace(LEADING, limits=tuple(fine + broken)))
+    expected = {f"b{number}" for number in range(7)} | {f"k{number:05}" for number in range(1_000)}
+    assert labelled("rebalancer_limit_headroom") == labelled("rebalancer_limit_state") == expected
+    column = 2
+    held = [replace(WEB, workload=f"w{number:05}", skew=0, state=State.SATISFIED) for number in range(11_000)]
+    metrics.show(replace(LEADING, constraints=(*held, WEB)))
+    assert labelled("rebalancer_constraint_skew") == {"web"} | {f"w{number:05}" for number in range(1_000)}
 
 
 def test_only_the_leader_shows_the_cluster() -> None:

@@ -1,0 +1,59 @@
+"""Components of 100 nodes and 200 pods that need the integer program: shards, affinities, overlapping selectors."""
+
+from random import Random
+
+from tests.planning.scenes import Asked, Scene, Work
+from tests.scheduling.build import HOSTNAME, ZONE
+
+
+def hundred_nodes(seed: int) -> Scene:
+    """Draw three to six StatefulSets, 200 pods in all, that count each other; most of them on half of the nodes."""
+    choice = Random(seed)
+    zones = choice.randint(3, 4)
+    nodes = {f"n{number:03}": (f"z{number % zones}", choice.choice([1000, 2000, 4000])) for number in range(100)}
+    free = {name: cpu for name, (_, cpu) in nodes.items()}
+    crowded = choice.sample(sorted(nodes), 50)
+    everywhere = (
+        Asked(key=ZONE, max_skew=choice.choice([1, 2, 3]), label="all"),
+        Asked(key=HOSTNAME, max_skew=choice.choice([2, 3]), label="all"),
+    )
+    works: list[Work] = []
+    many = choice.randint(3, 6)
+    for number in range(many):
+        size = 200 * (number + 1) // many - 200 * number // many
+        cpu = choice.choice([100, 200, 300, 500])
+        only = choice.sample([f"z{zone}" for zone in range(zones)], 2) if choice.random() < 0.2 else []
+        apart = choice.choice(["", "", HOSTNAME, ZONE if size <= zones and not only else HOSTNAME])
+        mine = {"all", f"w{number}", *(each for each in ("one", "two") if choice.random() < 0.4)}
+        on: dict[str, int] = {}
+        for _ in range(size):
+            taken = {node if apart == HOSTNAME else nodes[node][0] for node in on} if apart else set()
+            open_ = [
+                name
+                for name in (crowded if choice.random() < 0.8 else sorted(nodes))
+                if free[name] >= cpu
+                and (not only or nodes[name][0] in only)
+                and (name if apart == HOSTNAME else nodes[name][0]) not in taken
+            ]
+            if open_:
+                name = choice.choice(open_)
+                on[name] = on.get(name, 0) + 1
+                free[name] -= cpu
+        own = Asked(
+            key=choice.choice([ZONE, HOSTNAME]), max_skew=choice.choice([1, 2]), label=choice.choice(sorted(mine))
+        )
+        works.append(
+            Work(
+                name=f"w{number}",
+                cpu=cpu,
+                labels=frozenset(mine),
+                on=on,
+                missing=size - sum(on.values()),
+                # Its own constraint where it is on another label; two on one key would be the same question twice.
+                asked=(*everywhere, own) if own.label != "all" else everywhere,
+                apart=f"w{number}" if apart else "",
+                apart_by=apart or ZONE,
+                only=frozenset(only),
+            )
+        )
+    return Scene(nodes=nodes, works=tuple(works))

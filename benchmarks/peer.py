@@ -1,0 +1,128 @@
+"""The peer: sigs.k8s.io/descheduler, the real program, in one-shot cycles on a state that is laid out.
+
+It is built by Go from source, as the servers of the tests are. Each scenario gets a process of its
+own that is told of one namespace only, so that many can be repaired side by side, and nothing of its client's rate
+limit is spent on others.
+"""
+
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.closed_loop.scenario import Scenario
+from tests.closed_loop.trial import Figures, figures, wait_at_rest
+from tests.cluster.controller import environment
+from tests.control_plane.build import DESCHEDULER, programs, required_version
+from tests.control_plane.plane import ControlPlane
+
+ACCOUNT = "kube-system/descheduler"
+USER = "system:serviceaccount:kube-system:descheduler"
+PLUGIN = "RemovePodsViolatingTopologySpreadConstraint"
+
+MOST_CYCLES = 12
+DRY_RUNS = 3
+"""What one reports is not what the next one does."""
+
+AT_ONCE = 2
+CYCLE_SECONDS = 120.0
+EVICTED = '"Evicted pod in dry run mode"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of one scenario. `dry_runs` is how many evictions each of three dry runs reported before, sorted."""
+
+    figures: Figures
+    dry_runs: tuple[int, ...]
+
+
+def version() -> str:
+    """Return the version that is compared with."""
+    return required_version(DESCHEDULER.folder, "sigs.k8s.io/descheduler")
+
+
+def binary() -> Path:
+    """Return the program's path, building it if need be. Raises MissingPart if it can't be had."""
+    return programs([DESCHEDULER])[DESCHEDULER.name]
+
+
+def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
+    """Run it on what is laid out until it evicts nothing more, or twelve cycles; return what came of each, by name.
+
+    After every cycle the scheduler has settled before the next begins.
+    """
+    program = binary()
+    plane.api.apply([_admin()])
+    kubeconfig = plane.kubeconfig(ACCOUNT)
+    mark = plane.audit.mark()
+    cycles: list[datetime] = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as threads:
+
+        def run(scenario: Scenario, *flags: str) -> str:
+            policy = Path(folder) / f"{scenario.name}.yaml"
+            policy.write_text(yaml.safe_dump(policy_of(scenario)))
+            return _cycle(program, policy, kubeconfig, *flags)
+
+        dry_runs: dict[str, list[int]] = {each.name: [] for each in scenarios}
+        for _ in range(DRY_RUNS):
+            logs = threads.map(lambda each: run(each, "--dry-run", "--v=1"), scenarios)
+            for each, log in zip(scenarios, logs, strict=True):
+                dry_runs[each.name].append(log.count(EVICTED))
+        busy = list(scenarios)
+        for _ in range(MOST_CYCLES):
+            before = _asked(plane, mark)
+            cycles.append(datetime.now(UTC))
+            list(threads.map(run, busy))
+            wait_at_rest(plane)
+            after = _asked(plane, mark)
+            busy = [each for each in busy if after[each.name] > before[each.name]]
+            if not busy:
+                break
+    found = figures(plane, scenarios, plane.audit.evictions(user=USER, since=mark), cycles)
+    return {name: Outcome(figures=found[name], dry_runs=tuple(sorted(reported))) for name, reported in dry_runs.items()}
+
+
+def policy_of(scenario: Scenario) -> dict[str, Any]:
+    """Return its policy: the plugin for spread constraints, the hard ones, everything else as it is by default."""
+    arguments = {"constraints": ["DoNotSchedule"], "namespaces": {"include": [scenario.name]}}
+    profile = {
+        "name": "spread",
+        "pluginConfig": [{"name": PLUGIN, "args": arguments}],
+        "plugins": {"balance": {"enabled": [PLUGIN]}},
+    }
+    return {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": [profile]}
+
+
+def _cycle(program: Path, policy: Path, kubeconfig: Path, *flags: str) -> str:
+    """Run it once to its end; returns its log."""
+    command = [str(program), f"--policy-config-file={policy}", f"--kubeconfig={kubeconfig}"]
+    command += ["--disable-metrics", "--secure-port=0", "--logging-format=json", *flags]
+    done = subprocess.run(
+        command, capture_output=True, check=False, text=True, timeout=CYCLE_SECONDS, env=environment()
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stderr
+
+
+def _asked(plane: ControlPlane, mark: Any) -> Counter[str]:
+    """Count the evictions asked for so far, refused ones too, by namespace."""
+    return Counter(each.namespace for each in plane.audit.evictions(user=USER, since=mark))
+
+
+def _admin() -> dict[str, Any]:
+    namespace, name = ACCOUNT.split("/")
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "descheduler"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": name}],
+    }

@@ -1,0 +1,65 @@
+"""SeveralBudgets and BudgetAlwaysZero: disruption budgets that no eviction ever passes, ours or a drain's."""
+
+from collections.abc import Iterator
+
+from rebalancer.assessment.findings.finding import Finding, listed, of_workload
+from rebalancer.assessment.members import members
+from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.moves import Reference
+from rebalancer.model.verdicts import FindingKind
+from rebalancer.scheduling.view import View
+
+
+def of_budgets(view: View) -> Iterator[Finding]:
+    """Yield workloads that several budgets select, and budgets that can never allow an eviction."""
+    snapshot = view.snapshot
+    for budget in snapshot.budgets:
+        why = _never(budget)
+        if why:
+            yield Finding(
+                kind=FindingKind.BUDGET_ALWAYS_ZERO,
+                object=f"PodDisruptionBudget {budget}",
+                message=f"{why}: no pod can ever be evicted, and no node drained. Let at least one pod be missing",
+                workloads=_workloads(budget, view),
+            )
+    for member in members(view):
+        budgets = snapshot.budgets_in.get(member.reference.namespace, ())
+        if len(budgets) > 1:
+            labels = {id(pod.labels): pod.labels for pod in member.pods}.values()
+            for own in labels:
+                names = sorted(
+                    each.name for each in budgets if each.selector is not None and each.selector.matches(own)
+                )
+                if len(names) > 1:
+                    message = (
+                        f"PodDisruptionBudgets {listed(names)} select the same pods, which the API server then refuses "
+                        "to evict, and nodes cannot be drained. Leave one of them"
+                    )
+                    yield of_workload(FindingKind.SEVERAL_BUDGETS, member.reference, message)
+                    break
+
+
+def _never(budget: DisruptionBudget) -> str:
+    """Say why a budget can never allow anything, "" where it may one day.
+
+    A percentage of few pods may round to all of them; how many are meant is in the status, once that is of today.
+    """
+    if budget.max_unavailable in {0, "0%"}:
+        return f"maxUnavailable is {budget.max_unavailable}"
+    if budget.min_available == "100%":
+        return "minAvailable is 100%"
+    current = budget.synced and budget.observed_generation >= budget.generation
+    if current and budget.min_available is not None and 0 < budget.expected <= budget.desired_healthy:
+        return f"minAvailable {budget.min_available} means {budget.desired_healthy} of {budget.expected} pods"
+    return ""
+
+
+def _workloads(budget: DisruptionBudget, view: View) -> tuple[Reference, ...]:
+    if budget.selector is None:
+        return ()
+    found = {
+        member.reference
+        for member in members(view)
+        if member.reference.namespace == budget.namespace and budget.selector.matches(member.pods[0].labels)
+    }
+    return tuple(sorted(found))

@@ -1,0 +1,20 @@
+"""TemplateRefused: templates that the API server accepted and whose pods it refuses. The next pod never comes."""
+
+from collections.abc import Iterator
+
+from rebalancer.assessment.findings.finding import Finding, of_workload
+from rebalancer.assessment.members import reference_of
+from rebalancer.model.verdicts import FindingKind
+from rebalancer.scheduling.replacement import refused_template
+from rebalancer.scheduling.view import View
+
+
+def refused(view: View) -> Iterator[Finding]:
+    """Look at every owner that wants pods, whether it has any or not."""
+    snapshot = view.snapshot
+    for owner in snapshot.workloads:
+        why = refused_template(owner.template) if owner.replicas else None
+        if why is not None:
+            top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
+            message = f"{why.message}. Remove it from one of the two: a pod that vanishes is not replaced"
+            yield of_workload(FindingKind.TEMPLATE_REFUSED, reference_of(top), message)

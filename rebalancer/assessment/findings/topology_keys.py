@@ -1,0 +1,80 @@
+"""TopologyKeyMissing: nodes that a workload may use and that lack the key of one of its constraints, or misspell it.
+
+Such a node takes no pod under a hard constraint, and what stands there is not counted.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import chain
+
+from rebalancer.assessment.findings.finding import Finding, listed
+from rebalancer.assessment.judged import JudgedGroup
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.verdicts import FindingKind
+from rebalancer.scheduling.node_index import NONE, required_part
+from rebalancer.scheduling.spread_constraints import Origin
+from rebalancer.scheduling.view import View
+
+_ALIKE = 0.8
+"""From this similarity on (difflib's, 1 for equal) another key is taken for a misspelling."""
+
+_READ = 100
+"""Nodes without the key that are searched for a misspelling."""
+
+
+def missing_keys(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]:
+    """Yield one finding for each key of a constraint that usable nodes lack."""
+    lacking: dict[str, frozenset[str]] = {}
+    usable: dict[str, frozenset[str]] = {}
+    asking: dict[str, dict[Reference, None]] = {}
+    for judged in groups:
+        sample = judged.group.sample
+        for constraint in chain(*judged.group.constraints):
+            key = constraint.key
+            if constraint.origin is Origin.DEFAULT:
+                continue
+            nodes, without = _usable(sample, key, view)
+            if without:
+                lacking[key] = lacking.get(key, NONE) | without
+                usable[key] = usable.get(key, NONE) | nodes
+                asking.setdefault(key, {}).update(dict.fromkeys(judged.group.workloads))
+    for key, without in lacking.items():
+        yield Finding(
+            kind=FindingKind.TOPOLOGY_KEY_MISSING,
+            object=f"node label {key}",
+            message=_message(key, sorted(without), len(usable[key]), sorted(asking[key]), view),
+            workloads=tuple(sorted(asking[key])),
+        )
+
+
+def _usable(sample: Pod, key: str, view: View) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the nodes that a pod may use, and those of them that lack a key."""
+    affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
+
+    def make() -> tuple[frozenset[str], frozenset[str]]:
+        nodes = view.nodes.matching(affinity) & view.nodes.tolerated(tolerations)
+        return nodes, nodes - view.nodes.carrying((key,))
+
+    return view.memo(("usable without a key", key, affinity, tolerations), make)
+
+
+def _message(key: str, nodes: Sequence[str], usable: int, asking: Sequence[Reference], view: View) -> str:
+    who = listed([str(each) for each in asking])
+    text = f"{len(nodes)} of {usable} nodes that {who} may use lack it ({listed(nodes)}): "
+    text += "a hard constraint admits none of them, and pods there are not counted"
+    for node in nodes[:_READ]:
+        for found in sorted(view.nodes.by_name[node].labels):
+            if _misspelt(key, found):
+                return f"{text}; {node} has {found} instead: rename it to {key}"
+    return f"{text}; label them, or keep the pods off them by node affinity"
+
+
+def _misspelt(key: str, found: str) -> bool:
+    """Say whether a label is probably meant to be the key: a longer or shorter form of it, or nearly the same word."""
+    if found == key:
+        return False
+    name, other = key.rpartition("/")[2], found.rpartition("/")[2]
+    if name == other or other.startswith((f"{name}-", f"{name}_")) or other.endswith((f"-{name}", f"_{name}")):
+        return True
+    return SequenceMatcher(None, key, found).ratio() >= _ALIKE and SequenceMatcher(None, name, other).ratio() >= _ALIKE

@@ -1,0 +1,35 @@
+"""Constraints, judged: the counts that each sees, and whether it holds."""
+
+from dataclasses import dataclass
+
+from rebalancer.assessment.groups import Group
+from rebalancer.model.verdicts import State
+from rebalancer.scheduling.pod_topology_spread import Counts
+from rebalancer.scheduling.spread_constraints import EffectiveConstraint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One constraint of a group, counted. `state` is Satisfied or Violated; planning may know it to be worse."""
+
+    constraint: EffectiveConstraint
+    counts: Counts
+
+    @property
+    def state(self) -> State:
+        """Whether it holds now."""
+        return State.VIOLATED if self.counts.violated else State.SATISFIED
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedGroup:
+    """A group with its constraints counted, hard ones first, each in the pod's own order."""
+
+    group: Group
+    hard: tuple[Judged, ...]
+    soft: tuple[Judged, ...]
+
+    @property
+    def violated(self) -> bool:
+        """Whether a hard constraint is violated."""
+        return any(judged.counts.violated for judged in self.hard)

@@ -1,0 +1,163 @@
+"""Judging limits: which are in force for which pods, and the counts that they see.
+
+What could be done about a violation is planning's. What is not known is not judged.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import Final, cast
+
+from rebalancer.assessment.domains import Domains, domains, zones
+from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.assessment.pod_groups import Affinities, GatheredGroup, Part, affinities_of, divided, total
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Memory
+from rebalancer.model.pods import Pod
+from rebalancer.policy import Limit
+from rebalancer.scheduling.pod_topology_spread import DomainCounts
+from rebalancer.scheduling.view import View
+
+IGNORE: Final = "rebalancer.dev/ignore-limits"
+"""Annotation of pods, owners and namespaces: names of limits, or GROUP/LIMIT, with commas, that leave them out."""
+
+_NODE: Final = attrgetter("node")
+_ANNOTATIONS: Final = attrgetter("annotations")
+
+
+def judge(gathered: Sequence[GatheredGroup], view: View, memory: Memory) -> tuple[JudgedLimit, ...]:
+    """Judge every limit that is in force, in the order of the groups and their limits.
+
+    Without knowledge of nodes there are no domains, and nothing is judged.
+    """
+    if "Node" in view.snapshot.unknown:
+        return ()
+    judge = _Judge(view, memory)
+    return tuple(limit for group in gathered for limit in judge.limits(group))
+
+
+class _Judge:
+    """What the judgement of one cluster shares between its groups."""
+
+    def __init__(self, view: View, memory: Memory) -> None:
+        self._view = view
+        self._memory = memory
+        self._zones: dict[tuple[str, Affinities], int] = {}
+        self._domains: dict[tuple[str, tuple[str, ...] | None, Affinities], Domains] = {}
+        snapshot = view.snapshot
+        self._namespaces: dict[str, str] = {
+            each.name: each.annotations[IGNORE] for each in snapshot.namespaces if IGNORE in each.annotations
+        }
+        self._ignored = (
+            bool(self._namespaces)
+            or any(IGNORE in each.annotations for each in snapshot.workloads)
+            or any(IGNORE in annotations for annotations in map(_ANNOTATIONS, snapshot.pods))
+        )
+
+    def limits(self, group: GatheredGroup) -> Iterator[JudgedLimit]:
+        """Judge the limits of one group."""
+        ignoring = self._ignored and self._ignoring(group.parts)
+        for rule in group.group.limits:
+            if ignoring or rule.selector is not None or rule.group_by is not None:
+                for key, parts in self._divided(group, rule):
+                    yield from self._judged(group, rule, key, parts)
+            else:
+                yield from self._judged(group, rule, group.key, group.parts)
+
+    def _divided(self, group: GatheredGroup, rule: Limit) -> Iterator[tuple[Labels, tuple[Part, ...]]]:
+        """Yield the part of the group's pods that the limit is about, or the several parts."""
+        found: dict[Labels, list[Part]] = {}
+        meant = [part for part in (self._obliged(part, group, rule) for part in group.parts) if part is not None]
+        selector = rule.selector.compiled if rule.selector is not None else None
+        for key, part in divided(meant, selector, rule.group_by or ()):
+            found.setdefault(key, []).append(part)
+        for key in sorted(found, key=lambda each: sorted(each.items())):
+            yield Labels({**group.key, **key}), tuple(found[key])
+
+    def _judged(self, group: GatheredGroup, rule: Limit, key: Labels, parts: tuple[Part, ...]) -> Iterator[JudgedLimit]:
+        number = total(parts, rule.of, group.population)
+        affinities = group.affinities if parts is group.parts else affinities_of(parts)
+        zone = group.group.zone_key, affinities
+        there = self._zones.get(zone)
+        if there is None:
+            there = self._zones[zone] = zones(group.group.zone_key, affinities, self._view, self._memory)
+        if not number or not rule.when.holds(zones=there, total=number):
+            return
+        meant = self._meant(rule.topology_key, rule.domains, affinities)
+        if rule.within is None:
+            yield self._made(group, rule, key, parts, number, meant)
+            return
+        for value, nodes in sorted(self._meant(rule.within, None, affinities).nodes.items()):
+            inner = {each: names & nodes for each, names in meant.nodes.items() if names & nodes}
+            inside = tuple(Part(member=each.member, pods=_standing(each.pods, nodes)) for each in parts)
+            standing = sum(len(part.pods) for part in inside)
+            larger = Labels({**key, rule.within: value})
+            yield self._made(group, rule, larger, inside, standing, Domains(inner, len(inner)))
+
+    def _made(
+        self,
+        group: GatheredGroup,
+        rule: Limit,
+        key: Labels,
+        parts: tuple[Part, ...],
+        number: int,
+        meant: Domains,
+    ) -> JudgedLimit:
+        values = self._view.nodes.values(rule.topology_key).get
+        pods = parts[0].pods if len(parts) == 1 else chain.from_iterable(part.pods for part in parts)
+        counted = Counter(map(values, map(_NODE, pods)))
+        del counted[None]  # pods without a node, or on one without the key
+        filled, nodes = cast("Mapping[str, int]", counted), meant.nodes
+        if not filled.keys() <= nodes.keys():
+            if rule.domains is not None:
+                filled = {value: count for value, count in filled.items() if value in nodes}
+            else:
+                nodes = {**nodes, **{value: frozenset[str]() for value in filled if value not in nodes}}
+        share = rule.max_share
+        return JudgedLimit(
+            gathered=group,
+            rule=rule,
+            key=key,
+            parts=parts,
+            counts=DomainCounts(nodes, filled),
+            total=number,
+            existing=meant.existing,
+            cap=share.cap(number) if share is not None else rule.max_pods,
+            view=self._view,
+        )
+
+    def _meant(self, key: str, declared: tuple[str, ...] | None, affinities: Affinities) -> Domains:
+        found = self._domains.get((key, declared, affinities))
+        if found is None:
+            found = self._domains[key, declared, affinities] = domains(key, declared, affinities, self._view)
+        return found
+
+    # The annotation that leaves pods out
+
+    def _ignoring(self, parts: Sequence[Part]) -> bool:
+        """Say whether anything of the group leaves some limit."""
+        return any(
+            part.member.reference.namespace in self._namespaces
+            or any(each is not None and IGNORE in each.annotations for each in (part.member.owner, part.member.top))
+            or any(IGNORE in pod.annotations for pod in part.pods)
+            for part in parts
+        )
+
+    def _obliged(self, part: Part, group: GatheredGroup, rule: Limit) -> Part | None:
+        names = {rule.name, f"{group.group.name}/{rule.name}"}
+        owners = [each.annotations for each in (part.member.owner, part.member.top) if each is not None]
+        texts = [each[IGNORE] for each in owners if IGNORE in each]
+        texts.append(self._namespaces.get(part.member.reference.namespace, ""))
+        if any(_lists(text, names) for text in texts):
+            return None
+        pods = tuple(pod for pod in part.pods if not _lists(pod.annotations.get(IGNORE, ""), names))
+        return part if len(pods) == len(part.pods) else Part(member=part.member, pods=pods)
+
+
+def _lists(text: str, names: set[str]) -> bool:
+    return bool(text) and not names.isdisjoint(each.strip() for each in text.split(","))
+
+
+def _standing(pods: Sequence[Pod], nodes: frozenset[str]) -> tuple[Pod, ...]:
+    return tuple(pod for pod in pods if pod.node in nodes)

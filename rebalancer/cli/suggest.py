@@ -1,0 +1,84 @@
+"""`rebalancer suggest`: the constraints that give a share limit, and what they do not give. Needs no cluster."""
+
+import argparse
+import re
+import sys
+
+from rebalancer.cli.errors import Exit, UsageError
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.reading import FORMATS
+from rebalancer.policy import Share
+from rebalancer.reporting.documents import to_json, to_yaml
+from rebalancer.reporting.suggestion import Wish, suggestion, suggestion_text
+from rebalancer.scheduling.spread_constraints import HOSTNAME
+
+_MOST = 5_000
+"""Pods, and domains: what is worked out for each number of pods up to the size must end."""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "--limit", metavar="SHARE", type=_share, required=True, help='what a domain may hold, such as "<1/3" or "<=1/2"'
+    )
+    parser.add_argument("--size", metavar="N", type=_number, required=True, help="how many pods the limit is about")
+    parser.add_argument(
+        "--domains",
+        metavar="D",
+        type=_zones,
+        required=True,
+        help="how many domains there are; 2,2,2 for as many in each larger one, such as nodes in each zone",
+    )
+    parser.add_argument("--key", metavar="KEY", default=HOSTNAME, help=f"the topology key (default: {HOSTNAME})")
+    parser.add_argument(
+        "--group-size",
+        metavar="G",
+        type=_number,
+        help="try whether groups of so many pods, whose own anti-affinity keeps them apart, can deadlock; they keep "
+        "apart over the larger domains, if these are given",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        choices=FORMATS,
+        default="table",
+        help="table, json or yaml (default: table)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the suggestion."""
+    if args.group_size is not None and args.size % args.group_size:
+        raise UsageError(f"--group-size {args.group_size} does not divide --size {args.size}; give one that does")
+    document = suggestion(
+        Wish(share=args.limit, size=args.size, zones=args.domains, key=args.key, group_size=args.group_size)
+    )
+    match args.output:
+        case "json":
+            sys.stdout.write(to_json(document).decode())
+        case "yaml":
+            sys.stdout.write(to_yaml(document))
+        case _:
+            sys.stdout.write(suggestion_text(document))
+    return Exit.FINE
+
+
+def _share(text: str) -> Share:
+    try:
+        return Share.of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
+
+
+def _number(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,4}", text) or not 0 < int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 1 to {_MOST}")
+    return int(text)
+
+
+def _zones(text: str) -> tuple[int, ...]:
+    zones = tuple(_number(each) for each in text.split(","))
+    if sum(zones) > _MOST:
+        raise argparse.ArgumentTypeError(f"found {sum(zones)} domains, expected {_MOST} at most")
+    return zones

@@ -1,0 +1,35 @@
+"""The kill switch as the loop sees it: the ConfigMap `rebalancer-control`, watched, so that it acts at once."""
+
+from collections.abc import Callable
+
+from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, CONTROL, ConfigMap
+from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
+from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.controller.loop import Happened, PauseRead
+from rebalancer.guard.pause import KEY, Pause, read_pause
+
+
+def watch_pauses(transport: Transport, namespace: str, tell: Callable[[Happened], None]) -> Reflector:
+    """Return the watch that tells the loop of every change, not yet started."""
+    return Reflector(
+        transport,
+        CONFIG_MAPS,
+        namespace=namespace,
+        name=CONTROL,
+        changed=lambda contents: tell(PauseRead(pause=pause_in(contents))),
+    )
+
+
+def pause_in(contents: Contents) -> Pause | None:
+    """Find the pause in what was read of the ConfigMap, None if there is none."""
+    for fault in contents.faults:
+        return Pause(unreadable=fault.message)
+    found: tuple[ConfigMap, ...] = contents.objects
+    return pause_of(found[0]) if found else None
+
+
+def pause_of(found: ConfigMap) -> Pause | None:
+    """Read the pause that a ConfigMap holds, None if it holds none."""
+    if KEY in found.binary:
+        return Pause(unreadable="it is not text in UTF-8")
+    return read_pause(found.data[KEY]) if KEY in found.data else None

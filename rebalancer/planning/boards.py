@@ -1,0 +1,229 @@
+"""What the search on real nodes asks of a problem: how far a supposed state is from right."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import cast
+
+from rebalancer.model.pods import Pod
+from rebalancer.planning.arrangement import Bound, excess
+from rebalancer.planning.demands import Demand
+from rebalancer.planning.distance import alone, distance, needed
+from rebalancer.planning.layout import Victim
+from rebalancer.planning.mixture import Cell, Mixed
+from rebalancer.planning.movers import Sorted
+from rebalancer.planning.problem import Uniform
+from rebalancer.planning.program import Solution, Unsolved, solve
+
+_SUPPOSED_NODES = 2_000
+"""How many nodes of the search tree the solution of a supposed state may take."""
+
+
+class UniformBoard:
+    """Equal pods: a cell is a node."""
+
+    def __init__(self, problem: Uniform, fewest: int | None) -> None:
+        self._problem = problem
+        self.fewest = fewest
+
+    @property
+    def sorted(self) -> Sorted:
+        """The component's pods."""
+        return self._problem.sorted
+
+    def cell(self, _: Pod, node: str) -> Hashable:
+        """Return the node."""
+        return node
+
+    def within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int) -> bool:
+        """Say whether a state with these pods pending is at most so far from right."""
+        layout = self._problem.layout
+        found = distance(layout.shifted(_nodes(deltas)), layout.bounds, len(pending))
+        return found is not None and found <= goal
+
+    def alone(self, deltas: Mapping[Hashable, int]) -> int:
+        """Return the sum of what each level needs by itself."""
+        layout = self._problem.layout
+        return alone(layout.shifted(_nodes(deltas)), layout.bounds)
+
+    def excess(self, deltas: Mapping[Hashable, int]) -> tuple[int, ...]:
+        """Return by how much each level exceeds what is asked."""
+        layout = self._problem.layout
+        return excess(layout.shifted(_nodes(deltas)), layout.bounds)
+
+    def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
+        """Return one pod for each class of nodes, first those whose leaving helps most."""
+        layout, changes = self._problem.layout, _nodes(deltas)
+        found: dict[Hashable, tuple[tuple[object, ...], Victim]] = {}
+        for site in layout.sites.values():
+            victim = next((each for each in site.movable if each.pod.uid not in gone), None)
+            if victim is None:
+                continue
+            without = {**changes, site.node: changes.get(site.node, 0) - 1}
+            order = (
+                alone(layout.shifted(without), layout.bounds),
+                -layout.held(site.path),
+                -site.count - changes.get(site.node, 0),
+                victim.cost,
+            )
+            kind = layout.place(site.path), site.leaf, changes.get(site.node, 0)
+            if kind not in found or order < found[kind][0]:
+                found[kind] = order, victim
+        return [victim for _, victim in sorted(found.values(), key=lambda each: each[0])]
+
+    def has_room(self, _: Pod, node: str) -> bool:
+        """Say whether a node has room for one more beside everything that is on its way elsewhere."""
+        layout = self._problem.layout
+        site = layout.sites.get(node)
+        return layout.cap(node) > 0 if site is None else layout.spare(site) > 0
+
+    def alike(self, _: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
+        """Return the nodes: whether two are alike for the scheduler's scores is not known here."""
+        return nodes
+
+
+def _nodes(deltas: Mapping[Hashable, int]) -> Mapping[str, int]:
+    return cast("Mapping[str, int]", deltas)
+
+
+class MixedBoard:
+    """Pods of several kinds: a cell is a kind and a node.
+
+    `aim` is the arrangement that is aimed at. Where not everything that is asked holds in it, it only says who should
+    go first, and no state is `within` anything.
+    """
+
+    def __init__(self, mixed: Mixed, aim: Solution | None) -> None:
+        self._mixed = mixed
+        self._aim = aim
+        holds = aim is not None and not aim.unplaced and not aim.excess
+        self.fewest = aim.evictions if aim is not None and holds else None
+        self._bounds = [_bound(each) for each in mixed.demands]
+        self._known: dict[Hashable, int | None] = {}
+
+    @property
+    def sorted(self) -> Sorted:
+        """The component's pods."""
+        return self._mixed.sorted
+
+    def cell(self, pod: Pod, node: str) -> Hashable:
+        """Return the pod's kind and the node."""
+        return self._mixed.kind_of(pod), node
+
+    def within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int) -> bool:
+        """Say whether a state with these pods pending is at most so far from right."""
+        changes = cast("Mapping[Cell, int]", deltas)
+        if self._to_the_aim(changes) <= goal:
+            return True
+        waiting = Counter(self._mixed.kind_of(pod) for pod in pending)
+        key = tuple(sorted(deltas.items(), key=repr)), tuple(sorted(waiting.items()))
+        if key not in self._known:
+            found = solve(self._mixed.supposed(changes, waiting), nodes=_SUPPOSED_NODES)
+            self._known[key] = None if isinstance(found, Unsolved) else found.evictions
+        known = self._known[key]
+        return known is not None and known <= goal
+
+    def _to_the_aim(self, changes: Mapping[Cell, int]) -> int:
+        """Return how many evictions lead from a state to the arrangement that is aimed at."""
+        stand = self._aim.stand if self._aim is not None else {}
+        return sum(
+            max(0, count + changes.get((number, node), 0) - stand.get((number, node), 0))
+            for number, kind in enumerate(self._mixed.kinds)
+            for node, count in {
+                **dict.fromkeys((each for of, each in changes if of == number), 0),
+                **kind.counts,
+            }.items()
+        )
+
+    def _held(self, deltas: Mapping[Hashable, int]) -> Sequence[Mapping[str, int]]:
+        changes = cast("Mapping[Cell, int]", deltas)
+        found = []
+        for number, demand in enumerate(self._mixed.demands):
+            held = Counter[str]()
+            for node, count in demand.counted.items():
+                held[demand.domain[node]] += count
+            for (kind, node), change in changes.items():
+                if number in self._mixed.kinds[kind].demands and node in demand.nodes:
+                    held[demand.domain[node]] += change
+            found.append(held)
+        return found
+
+    def alone(self, deltas: Mapping[Hashable, int]) -> int:
+        """Return the sum of what each demand needs by itself."""
+        return sum(
+            needed(_spectrum(held, demand.many), bound)
+            for held, demand, bound in zip(self._held(deltas), self._mixed.demands, self._bounds, strict=True)
+        )
+
+    def excess(self, deltas: Mapping[Hashable, int]) -> tuple[int, ...]:
+        """Return by how much each demand is exceeded."""
+        return tuple(
+            _excess(held, demand) for held, demand in zip(self._held(deltas), self._mixed.demands, strict=True)
+        )
+
+    def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
+        """Return the cheapest pod of each cell, those that the aimed-at arrangement lets go first."""
+        stand = self._aim.stand if self._aim is not None else {}
+        found = []
+        for number, kind in enumerate(self._mixed.kinds):
+            for node, victims in kind.movable.items():
+                victim = next((each for each in victims if each.pod.uid not in gone), None)
+                if victim is not None:
+                    cell = number, node
+                    held = kind.counts.get(node, 0) + deltas.get(cell, 0)
+                    without = {**deltas, cell: deltas.get(cell, 0) - 1}
+                    stays = held <= stand.get(cell, 0)
+                    found.append((stays, self.alone(without), victim.cost, node, victim))
+        found.sort(key=lambda each: each[:4])
+        return [each[4] for each in found]
+
+    def has_room(self, pod: Pod, node: str) -> bool:
+        """Say whether a node has room for one more beside everything that is on its way elsewhere."""
+        kind = self._mixed.kinds[self._mixed.kind_of(pod)]
+        return kind.cap.get(node, 0) > kind.counts.get(node, 0) or kind.movable.get(node, ()) != ()
+
+    def alike(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
+        """Return one node for each class of nodes that no demand and no kind tells apart."""
+        changes = cast("Mapping[Cell, int]", deltas)
+        seen: set[Hashable] = set()
+        for node in nodes:
+            signature = (
+                tuple(
+                    each.domain.get(node) if node in each.nodes and each.many < len(each.nodes) else node in each.nodes
+                    for each in self._mixed.demands
+                ),
+                tuple(
+                    each.domain.get(node)
+                    for each in self._mixed.apart
+                    if len(set(each.domain.values())) < len(each.domain)
+                ),
+                tuple(
+                    (kind.counts.get(node, 0) + changes.get((number, node), 0), kind.cap.get(node, 0))
+                    for number, kind in enumerate(self._mixed.kinds)
+                ),
+                tuple(each.get(node, 0) for each in self._mixed.others),
+            )
+            if signature not in seen:
+                seen.add(signature)
+                yield node
+
+
+def _bound(demand: Demand) -> Bound:
+    return Bound(max_skew=demand.max_skew, floor_at_zero=demand.floor_at_zero, cap=demand.cap, least=demand.least)
+
+
+def _spectrum(held: Mapping[str, int], many: int) -> Mapping[int, int]:
+    """Count the domains by how many pods they hold."""
+    found = Counter(held.values())
+    found[0] += max(0, many - len(held))
+    return found
+
+
+def _excess(held: Mapping[str, int], demand: Demand) -> int:
+    high = max(held.values(), default=0)
+    low = min(held.values(), default=0) if len(held) >= demand.many else 0
+    over = [0, demand.least - low]
+    if demand.max_skew is not None:
+        over.append(high - (0 if demand.floor_at_zero else low) - demand.max_skew)
+    if demand.cap is not None:
+        over.append(high - demand.cap)
+    return max(over)

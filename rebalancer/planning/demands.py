@@ -1,0 +1,133 @@
+"""What is asked of how pods stand, each thing on one topology key: a constraint of theirs, or a limit of the policy."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from rebalancer.assessment.judgement import Judged, JudgedGroup
+from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.model.labels import Labels
+from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.verdicts import State
+from rebalancer.policy import LimitAction
+from rebalancer.scheduling.pod_topology_spread import ineffective
+from rebalancer.scheduling.view import View
+
+ActOn = tuple[WhenUnsatisfiable, ...]
+
+
+class Demand(Struct, frozen=True, kw_only=True, eq=False, gc=False):
+    """One thing asked. `domain` gives a node's domain; nodes that are not in it take no part.
+
+    `max_skew` is asked, None for any; `enforced` is the maxSkew to which the scheduler holds the pods of the group
+    whose constraint it is, None for a soft constraint and for limits. `cap` and `least` bound each domain.
+    `counted` are the pods that count, by node.
+    """
+
+    source: Judged | JudgedLimit
+    key: str
+    domain: Mapping[str, str]
+    nodes: frozenset[str]
+    counted: Mapping[str, int]
+    many: int
+    """How many domains there are."""
+    max_skew: int | None = None
+    enforced: int | None = None
+    floor_at_zero: bool = False
+    cap: int | None = None
+    least: int = 0
+
+    def counts(self, labels: Labels) -> bool:
+        """Say whether a pod with these labels counts."""
+        if isinstance(self.source, JudgedLimit):
+            return _meant(self.source, labels)
+        selector = self.source.constraint.selector
+        return selector is not None and selector.matches(labels)
+
+    @property
+    def violated(self) -> bool:
+        """Whether it does not hold now."""
+        return self.source.state is not State.SATISFIED
+
+    def held(self, value: str) -> int:
+        """Count the pods of a domain."""
+        return sum(count for node, count in self.counted.items() if self.domain[node] == value)
+
+    @property
+    def emptiest(self) -> int:
+        """The least count of a domain."""
+        held: dict[str, int] = {}
+        for node, count in self.counted.items():
+            held[self.domain[node]] = held.get(self.domain[node], 0) + count
+        return min(held.values()) if held and len(held) == self.many and not self.floor_at_zero else 0
+
+    @property
+    def text(self) -> str:
+        """Say what is asked, for a sentence."""
+        if isinstance(self.source, JudgedLimit):
+            return f"limit {self.source.group}/{self.source.limit} ({self.source.rule.bound})"
+        return f"maxSkew is {self.max_skew}"
+
+
+def _meant(limit: JudgedLimit, labels: Labels) -> bool:
+    rule, group = limit.rule, limit.gathered.group
+    if not group.selector.compiled.matches(labels):
+        return False
+    if rule.selector is not None and not rule.selector.compiled.matches(labels):
+        return False
+    return all(labels.get(key) == value for key, value in limit.key.items() if key not in {"workload", rule.within})
+
+
+def of_group(judged: JudgedGroup, view: View, act_on: ActOn) -> tuple[Demand, ...]:
+    """Return what a group's constraints ask: hard ones always, soft ones if they are acted on."""
+    found = [_of_constraint(each, view, soft=False) for each in judged.hard if counts_something(each, view)]
+    if WhenUnsatisfiable.SCHEDULE_ANYWAY in act_on:
+        found += [_of_constraint(each, view, soft=True) for each in judged.soft if counts_something(each, view)]
+    return tuple(found)
+
+
+def counts_something(judged: Judged, view: View) -> bool:
+    """Say whether a constraint can ever reject a node: a null selector, or `{}` on some versions, cannot."""
+    return judged.constraint.selector is not None and not ineffective(judged.constraint, view)
+
+
+def _of_constraint(judged: Judged, view: View, *, soft: bool) -> Demand:
+    constraint, counts = judged.constraint, judged.counts
+    many = len(counts.by_domain)
+    return Demand(
+        source=judged,
+        key=constraint.key,
+        domain=view.nodes.values(constraint.key),
+        nodes=counts.eligible.nodes,
+        counted=counts.by_node,
+        many=many,
+        max_skew=constraint.max_skew,
+        enforced=None if soft else constraint.max_skew,
+        floor_at_zero=many < constraint.min_domains,
+    )
+
+
+def acts(limit: JudgedLimit) -> bool:
+    """Say whether pods are evicted for a limit."""
+    return limit.action is LimitAction.EVICT and limit.enforceable
+
+
+def of_limit(limit: JudgedLimit, view: View) -> Demand:
+    """Return what a limit asks; where it cannot be met, the least that comes near it."""
+    domains = limit.counts.domains
+    counted: dict[str, int] = {}
+    nodes = view.memo(("nodes of a limit", id(domains)), lambda: (domains, frozenset().union(*domains.values())))[1]
+    for pod in limit.pods:
+        if pod.node is not None and pod.node in nodes:
+            counted[pod.node] = counted.get(pod.node, 0) + 1
+    return Demand(
+        source=limit,
+        key=limit.topology_key,
+        domain=view.nodes.values(limit.topology_key),
+        nodes=nodes,
+        counted=counted,
+        many=len(domains),
+        max_skew=limit.max_skew,
+        cap=limit.goal if limit.cap is not None else None,
+        least=(limit.goal or 0) if limit.min_pods is not None else 0,
+    )

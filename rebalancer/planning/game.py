@@ -1,0 +1,164 @@
+"""The whole repair as a game against the scheduler: the evictions from which every way of its leads on to the end.
+
+`reach.next_step` is short-sighted: a step that keeps its own promise may lead to a state from which nothing is forced
+any more, where another would not, and it cannot answer a landing that turned out badly. Here one pod is evicted; the
+scheduler places what is pending, on whichever feasible nodes, until nothing is pending or no node admits a pod; then it
+is our turn again, knowing where the pods went. What is returned is the first move, or as much of a step as leaves the
+end in reach. The number of evictions that are enough falls with each of them, so that neither a spare eviction nor a
+plan has to be remembered: together they are never more than were enough at the beginning.
+"""
+
+from collections.abc import Iterator
+from typing import cast
+
+from rebalancer.planning.arrangement import Bounds, Leaf, Path, departed, excess, landings, leaves, marked
+from rebalancer.planning.distance import distance
+from rebalancer.planning.reach import WIDEST, Effort, State, Step, TooLarge, ends, next_step
+
+Excess = tuple[int, ...]
+
+_EFFORT = 10_000
+"""How many states one search may look at."""
+
+_LONGEST = 50
+"""Evictions, and waiting pods, beyond which no game is played to the end: it would be too large in any case."""
+
+_OUT = 4
+"""How many pods may be out at once; more never helped in trials."""
+
+
+def first_move(state: State, bounds: Bounds, room: int, *, effort: Effort | None = None, spare: int = 1) -> Step | None:
+    """Return evictions after which the whole repair is still forced, at the distance or with `spare` more.
+
+    `room` is how many may be out at once; a prefix of what is returned, not shorter than `needed`, will do as well.
+    None where there are none, where pods are still to be placed without them, or where the game is too large: beyond
+    its own bound, or beyond what is left of `effort`.
+    """
+    least = distance(state.root, bounds, state.pending)
+    if least is None or least > _LONGEST or state.pending > _LONGEST:
+        return None
+    game = _Game(bounds, min(room, _OUT), effort.part(_EFFORT) if effort is not None else Effort(_EFFORT))
+    worst = excess(state.root, bounds)
+    try:
+        if game.rests(state) != {state}:
+            return None
+        enough = game.enough(state, worst, spare)
+        if not enough:
+            return None
+        return game.batch(state, worst, enough) or game.move(state, worst, enough)
+    except TooLarge:
+        return None
+
+
+def forced_step(state: State, bounds: Bounds, room: int, *, out: int = _OUT, effort: Effort | None = None) -> Step:
+    """Return the step that the scheduler is forced to repay; empty where none is found.
+
+    The game's first move with `out` at once; where the game is too large, or cannot be won, a step of at most `room`
+    that keeps its own promise, rather one that leaves further pods a place.
+    """
+    move = first_move(state, bounds, out, effort=effort)
+    if move is not None and move.victims:
+        return move
+    step = next_step(state, bounds, room, stay_open=True)
+    return step if step.victims else next_step(state, bounds, room)
+
+
+class _Game:
+    """One group's game. `worst` is by how much each bound was exceeded when last nothing was pending.
+
+    By more than that it may not be exceeded when nothing is pending again.
+    """
+
+    def __init__(self, bounds: Bounds, out: int, effort: Effort) -> None:
+        self._bounds = bounds
+        self._out = out
+        self._effort = effort
+        self._rests: dict[State, frozenset[State]] = {}
+        self._won: dict[tuple[State, Excess], int] = {}
+        self._lost: dict[tuple[State, Excess], int] = {}
+
+    def enough(self, state: State, worst: Excess, spare: int) -> int | None:
+        """Return the fewest evictions that repair it whatever the scheduler picks, None if there is no such number."""
+        least = self._distance(state) or 0
+        return next((number for number in range(least, least + spare + 1) if self._wins(state, worst, number)), None)
+
+    def batch(self, state: State, worst: Excess, enough: int) -> Step | None:
+        """Return as much of a step as may go at once: after each prefix, in every interleaving, the rest is enough."""
+        step = next_step(state, self._bounds, min(enough, WIDEST))
+        victims = step.victims if step.needed <= self._out else ()
+        root, taken = state.root, 0
+        for size, path in enumerate(victims, start=1):
+            root = marked(root, path)
+            if size >= step.needed:
+                found = ends(State(root, state.pending), self._bounds, self._effort)
+                if not all(self._wins(end, worst, enough - size) for end in found):
+                    break
+                taken = size
+        return Step(victims=victims[:taken], needed=step.needed) if taken else None
+
+    def move(self, state: State, worst: Excess, enough: int) -> Step | None:
+        """Return the one eviction to begin with."""
+        path = self._move(state, worst, enough)
+        return None if path is None else Step(victims=(path,), needed=1)
+
+    def rests(self, state: State) -> frozenset[State]:
+        """Return every state in which the scheduler can come to rest from here."""
+        found = self._rests.get(state)
+        if found is None:
+            following = [State(root, state.pending - 1) for root in landings(state.root, self._bounds)]
+            if not state.pending or not following:
+                found = frozenset({state})
+            else:
+                found = frozenset().union(*(self.rests(each) for each in following))
+            self._effort.spend(1 + len(following))
+            self._rests[state] = found
+        return found
+
+    def _wins(self, now: State, worst: Excess, evictions: int) -> bool:
+        least = self._distance(now)
+        if least is None or least > evictions:
+            return False
+        if not now.pending:
+            found = excess(now.root, self._bounds)
+            if any(after > most for after, most in zip(found, worst, strict=True)):
+                return False
+            if not least:
+                return True
+            worst = found
+        if not evictions or now.pending >= self._out:
+            return False
+        key = now, worst
+        if self._won.get(key, evictions + 1) <= evictions:
+            return True
+        if self._lost.get(key, -1) >= evictions:
+            return False
+        won = self._move(now, worst, evictions) is not None
+        (self._won if won else self._lost)[key] = evictions
+        return won
+
+    def _move(self, now: State, worst: Excess, evictions: int) -> Path | None:
+        for path, after in self._choices(now, evictions):
+            if all(self._wins(end, worst, evictions - 1) for end in self.rests(after)):
+                return path
+        return None
+
+    def _choices(self, now: State, evictions: int) -> list[tuple[Path, State]]:
+        """Return what may be evicted, most promising first: the fewest ways for the scheduler, the least distance."""
+        found = []
+        for path, after in _evictions(now):
+            self._effort.spend(1)
+            least = self._distance(after)
+            if least is not None and least < evictions:
+                found.append((len(self.rests(after)), least, path, after))
+        found.sort(key=lambda each: each[:3])
+        return [(path, after) for _, _, path, after in found]
+
+    def _distance(self, state: State) -> int | None:
+        return distance(state.root, self._bounds, state.pending)
+
+
+def _evictions(now: State) -> Iterator[tuple[Path, State]]:
+    for path in leaves(now.root):
+        held, fixed, _, _ = cast("Leaf", path[-1])
+        if held > fixed:
+            yield path, State(departed(marked(now.root, path)), now.pending + 1)

@@ -1,0 +1,247 @@
+"""A component of pods of several kinds: who counts for what, where each kind may stand, what keeps which apart."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from rebalancer.assessment.groups import Member
+from rebalancer.model.affinity import PodAffinityTerm
+from rebalancer.model.labels import Labels
+from rebalancer.model.pods import Pod
+from rebalancer.model.verdicts import Reason
+from rebalancer.planning.components import Component
+from rebalancer.planning.demands import Demand
+from rebalancer.planning.eligibility import Refusal
+from rebalancer.planning.layout import Victim
+from rebalancer.planning.movers import Movers, Sorted
+from rebalancer.planning.room import Reception, Rooms
+from rebalancer.scheduling.affinity_terms import selects
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+Cell = tuple[int, str]
+"""A kind by its number, and a node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """Pods that are alike for the scheduler and for everything that is asked.
+
+    `counts` are those on nodes, of which `fixed` stay whatever happens; `cap` is how many a node can hold. `now` is
+    where they stand in the view, also in a state that is only supposed. `movable` are those that may go, cheapest
+    first; `pending` have no place. `demands` are the numbers of those that count them.
+    """
+
+    sample: Pod
+    members: tuple[Member, ...]
+    reception: Reception
+    counts: Mapping[str, int]
+    fixed: Mapping[str, int]
+    cap: Mapping[str, int]
+    now: Mapping[str, int]
+    movable: Mapping[str, Sequence[Victim]]
+    pending: int
+    demands: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apart:
+    """Kinds of which at most one pod may stand in each domain of a key."""
+
+    domain: Mapping[str, str]
+    kinds: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """Pods of several kinds under what is asked of them. `others` are pods that count and belong to no kind."""
+
+    component: Component
+    demands: tuple[Demand, ...]
+    kinds: tuple[Kind, ...]
+    apart: tuple[Apart, ...]
+    others: tuple[Mapping[str, int], ...]
+    """For each demand, by node."""
+    view: View | None
+    """Where the nodes' room is read; None: they have room for all."""
+    sorted: Sorted
+
+    @property
+    def pending(self) -> int:
+        """How many pods have no place."""
+        return sum(kind.pending for kind in self.kinds)
+
+    @property
+    def victims(self) -> Iterable[Victim]:
+        """The pods that may move."""
+        return (victim for kind in self.kinds for victims in kind.movable.values() for victim in victims)
+
+    def kind_of(self, pod: Pod) -> int:
+        """Return the kind of a pod that stands or comes."""
+        owner = pod.owner.uid if pod.owner is not None else ""
+        return next(
+            number
+            for number, kind in enumerate(self.kinds)
+            for member in kind.members
+            if member.owner is not None and member.owner.uid == owner
+        )
+
+    def supposed(self, deltas: Mapping[Cell, int], pending: Mapping[int, int]) -> "Mixed":
+        """Return the mixture with pods more or less in its cells, and so many of each kind without a place."""
+        kinds = []
+        for number, kind in enumerate(self.kinds):
+            counts = Counter(kind.counts)
+            counts.update({node: change for (of, node), change in deltas.items() if of == number})
+            kinds.append(
+                replace(
+                    kind,
+                    counts=counts,
+                    fixed={node: min(count, kind.fixed.get(node, 0)) for node, count in counts.items()},
+                    cap={**kind.cap, **{node: max(kind.cap.get(node, 0), count) for node, count in counts.items()}},
+                    pending=pending.get(number, 0),
+                )
+            )
+        return replace(self, kinds=tuple(kinds))
+
+
+@dataclass
+class _Making:
+    """A kind while its members are collected."""
+
+    sample: Pod
+    members: list[Member] = field(default_factory=list)
+    whole: list[Refusal | None] = field(default_factory=list)
+
+
+class Mixtures:
+    """Makes mixtures over one view."""
+
+    def __init__(self, view: View, rooms: Rooms, movers: Movers) -> None:
+        self._view = view
+        self._rooms = rooms
+        self._movers = movers
+
+    def mixed(
+        self, component: Component, whole: Sequence[Refusal | None], demands: tuple[Demand, ...]
+    ) -> Mixed | Refusal:
+        """Divide a component's pods into kinds, or say why what they ask is not modelled."""
+        made: dict[Hashable, _Making] = {}
+        for member, refusal in zip(component.members, whole, strict=True):
+            if member.owner is None:
+                continue
+            if isinstance(member.next_pod, Unpredictable):
+                return Refusal(member.next_pod.reason, f"{member.reference}: {member.next_pod.message}")
+            pod = member.next_pod
+            key = _alike(pod), tuple(each.counts(pod.labels) for each in demands)
+            kind = made.setdefault(key, _Making(pod))
+            kind.members.append(member)
+            kind.whole.append(refusal)
+        if not made:
+            return Refusal(Reason.UNKNOWN_OWNER, "nothing that is known would create its pods anew")
+        everything = Sorted()
+        kinds = []
+        for making in made.values():
+            found = self._kind(component, making, demands, everything)
+            if isinstance(found, Refusal):
+                return found
+            kinds.append(found)
+        apart = self._apart(component, kinds)
+        if isinstance(apart, Refusal):
+            return apart
+        return Mixed(
+            component=component,
+            demands=demands,
+            kinds=tuple(kinds),
+            apart=apart,
+            others=tuple(_others(number, demand, kinds) for number, demand in enumerate(demands)),
+            view=self._view,
+            sorted=everything,
+        )
+
+    def _kind(
+        self, component: Component, making: _Making, demands: Sequence[Demand], everything: Sorted
+    ) -> Kind | Refusal:
+        sample = structs.replace(making.sample, claims=()) if making.sample.claims else making.sample
+        own = [pod for member in component.members for pod in member.pods]
+        if sample.spec.host_ports:
+            return Refusal(Reason.NOT_PREDICTABLE, "pods of several kinds, some with host ports")
+        if sample.spec.pod_affinity.required:
+            return Refusal(Reason.NOT_PREDICTABLE, "its affinity to other pods moves with every placement")
+        reception = self._rooms.without_own(sample, own)
+        mine = frozenset(number for number, each in enumerate(demands) if each.counts(sample.labels))
+
+        def as_the_next(labels: Labels) -> bool:
+            return frozenset(number for number, each in enumerate(demands) if each.counts(labels)) == mine
+
+        found = self._movers.sorted_out(making.members, making.whole, reception.nodes, as_the_next)
+        if isinstance(found, Refusal):
+            return found
+        everything.refused += found.refused
+        everything.missing += found.missing
+        everything.waiting += found.waiting
+        everything.unborn += found.unborn
+        owners = [member.owner.uid for member in component.members if member.owner is not None]
+        counts = Counter(node for node, victims in found.movable.items() for _ in victims)
+        counts.update(pod.node for pod, _, _ in found.refused if pod.node is not None)
+        taken = self._rooms.taken(reception, sample, owners)
+        # What other kinds hold of a node is counted by the program: they may leave it.
+        cap = {node: room - taken.of(node) for node, room in self._rooms.emptied(sample, own).items()}
+        return Kind(
+            sample=sample,
+            members=tuple(making.members),
+            reception=reception,
+            counts=counts,
+            fixed={node: count - len(found.movable.get(node, ())) for node, count in counts.items()},
+            cap={node: max(counts[node], cap.get(node, 0)) for node in sorted({*counts, *cap})},
+            now=counts,
+            movable={node: sorted(victims, key=lambda each: each.cost) for node, victims in found.movable.items()},
+            pending=found.missing,
+            demands=mine,
+        )
+
+    def _apart(self, component: Component, kinds: Sequence[Kind]) -> tuple[Apart, ...] | Refusal:
+        """Read the required anti-affinity among the kinds; what concerns other pods is in their receptions."""
+        terms: dict[PodAffinityTerm, set[int]] = {}
+        for number, kind in enumerate(kinds):
+            for term in kind.sample.spec.pod_affinity.anti_required:
+                terms.setdefault(term, set()).add(number)
+        found = []
+        for term, carriers in terms.items():
+            avoided = {
+                number
+                for number, kind in enumerate(kinds)
+                if selects(term, component.namespace, kind.sample, self._view)
+            }
+            if not avoided:
+                continue
+            if avoided != carriers:
+                return Refusal(Reason.NOT_PREDICTABLE, "some of its pods keep away from others that do not mind them")
+            found.append(Apart(domain=self._view.nodes.values(term.topology_key), kinds=frozenset(carriers)))
+        return tuple(found)
+
+
+def _alike(pod: Pod) -> Hashable:
+    spec = pod.spec
+    return (
+        spec.requests,
+        spec.scored,
+        spec.node_affinity,
+        spec.pod_affinity,
+        spec.tolerations,
+        spec.host_ports,
+        spec.scheduler,
+        spec.priority,
+        spec.spread,
+    )
+
+
+def _others(number: int, demand: Demand, kinds: Sequence[Kind]) -> Mapping[str, int]:
+    left = Counter(demand.counted)
+    for kind in kinds:
+        if number in kind.demands:
+            for node, count in kind.counts.items():
+                if node in demand.nodes:
+                    left[node] -= count
+    return {node: count for node, count in left.items() if count > 0}

@@ -1,0 +1,128 @@
+"""Who of a group may move, who stays and why, and how many have no place yet."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rebalancer.assessment.groups import Member
+from rebalancer.model.labels import Labels
+from rebalancer.model.pods import Pod
+from rebalancer.model.verdicts import Reason
+from rebalancer.planning.budgets import Ledger
+from rebalancer.planning.eligibility import Eligibility, Refusal
+from rebalancer.planning.layout import Victim, cost_of
+from rebalancer.scheduling.feasibility import static_feasible
+from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
+from rebalancer.scheduling.view import View
+
+
+@dataclass
+class Sorted:
+    """The pods of a group. `missing` are without a place, those that owners have still to create among them."""
+
+    movable: dict[str, list[Victim]] = field(default_factory=dict)
+    refused: list[tuple[Pod, Member, Refusal]] = field(default_factory=list)
+    missing: int = 0
+    waiting: list[Pod] = field(default_factory=list)
+    unborn: list[tuple[Pod, int]] = field(default_factory=list)
+    """What owners have still to create: like which pod, and how many."""
+
+
+class Movers:
+    """The rules of one policy and its budgets over one view."""
+
+    def __init__(
+        self, view: View, eligibility: Eligibility, ledger: Ledger, avoided: frozenset[str] = frozenset()
+    ) -> None:
+        """Take the UIDs of the pods that are victims of last resort as `avoided`."""
+        self._view = view
+        self._avoided = avoided
+        self._eligibility = eligibility
+        self._ledger = ledger
+
+    def sorted_out(
+        self,
+        members: Sequence[Member],
+        whole: Sequence[Refusal | None],
+        room: frozenset[str],
+        counts: Callable[[Labels], bool],
+    ) -> Sorted | Refusal:
+        """Sort the members' pods; `whole` says of each member why none of its pods may go, `room` where pods can land.
+
+        `counts` says by its labels whether a pod counts.
+
+        A pod whose labels have been changed so that it is not counted is neither movable nor refused: moving it would
+        repair nothing. The group is refused while a pod of it waits for a node that is not the scheduler's free choice.
+        """
+        found = Sorted()
+        for member, refusal in zip(members, whole, strict=True):
+            waiting = self._member(member, refusal, room, counts, found)
+            blocked = waiting if isinstance(waiting, Refusal) else self._not_free(member, waiting)
+            if blocked is not None:
+                return blocked
+        return found
+
+    def _member(
+        self,
+        member: Member,
+        whole: Refusal | None,
+        room: frozenset[str],
+        counts: Callable[[Labels], bool],
+        found: Sorted,
+    ) -> Sequence[Pod] | Refusal:
+        """Sort one member's pods into `found`; return those without a node."""
+        of_pod, of_budgets, nodes = self._eligibility.of_pod, self._ledger.refusal, self._view.nodes.by_name
+        movable, avoided = found.movable, self._avoided
+        alike: dict[Labels, tuple[bool, Refusal | None]] = {}
+        waiting: list[Pod] = []
+        for pod in member.pods:
+            node, labels = pod.node, pod.labels
+            if node is None:
+                waiting.append(pod)
+                continue
+            if node not in nodes:
+                return Refusal(Reason.GROUP_IN_FLIGHT, f"node {node} is gone; pod {pod.name} is to be replaced first")
+            known = alike.get(labels)
+            if known is None:
+                known = alike[labels] = counts(labels), whole or of_budgets(pod)
+            if not known[0]:
+                continue
+            refusal = known[1] or of_pod(pod) or (self._pinned(pod, room) if pod.claims else None)
+            if refusal is not None:
+                found.refused.append((pod, member, refusal))
+                continue
+            cost = cost_of(pod, avoided=True) if avoided and pod.uid in avoided else cost_of(pod)
+            if node in movable:
+                movable[node].append(Victim(pod, member, cost))
+            else:
+                movable[node] = [Victim(pod, member, cost)]
+        if member.owner is not None:
+            unborn = max(0, member.owner.replicas - len(member.pods))
+            found.missing += unborn + len(waiting)
+            if not isinstance(member.next_pod, Unpredictable):
+                found.unborn += [(member.next_pod, unborn)] if unborn else []
+        found.waiting += waiting
+        return waiting
+
+    def _not_free(self, member: Member, waiting: Sequence[Pod]) -> Refusal | None:
+        """Refuse pods without a node that are held back (gates), or tied to fewer nodes than others by volumes."""
+        for pod in waiting:
+            unclear = unpredictable(pod, self._view)
+            if unclear is not None:
+                return Refusal(Reason.GROUP_IN_FLIGHT, f"pod {pod.name} has no node yet: {unclear.message}")
+        missing = waiting or (member.owner is not None and member.owner.replicas > len(member.pods))
+        if missing and any(pod.claims for pod in member.pods):
+            return Refusal(
+                Reason.GROUP_IN_FLIGHT, f"a pod of {member.reference} with volumes of its own has no node yet"
+            )
+        return None
+
+    def _pinned(self, pod: Pod, room: frozenset[str]) -> Refusal | None:
+        """Refuse a pod whose volumes reach less far than the group's room."""
+        following = replacement(pod, self._view)
+        if isinstance(following, Unpredictable):
+            return Refusal(following.reason, following.message)
+        reach = static_feasible(following, self._view, [pod])
+        if room <= reach:
+            return None
+        return Refusal(Reason.VOLUME_PINNED, f"its volumes reach {len(reach & room)} of {len(room)} nodes")

@@ -1,0 +1,105 @@
+"""Conditions on a number: `3`, `">=2"`, `"!=6"`."""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Self
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from rebalancer.policy.amounts import LARGEST
+from rebalancer.policy.base import unexpected
+
+_COMPARES: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_FORM: Final = r"^(?:=|!=|<=?|>=?)(?:0|[1-9][0-9]{0,8})$"
+_WRITTEN = re.compile(r"(=|!=|<=?|>=?)(0|[1-9][0-9]{0,8})\Z")
+_LOOSE = re.compile(r"(==|=|!=|<=?|>=?)? *(0|[1-9][0-9]{0,8})\Z")
+_EXPECTED: Final = 'a whole number such as 3, or one with =, !=, <, <=, > or >= such as ">=2"'
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A comparison with a number: `comparison` is one of =, !=, <, <=, > and >=."""
+
+    comparison: str
+    number: int
+
+    @classmethod
+    def of(cls, written: int | str) -> Self:
+        """Read `3` or `">=2"`; ValueError says what was expected."""
+        if isinstance(written, str):
+            match = _WRITTEN.match(written)
+            if match is None:
+                raise ValueError(f"expected {_EXPECTED}")
+            return cls(match.group(1), int(match.group(2)))
+        if not 0 <= written <= LARGEST:
+            raise ValueError(f"expected a number from 0 to {LARGEST}")
+        return cls("=", written)
+
+    def holds(self, number: int) -> bool:
+        """Say whether a number meets it."""
+        return _COMPARES[self.comparison](number, self.number)
+
+    @property
+    def written(self) -> int | str:
+        """The value as a file has it."""
+        return self.number if self.comparison == "=" else f"{self.comparison}{self.number}"
+
+    def __str__(self) -> str:
+        """Show it as a file has it."""
+        return str(self.written)
+
+
+def greatest(*conditions: Condition | None) -> int | None:
+    """Return the greatest number that meets all of them: None where there is no greatest, -1 where none does."""
+    given = [each for each in conditions if each is not None]
+    edge = max((each.number for each in given), default=0)
+    if all(each.holds(edge + 1) for each in given):
+        return None  # beyond the greatest number that is named nothing changes any more
+    # The last number of a stretch that meets them all is one that is named, or beside it.
+    near = {number for each in given for number in (each.number - 1, each.number, each.number + 1)}
+    return max((number for number in near if number >= 0 and all(each.holds(number) for each in given)), default=-1)
+
+
+def _validated(value: object) -> Condition:
+    if isinstance(value, Condition):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise unexpected(_EXPECTED)
+    try:
+        return Condition.of(value)
+    except ValueError as error:
+        raise unexpected(str(error).removeprefix("expected "), suggestion=_meant(value)) from None
+
+
+def _meant(value: int | str) -> str | None:
+    match = _LOOSE.match(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    sign, number = match.groups()
+    return f'"{sign}{number}"' if sign in _COMPARES and sign != "=" else number
+
+
+ConditionField = Annotated[
+    Condition,
+    PlainValidator(_validated),
+    PlainSerializer(lambda condition: condition.written, return_type=int | str),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": LARGEST},
+                {"type": "string", "pattern": _FORM},
+            ],
+            "examples": [3, ">=2"],
+        }
+    ),
+]
+"""A field for a condition on a number."""

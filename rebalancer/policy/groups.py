@@ -1,0 +1,219 @@
+"""Groups of pods that belong together across workloads, and the limits on how they may stand.
+
+A topology spread constraint bounds a difference; what people need is often a bound on a share ("no node holds a third
+of this cluster"). These are that, and they are judged whatever the pods' own constraints say.
+"""
+
+import re
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+
+from rebalancer.policy.amounts import LARGEST
+from rebalancer.policy.base import Section, unexpected
+from rebalancer.policy.conditions import Condition, ConditionField
+from rebalancer.policy.durations import Duration
+from rebalancer.policy.names import NamespaceFilter
+from rebalancer.policy.selectors import KEY_PATTERN, VALUE_PATTERN, LabelKey, LabelValue, Selector
+from rebalancer.policy.shares import Share, ShareField
+
+WORKLOAD: Final = "Workload"
+"""What `groupBy` names instead of a label: the pods of one top owner."""
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_ZONE: Final = "topology.kubernetes.io/zone"
+_NAME: Final = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
+_BOUNDS: Final = ("max_share", "max_pods", "max_skew", "min_pods")
+_BOUND_TYPES: Final = {"maxShare": "string", "maxPods": "integer", "maxSkew": "integer", "minPods": "integer"}
+
+
+class Basis(StrEnum):
+    """What a limit's total is."""
+
+    DESIRED = "desired"
+    LIVE = "live"
+
+
+class LimitAction(StrEnum):
+    """What follows from a violated limit."""
+
+    ALERT = "Alert"
+    EVICT = "Evict"
+
+
+class Severity(StrEnum):
+    """How bad a violated limit is, for whoever is called."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+def _named(value: object) -> str:
+    if isinstance(value, str) and re.match(_NAME.removesuffix("$") + r"\Z", value):
+        return value
+    quoted = f'"{value}"' if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    expected = "a name such as node-third: at most 63 letters, digits, -, _ and ., a letter or digit at both ends"
+    raise unexpected(expected, suggestion=quoted)
+
+
+def _group_by(keys: tuple[str, ...]) -> tuple[str, ...]:
+    if not keys:
+        raise unexpected(f"[{WORKLOAD}] or label keys such as [app.kubernetes.io/instance]")
+    if len(keys) > 1 and WORKLOAD in keys:
+        raise unexpected(f"[{WORKLOAD}] alone, or label keys")
+    if len(set(keys)) < len(keys):
+        raise unexpected("label keys that differ")
+    return keys
+
+
+def _some(values: tuple[str, ...]) -> tuple[str, ...]:
+    if values and len(set(values)) == len(values):
+        return values
+    raise unexpected("at least one domain, such as [zone-a, zone-b], and none of them twice")
+
+
+Name = Annotated[str, PlainValidator(_named), WithJsonSchema({"type": "string", "pattern": _NAME})]
+"""A field for the name of a group or limit: a metric's label, and a word of the annotation `ignore-limits`."""
+
+GroupBy = Annotated[
+    tuple[LabelKey, ...],
+    AfterValidator(_group_by),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "string", "pattern": KEY_PATTERN},
+            "minItems": 1,
+            "uniqueItems": True,
+            "anyOf": [{"maxItems": 1}, {"not": {"contains": {"const": WORKLOAD}}}],
+        }
+    ),
+]
+"""A field for what makes one group of many pods."""
+
+Domains = Annotated[
+    tuple[LabelValue, ...],
+    AfterValidator(_some),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "string", "pattern": VALUE_PATTERN},
+            "minItems": 1,
+            "uniqueItems": True,
+        }
+    ),
+]
+"""A field for values of a topology key."""
+
+Count = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
+"""A field for a number of pods."""
+
+
+class When(Section):
+    """The size and the place for which a limit is meant; both conditions must hold, null means any."""
+
+    zones: ConditionField | None = None
+    """The zones that the pods' nodeSelector or required affinity names, else those that were seen in the last hour."""
+    total: ConditionField | None = None
+    """How many pods the group has, as `of` counts them."""
+
+    def holds(self, *, zones: int, total: int) -> bool:
+        """Say whether the limit is meant for so many zones and pods."""
+        return (self.zones is None or self.zones.holds(zones)) and (self.total is None or self.total.holds(total))
+
+
+class Limit(Section):
+    """A bound on how many of a group's pods one domain may or must hold."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": [name], "properties": {name: {"type": kind}}} for name, kind in _BOUND_TYPES.items()]
+        }
+    )
+
+    name: Name
+    """Its name, once in its group."""
+    when: When = When()
+    """The size and the place for which it is meant."""
+    topology_key: LabelKey
+    """The node label whose values are the domains."""
+    max_share: ShareField | None = None
+    """The largest share of the total that a domain may hold: "<1/3", "<=1/2", "<34%"."""
+    max_pods: Count | None = None
+    """The largest number of pods that a domain may hold."""
+    max_skew: Count | None = None
+    """The largest difference between two domains."""
+    min_pods: Count | None = None
+    """The smallest number of pods that each domain must hold."""
+    selector: Selector | None = None
+    """Pods of the group that are meant, such as a role; null: all."""
+    group_by: GroupBy | None = None
+    """Label keys (or Workload) that divide the group further, such as into shards; null: it is not divided."""
+    within: LabelKey | None = None
+    """A key of larger domains, inside each of which the limit is judged on its own; null: everywhere at once."""
+    domains: Domains | None = None
+    """The domains that are meant; null: those that the pods' required affinity names, else all eligible."""
+    of: Basis = Basis.DESIRED
+    """What the total is: the owners' replicas (desired), or the pods there are (live)."""
+    action: LimitAction = LimitAction.ALERT
+    """Alert reports; Evict repairs as well, in the mode that allows it."""
+    severity: Severity = Severity.WARNING
+    """How bad a violation is; a label of the metrics and alerts."""
+    for_: Duration = Field(default=timedelta(0), alias="for")
+    """How long a violation must last before anything is evicted for it."""
+
+    @model_validator(mode="after")
+    def _bound_once(self) -> Self:
+        if sum(getattr(self, name) is not None for name in _BOUNDS) != 1:
+            raise unexpected('exactly one of maxShare, maxPods, maxSkew and minPods, for example maxShare: "<1/3"')
+        if self.within == self.topology_key:
+            raise unexpected("within to be a key of larger domains than topologyKey, such as a zone's for nodes")
+        return self
+
+    @property
+    def bound(self) -> str:
+        """The bound in one word or two, as documents and messages show it: `maxShare <1/3`, `minPods 1`."""
+        field = next(name for name in _BOUNDS if getattr(self, name) is not None)
+        return f"{type(self).model_fields[field].alias} {getattr(self, field)}"
+
+
+class Disruption(Section):
+    """How much of a group may be away at once, whatever the cause."""
+
+    max_in_flight: Count | None = None
+    """Pods of the group that may be unready or moving at once; null: no limit of its own."""
+    settle: Duration = timedelta(0)
+    """How long after a replacement became Ready the next pod of the group may go."""
+
+
+class PodGroup(Section):
+    """Pods that belong together, across workloads, and the limits they are held to."""
+
+    name: Name
+    """Its name, once in the policy."""
+    selector: Selector
+    """A label selector over pods; {}: all."""
+    namespaces: NamespaceFilter = NamespaceFilter()
+    """Namespaces whose pods are meant."""
+    group_by: GroupBy = (WORKLOAD,)
+    """[Workload]: the pods of one owner; label keys: one group for each combination of values, in each namespace."""
+    zone_key: LabelKey = _ZONE
+    """The node label that `when.zones` counts."""
+    disruption: Disruption = Disruption()
+    """How much of the group may be away at once."""
+    avoid: Selector | None = None
+    """Pods that are evicted last, such as those of a primary; null: none."""
+    limits: tuple[Limit, ...] = ()
+    """The limits."""
+
+
+def shipped_groups() -> tuple[PodGroup, ...]:
+    """Return the groups of the shipped policy: half of a workload on one node, or in one zone, is told on day one."""
+    half, some = Share.of("<=1/2"), Condition.of(">=4")
+    limits = (
+        Limit(name="node-half", when=When(total=some), topology_key=_HOSTNAME, max_share=half),
+        Limit(name="zone-half", when=When(zones=Condition.of(">=2"), total=some), topology_key=_ZONE, max_share=half),
+    )
+    return (PodGroup(name="workloads", selector=Selector(), limits=limits),)

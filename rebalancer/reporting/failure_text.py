@@ -1,0 +1,30 @@
+"""What losing each single domain would break, as a person reads it: the worst, and how many could be lost unharmed."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rebalancer.reporting.documents import ReportedFailure
+from rebalancer.reporting.limit_text import aligned, key_text
+
+_COLUMNS: Final = ("IF LOST", "BROKEN", "UNPLACEABLE", "WORST")
+_MOST: Final = 20
+
+
+def failure_lines(failures: Sequence[ReportedFailure]) -> list[str]:
+    """Show the domains whose loss would break a bound or a majority, or leave pods without a node."""
+    bad = [each for each in failures if each.unplaceable or not all(group.holds for group in each.groups)]
+    fine = len(failures) - len(bad)
+    rows = [_row(each) for each in bad[:_MOST]]
+    more = [f"… and {len(bad) - _MOST} more"] if len(bad) > _MOST else []
+    untried = sum(each.unplaceable is None for each in failures)
+    notes = [f"For {untried} it was not tried whether replacements find nodes."] if untried else []
+    held = f"{fine} of {len(failures)} domains can be lost without breaking a bound, a majority or a placement."
+    return ["", *(aligned([_COLUMNS, *rows]) if rows else ()), *more, *([""] if rows else ()), held, *notes]
+
+
+def _row(each: ReportedFailure) -> tuple[str, ...]:
+    broken = sum(not group.holds for group in each.groups)
+    worst = each.groups[0]
+    what = f"{worst.group} {worst.namespace} {key_text(worst.key)} loses {worst.lost} ({round(100 * worst.share)} %)"
+    unplaceable = "not tried" if each.unplaceable is None else str(each.unplaceable)
+    return f"{each.topology_key} {each.domain}", f"{broken}{'+' if each.omitted else ''}", unplaceable, what

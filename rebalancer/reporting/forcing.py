@@ -1,0 +1,110 @@
+"""The constraint to paste: what would make the scheduler do by itself what a limit, or a soft constraint, only wishes.
+
+Where nothing forces a replacement elsewhere, evicting is a gamble. A hard constraint with the right maxSkew is what an
+owner can do about it, once and for all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from rebalancer.assessment.guarantees import least_under, most_under
+from rebalancer.assessment.judged import Judged
+from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.model.labels import LabelSelector, Operator
+from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.verdicts import State
+from rebalancer.policy import WORKLOAD
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forcing:
+    """A hard constraint, and what it would give in a sentence."""
+
+    topology_key: str
+    max_skew: int
+    selector: LabelSelector
+    gives: str
+
+    @property
+    def text(self) -> str:
+        """As it stands in a pod template."""
+        constraint: dict[str, Any] = {
+            "topologyKey": self.topology_key,
+            "maxSkew": self.max_skew,
+            "whenUnsatisfiable": str(WhenUnsatisfiable.DO_NOT_SCHEDULE),
+            "labelSelector": _written(self.selector),
+        }
+        return yaml.safe_dump({"topologySpreadConstraints": [constraint]}, sort_keys=False).rstrip("\n")
+
+
+def of_soft(judged: Judged) -> Forcing | None:
+    """Return a soft constraint as a hard one; None where it selects nothing."""
+    constraint = judged.constraint
+    if constraint.selector is None:
+        return None
+    return Forcing(
+        topology_key=constraint.key,
+        max_skew=constraint.max_skew,
+        selector=constraint.selector,
+        gives="the same constraint, but hard",
+    )
+
+
+def of_limit(limit: JudgedLimit) -> Forcing | None:
+    """Return the loosest constraint that guarantees a limit; None where no single one does."""
+    selector = _selector(limit)
+    if selector is None or limit.rule.within is not None or limit.state is State.INFEASIBLE:
+        return None
+    pods, domains = limit.total, limit.existing
+    found = next(_enough(limit, pods, domains), None)
+    if found is None:
+        return None
+    gives = {
+        "cap": f"no domain of {limit.topology_key} can hold more than {most_under(pods, domains, found)} of {pods}",
+        "min": f"each domain of {limit.topology_key} holds {least_under(pods, domains, found)} of {pods} at the least",
+        "skew": f"domains of {limit.topology_key} differ by {found} at the most",
+    }
+    kind = "cap" if limit.cap is not None else "min" if limit.min_pods is not None else "skew"
+    return Forcing(topology_key=limit.topology_key, max_skew=found, selector=selector, gives=gives[kind])
+
+
+def _enough(limit: JudgedLimit, pods: int, domains: int) -> Iterator[int]:
+    """Yield the values of maxSkew that guarantee a limit over so many domains, the loosest first."""
+    if limit.max_skew is not None:
+        yield limit.max_skew
+    for skew in range(limit.cap if limit.cap is not None else pods, 0, -1):
+        if limit.cap is not None and most_under(pods, domains, skew) <= limit.cap:
+            yield skew
+        if limit.min_pods is not None and least_under(pods, domains, skew) >= limit.min_pods:
+            yield skew
+
+
+def _selector(limit: JudgedLimit) -> LabelSelector | None:
+    """Return a selector of just the limit's pods; None where labels of their templates do not tell them."""
+    if not limit.enforceable:
+        return None
+    group, labels = limit.gathered.group, dict(limit.key)
+    selectors = [group.selector.compiled]
+    if WORKLOAD in (*group.group_by, *(limit.rule.group_by or ())):
+        del labels[WORKLOAD.lower()]
+        owners = {part.member.top.selector for part in limit.parts if part.member.top is not None}
+        selectors += [each for each in owners if each is not None]
+    if limit.rule.selector is not None:
+        selectors.append(limit.rule.selector.compiled)
+    found = {each for selector in (*selectors, LabelSelector.of(labels)) for each in selector.requirements}
+    return LabelSelector(tuple(sorted(found))) if found else None
+
+
+def _written(selector: LabelSelector) -> dict[str, Any]:
+    labels, expressions = {}, []
+    for each in selector.requirements:
+        if each.operator is Operator.IN and len(each.values) == 1:
+            labels[each.key] = each.values[0]
+        else:
+            values = {"values": list(each.values)} if each.values else {}
+            expressions.append({"key": each.key, "operator": str(each.operator), **values})
+    parts = {"matchLabels": labels, "matchExpressions": expressions}
+    return {name: part for name, part in parts.items() if part}

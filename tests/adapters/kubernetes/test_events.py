@@ -1,0 +1,123 @@
+"""Events that come again are one object with a count, whoever published them first."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from rebalancer.adapters.kubernetes.events import Recorder
+from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.reporting.events import Event, EventReason, Regarding
+from tests.adapters.kubernetes.fake_server import answer, served
+from tests.control_plane.api import wait_until
+
+WEB = Regarding(kind="Deployment", namespace="shop", name="web", uid="u-1")
+
+
+def event(note: str = "too many on a", **fields: Any) -> Event:
+    return Event(**{"reason": EventReason.SHARE_LIMIT_VIOLATED, "note": note, "regarding": WEB, **fields})
+
+
+class Server:
+    """Keeps events as the API server does: names are unique, a merge patch changes the series."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, dict[str, Any]] = {}
+        self.seen: list[str] = []
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+        self.seen.append(request.command)
+        if request.command == "POST":
+            name = body["metadata"]["name"]
+            if name in self.events:
+                answer(request, 409, {"message": "already exists"})
+                return
+            self.events[name] = body
+        else:
+            name = request.path.rpartition("/")[2]
+            if name not in self.events:
+                answer(request, 404, {"message": "not found"})
+                return
+            self.events[name] |= body
+        answer(request, 200, self.events[name])
+
+    @property
+    def counts(self) -> list[int]:
+        return [each.get("series", {}).get("count", 1) for each in self.events.values()]
+
+
+@contextmanager
+def recording(transport: Transport) -> Iterator[Recorder]:
+    recorder = Recorder(transport, instance="pod-1")
+    yield recorder
+    recorder.close(timeout=30)
+
+
+def test_what_comes_again_is_counted_not_repeated() -> None:
+    """One object; another note or another object is another event."""
+    server = Server()
+    with served(server) as transport, recording(transport) as recorder:
+        for _ in range(3):
+            recorder.record(event())
+        recorder.record(event("too many on b"))
+        recorder.record(event(regarding=Regarding(kind="Pod", namespace="shop", name="web", uid="u-2")))
+    assert server.counts == [3, 1, 1]
+    assert server.seen == ["POST", "PATCH", "PATCH", "POST", "POST"]
+    (first, *_) = server.events.values()
+    assert first["regarding"] == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "namespace": "shop",
+        "name": "web",
+        "uid": "u-1",
+    }
+    assert (first["reason"], first["action"], first["type"]) == ("ShareLimitViolated", "Assess", "Warning")
+    assert first["series"]["lastObservedTime"] > first["eventTime"]
+
+
+def test_the_next_process_goes_on_counting() -> None:
+    """It asks the server how far the last one came, with no other right than to patch."""
+    server = Server()
+    with served(server) as transport:
+        for _ in range(3):
+            with recording(transport) as recorder:
+                recorder.record(event())
+    assert server.counts == [3]
+    assert server.seen == ["POST", *("POST", "PATCH", "PATCH") * 2]
+
+
+def test_an_event_that_the_server_has_forgotten_is_made_anew() -> None:
+    """They live for an hour."""
+    server = Server()
+    with served(server) as transport:
+        with recording(transport) as recorder:
+            recorder.record(event())
+            recorder.record(event("another"))
+            recorder.record(event())
+            wait_until(lambda: len(server.seen) == 3, what="the series")
+            server.events.clear()
+            recorder.record(event())
+        assert server.counts == [1]
+
+
+def test_a_server_that_hangs_does_not_hold_the_caller() -> None:
+    """Events are taken at once, a thousand wait, and what is beyond is dropped and said so."""
+    server, released = Server(), threading.Event()
+
+    def slow(request: BaseHTTPRequestHandler) -> None:
+        released.wait(timeout=30)
+        server(request)
+
+    with served(slow) as transport, capture_logs() as logs:
+        with recording(transport) as recorder:
+            for number in range(1_500):
+                recorder.record(event(f"number {number}"))
+            released.set()
+        dropped = [line for line in logs if line["event"].startswith("event dropped")]
+    assert len(server.events) in {1_000, 1_001}
+    assert len(server.events) + len(dropped) == 1_500

@@ -1,0 +1,50 @@
+"""Small clusters for findings, and what is found in them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from rebalancer.assessment.findings import Finding
+from rebalancer.assessment.judgement import assess
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import FindingKind
+from rebalancer.policy import Policy, default_policy
+from rebalancer.scheduling.view import View
+from tests.scheduling.build import taint
+
+CORDONED = taint("node.kubernetes.io/unschedulable")
+
+
+def findings(snapshot: Snapshot, kind: FindingKind, policy: Policy | None = None) -> list[Finding]:
+    """Return the findings of one kind."""
+    found = assess(View(snapshot), policy or default_policy(), NO_MEMORY).findings
+    return [each for each in found if each.kind is kind]
+
+
+def cordoned(snapshot: Snapshot, *names: str) -> Snapshot:
+    """Return the cluster with these nodes cordoned."""
+    return with_nodes(snapshot, {name: {"unschedulable": True, "taints": (CORDONED,)} for name in names})
+
+
+def with_nodes(snapshot: Snapshot, fields: Mapping[str, Mapping[str, Any]]) -> Snapshot:
+    """Return the cluster with other fields of some nodes."""
+    nodes = tuple(structs.replace(node, **fields.get(node.name, {})) for node in snapshot.nodes)
+    return replace(snapshot, nodes=nodes)
+
+
+def with_specs(snapshot: Snapshot, *, pods: bool = True, **fields: Any) -> Snapshot:
+    """Return the cluster with other fields in the specs of all templates, and of all pods too."""
+
+    def changed(owner: Any) -> Any:
+        if owner.template is None:
+            return owner
+        spec = structs.replace(owner.template.spec, **fields)
+        return structs.replace(owner, template=structs.replace(owner.template, spec=spec))
+
+    standing: Sequence[Any] = snapshot.pods
+    if pods:
+        standing = [structs.replace(pod, spec=structs.replace(pod.spec, **fields)) for pod in standing]
+    return replace(snapshot, workloads=tuple(map(changed, snapshot.workloads)), pods=tuple(standing))

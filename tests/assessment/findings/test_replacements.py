@@ -1,0 +1,148 @@
+"""ReplacementBlocked is told exactly where the scheduling model leaves the replacement of some pod no node."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import FindingKind
+from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
+
+KIND = FindingKind.REPLACEMENT_BLOCKED
+
+
+def shop(spread: dict[str, int] | None = None, **on: int) -> Snapshot:
+    blueprint = Blueprint()
+    blueprint.zones("abc", 1)
+    blueprint.deployment("web", on={f"{zone}-1": number for zone, number in on.items()}, spread=spread or {ZONE: 1})
+    return blueprint.snapshot()
+
+
+def test_a_cordoned_zone_is_an_outage_in_waiting() -> None:
+    """Even spread, nothing violated: yet what vanishes in the cordoned zone can come back nowhere."""
+    (found,) = findings(cordoned(shop(a=2, b=2, c=2), "c-1"), KIND)
+    assert found.object == "default/web (Deployment)"
+    assert found.message.startswith("were web-")
+    assert found.message.endswith(
+        f" on c-1 to vanish, no node would admit its replacement: {ZONE} (maxSkew 1) admits c only, and no node there "
+        "takes such pods: they are cordoned, tainted or left out by its affinity. "
+        "Let them take pods again, or set nodeTaintsPolicy: Honor"
+    )
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        shop(a=2, b=2, c=2),
+        shop(a=3, b=3),
+        shop({ZONE: 3}, a=3, b=3),
+        cordoned(shop(a=3, b=2, c=2), "a-1"),
+        cordoned(shop({HOSTNAME: 5}, a=2, b=2), "c-1"),
+    ],
+    ids=["even", "a zone that is back", "a loose constraint", "the fullest zone", "room enough"],
+)
+def test_what_is_no_finding(fine: Snapshot) -> None:
+    """Wherever each replacement has a node, nothing is told."""
+    assert findings(fine, KIND) == []
+
+
+def test_full_nodes_block_a_pod_of_a_cordoned_one() -> None:
+    """Without any constraint, too: the nodes that take pods have no room."""
+    blueprint = Blueprint()
+    blueprint.node("a", cpu=1_000)
+    blueprint.node("b", cpu=1_000)
+    blueprint.deployment("web", on={"a": 1, "b": 1}, cpu=600)
+    full = blueprint.snapshot()
+    assert findings(full, KIND) == []
+    (found,) = findings(cordoned(full, "b"), KIND)
+    assert "NodeResourcesFit rejects a. Free room, or add a node" in found.message
+
+
+def test_a_template_that_asks_for_more_than_its_pods_have() -> None:
+    """What vanishes leaves less than its replacement needs."""
+    blueprint = Blueprint()
+    blueprint.node("a", cpu=1_000)
+    made = blueprint.deployment("web", on={"a": 1}, cpu=600)
+    small = blueprint.snapshot()
+    (owner,) = [each for each in small.workloads if each.kind == "ReplicaSet"]
+    assert owner.template is not None
+    assert made.name == "web"
+    larger = structs.replace(owner.template.requests, cpu=1_200)
+    spec = structs.replace(owner.template.spec, requests=larger)
+    grown = structs.replace(
+        owner, revision="next", template=structs.replace(owner.template, requests=larger, spec=spec)
+    )
+    workloads = tuple(grown if each is owner else each for each in small.workloads)
+    assert findings(small, KIND) == []
+    assert len(findings(replace(small, workloads=workloads), KIND)) == 1
+
+
+def test_anti_affinity_without_a_spare_domain() -> None:
+    """One for each zone: with its zone cordoned, a pod that must be alone finds none."""
+    term = PodAffinityTerm(topology_key=ZONE, selector=LabelSelector.of({"app": "web"}))
+    alone = with_specs(shop({ZONE: 3}, a=1, b=1, c=1), pod_affinity=PodAffinity(anti_required=(term,)))
+    assert findings(alone, KIND) == []
+    (found,) = findings(cordoned(alone, "c-1"), KIND)
+    assert "InterPodAffinity rejects a-1, b-1. Add a domain" in found.message
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    """A pod whose place the model cannot know, an owner without pods, a cluster whose nodes were not read."""
+    gated = with_specs(cordoned(shop(a=2, b=2, c=2), "c-1"), gated=True)
+    assert findings(gated, KIND) == []
+    assert findings(replace(cordoned(shop(a=1), "a-1"), nodes=()), KIND) == []
+    assert findings(replace(cordoned(shop(a=2, b=2, c=2), "c-1"), unknown=frozenset({"Node"})), KIND) == []
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Snapshot:
+    """Draw two or three zones of one or two nodes, some cordoned or small, with two workloads anywhere on them."""
+    blueprint = Blueprint()
+    names = [
+        f"{zone}-{number}" for zone in "abc"[: draw(st.integers(2, 3))] for number in range(draw(st.integers(1, 2)))
+    ]
+    for name in names:
+        blueprint.node(name, zone=name[0], cpu=draw(st.sampled_from([350, 600, 4_000])))
+    for workload in ("web", "db"):
+        on = draw(st.dictionaries(st.sampled_from(names), st.integers(1, 3), max_size=len(names)))
+        spread = draw(st.dictionaries(st.sampled_from([ZONE, HOSTNAME]), st.integers(1, 2)))
+        build = draw(st.sampled_from([blueprint.deployment, blueprint.stateful_set]))
+        build(workload, on=on, spread=spread, cpu=draw(st.sampled_from([100, 300])))
+    made = cordoned(blueprint.snapshot(), *draw(st.sets(st.sampled_from(names))))
+    if draw(st.booleans()):
+        key = draw(st.sampled_from([ZONE, HOSTNAME]))
+        terms = (PodAffinityTerm(topology_key=key, selector=LabelSelector.of({"app": "db"})),)
+        apart = draw(st.booleans())
+        made = with_specs(made, pod_affinity=PodAffinity(anti_required=terms) if apart else PodAffinity(required=terms))
+    if draw(st.booleans()):
+        name = draw(st.sampled_from(names))
+        labels = draw(st.sampled_from([Labels({HOSTNAME: name}), made.nodes[0].labels]))
+        made = with_nodes(made, {name: {"labels": labels}})
+    if draw(st.booleans()):
+        other = draw(st.sampled_from([LabelSelector.of({"app": "web"}), LabelSelector(), None]))
+        constraints = made.pods[0].spec.spread if made.pods else ()
+        made = with_specs(made, spread=tuple(structs.replace(each, selector=other) for each in constraints))
+    return made
+
+
+@settings(max_examples=300, deadline=None)
+@given(made=clusters())
+def test_against_every_pod(made: Snapshot) -> None:
+    """A workload is told of exactly if one of its pods, taken away, could be replaced nowhere."""
+    view = View(made)
+    expected = set()
+    for pod in made.pods:
+        coming = replacement(pod, view)
+        if pod.node is not None and not isinstance(coming, Unpredictable) and not feasible(coming, view.without([pod])):
+            expected.add(str(made.top_owner_of(pod)))
+    assert {each.object for each in findings(made, KIND)} == expected

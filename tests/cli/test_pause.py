@@ -1,0 +1,191 @@
+"""`rebalancer pause` and `resume`: what they write, what they say, and what they say where they may not."""
+
+import getpass
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebalancer.cli import main as entry
+from rebalancer.cli.errors import Exit
+from rebalancer.guard.pause import read_pause
+from tests.adapters.kubernetes.fake_server import answer, served
+
+MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/rebalancer-system/leases/rebalancer"
+REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+class Server:
+    """An API server as far as the switch needs one: `data` are the keys of the ConfigMap, None where there is none.
+
+    `answers` are given instead, by method and path, each once or for good.
+    """
+
+    def __init__(self) -> None:
+        self.data: dict[str, str] | None = None
+        self.led = True
+        self.answers: dict[tuple[str, str], list[int]] = {}
+        self.kubeconfig = ""
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or b"{}")
+        given = self.answers.get((request.command, request.path), [])
+        if given:
+            code = given.pop(0)
+            if code == 409:
+                self.data = {"theirs": "kept"}
+            answer(request, code, {"kind": "Status", "message": f"told to answer {code}"})
+            return
+        match request.command, request.path:
+            case "POST", path if path == REVIEW:
+                answer(request, 201, {"status": {"userInfo": {"username": "alice"}}})
+            case "GET", path if path == LEASE:
+                answer(request, *((200, {"metadata": {}, "spec": {}}) if self.led else (404, {})))
+            case "POST", path if path == MAP.rpartition("/")[0]:
+                self.data = body["data"]
+                answer(request, 201, body)
+            case _ if self.data is None:
+                answer(request, 404, {"message": 'configmaps "rebalancer-control" not found'})
+            case "PATCH", path if path == MAP:
+                assert request.headers["Content-Type"] == "application/merge-patch+json"
+                merged: dict[str, Any] = {**self.data, **body["data"]}
+                self.data = {key: text for key, text in merged.items() if text is not None}
+                answer(request, 200, self._object())
+            case _:
+                answer(request, 200, self._object())
+
+    def _object(self) -> dict[str, Any]:
+        name = {"name": "rebalancer-control", "namespace": "rebalancer-system"}
+        return {"metadata": name, "data": self.data}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    made = Server()
+    with ExitStack() as stack:
+        transport = stack.enter_context(served(made))
+        document = {
+            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(document))
+        monkeypatch.setenv("KUBECONFIG", str(file))
+        monkeypatch.delenv("REBALANCER_NAMESPACE", raising=False)
+        yield made
+
+
+def test_pause_and_resume(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each says what it did; keys of others stay as they are."""
+    server.data = {"approved": "f00"}
+    assert entry.main(["pause", "--reason", "zone b\nis upgraded"]) == Exit.FINE
+    assert capsys.readouterr().out == (
+        "Now paused until resumed by alice: zone b is upgraded\n"
+        "Written to ConfigMap rebalancer-system/rebalancer-control. "
+        "Within a second nothing more is evicted; `rebalancer resume` ends it.\n"
+    )
+    assert server.data == {"approved": "f00", "pause.yaml": "reason: zone b is upgraded\nby: alice\n"}
+    assert entry.main(["resume"]) == Exit.FINE
+    assert capsys.readouterr().out == (
+        "Resumed; it was paused until resumed by alice: zone b is upgraded\n"
+        "pause.yaml is taken out of ConfigMap rebalancer-system/rebalancer-control.\n"
+    )
+    assert server.data == {"approved": "f00"}
+    assert entry.main(["resume"]) == Exit.FINE
+    assert capsys.readouterr().out == "Nothing to do: ConfigMap rebalancer-system/rebalancer-control holds no pause.\n"
+
+
+def test_a_pause_for_a_while(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends so long after now; the ConfigMap is made where there was none."""
+    now = datetime.now(UTC)
+    assert entry.main(["pause", "--for", "1h30m", "--reason", "a look first"]) == Exit.FINE
+    assert server.data is not None
+    pause = read_pause(server.data["pause.yaml"])
+    assert pause.until is not None
+    assert timedelta(seconds=-1) <= pause.until - now - timedelta(hours=1, minutes=30) < timedelta(seconds=60)
+    assert f"paused until {pause.until:%Y-%m-%d %H:%M:%SZ} by alice: a look first" in capsys.readouterr().out
+
+
+def test_what_was_written_by_hand_is_resumed_too(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Over or unreadable: it is taken out, and told as what it was."""
+    server.data = {"pause.yaml": "until: 2020-01-01T00:00:00Z"}
+    assert entry.main(["resume"]) == Exit.FINE
+    assert "(it was over)" in capsys.readouterr().out
+    server.data = {"pause.yaml": "untill: tomorrow"}
+    assert entry.main(["resume"]) == Exit.FINE
+    assert "cannot be read" in capsys.readouterr().out
+    assert server.data == {}
+
+
+def test_somebody_else_was_quicker(server: Server) -> None:
+    """A ConfigMap that came to be meanwhile is merged into."""
+    server.answers["POST", MAP.rpartition("/")[0]] = [409]
+    assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
+    assert server.data == {"theirs": "kept", "pause.yaml": "reason: x\nby: alice\n"}
+
+
+def test_a_server_that_does_not_say_who_asks(server: Server) -> None:
+    """Then it is the local user: a kill switch does not fail for want of a name."""
+    server.answers["POST", REVIEW] = [403]
+    assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
+    assert server.data is not None
+    assert read_pause(server.data["pause.yaml"]).by == getpass.getuser()
+
+
+def test_a_namespace_without_a_controller(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is written, and warned of: a switch in the wrong place stops nobody."""
+    server.led = False
+    assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
+    assert capsys.readouterr().err == (
+        "warning: no controller has led in namespace rebalancer-system; choose its namespace with --namespace\n"
+    )
+    server.led, server.answers["GET", LEASE] = True, [403]
+    assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
+    assert capsys.readouterr().err == "", "who may not read leases is not warned of what is not known"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (403, ["not allowed: told to answer 403", "the verbs patch and create on configmaps", "rebalancer-system"]),
+        (404, ["choose the controller's namespace with --namespace"]),
+        (500, ["PATCH", "HTTP 500"]),
+    ],
+)
+def test_a_refusal(server: Server, capsys: pytest.CaptureFixture[str], code: int, words: list[str]) -> None:
+    """What was refused and what it takes, in one line; the exit code is 1."""
+    server.data = {"pause.yaml": "reason: x"}
+    server.answers = {("POST", MAP.rpartition("/")[0]): [404]}
+    for command in (["pause", "--reason", "x"], ["resume"]):
+        server.answers["PATCH", MAP] = [code]
+        assert entry.main(command) == Exit.ERROR
+        said = capsys.readouterr().err
+        assert said.startswith("error: ")
+        assert said.count("\n") == 1
+        if command[0] == "pause":
+            assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--reason"),
+        (["--reason", " \n"], "--reason is empty"),
+        (["--reason", "x", "--for", "5"], "found '5', expected a duration such as 90s"),
+        (["--reason", "x", "--for", "0s"], "expected more than 0s"),
+        (["--reason", "x", "--for", "9999h"], "expected at most 8760h"),
+    ],
+)
+def test_wrong_usage(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is asked of any server."""
+    assert entry.main(["pause", *flags]) == Exit.USAGE
+    assert message in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""`rebalancer suggest`: what it prints, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rebalancer.cli.main import main
+from rebalancer.reporting.documents import schema
+from rebalancer.reporting.suggestion import SuggestionDocument
+
+GOLDEN = Path(__file__).parent / "golden"
+SHARDS = ["suggest", "--limit", "<1/3", "--size", "10", "--domains", "2,2,2", "--group-size", "2"]
+
+
+def test_the_table_is_as_it_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """A change of it is a decision."""
+    assert main(SHARDS) == 0
+    assert capsys.readouterr().out == (GOLDEN / "rebalancer-suggest-shards.txt").read_text()
+
+
+def test_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is a change of the help."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("sys.argv", ["rebalancer"])
+    assert main(["suggest", "--help"]) == 0
+    assert capsys.readouterr().out == (GOLDEN / "rebalancer-suggest.txt").read_text()
+
+
+def test_the_yaml_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands below the comment is YAML with constraints that the API takes."""
+    main(SHARDS)
+    pasted = yaml.safe_load(capsys.readouterr().out.partition("\n# ")[2].partition("\n")[2])
+    constraints = pasted["topologySpreadConstraints"]
+    assert [(each["maxSkew"], each["whenUnsatisfiable"]) for each in constraints] == [
+        (2, "DoNotSchedule"),
+        (1, "ScheduleAnyway"),
+    ]
+
+
+def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the fields that its schema has."""
+    main([*SHARDS, "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    main([*SHARDS, "-o", "yaml"])
+    assert yaml.safe_load(capsys.readouterr().out) == document
+    assert document["kind"] == "Suggestion"
+    assert document.keys() == schema(SuggestionDocument)["$defs"]["SuggestionDocument"]["properties"].keys()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--limit", "1/3"], "found '1/3', expected an operator and a share such as \"<1/3\""),
+        (["--limit", "<2"], "found '<2', expected"),
+        (["--size", "0"], "found '0', expected a number from 1 to 5000"),
+        (["--size", "many"], "found 'many', expected a number"),
+        (["--domains", "2,,2"], "found '', expected a number"),
+        (["--domains", "3000,3000"], "found 6000 domains, expected 5000 at most"),
+        (["--group-size", "4"], "--group-size 4 does not divide --size 10"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the flag, what was found, and what was expected."""
+    assert main([*SHARDS, *argv]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""The rebalancer on a set of scenarios: the process as users start it, until nothing is left to do."""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rebalancer.model.verdicts import Reason
+from tests.closed_loop.scenario import Scenario
+from tests.closed_loop.trial import Figures, figures, wait_at_rest
+from tests.cluster.controller import ACCOUNT, USER, Controller, install, policy, rebalancer
+from tests.control_plane.plane import ControlPlane
+
+ALL_AT_ONCE = {
+    "maxUnavailable": "100%",
+    "perWorkload": "100%",
+    "perCycle": 10_000,
+    "perNode": 1_000,
+    "perNamespace": 1_000,
+    "perMinute": 10_000,
+}
+"""No budget but the PodDisruptionBudgets: what is safe at once is the planner's own business then."""
+
+RUN_SECONDS = 400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of one scenario.
+
+    `planned` is how many evictions the plan announced before anything was done, those aside for which there will never
+    be room. `state` and `reason` are what it says at the end, empty where it finds nothing to repair; `left` is how
+    many evictions it would make at once then.
+    """
+
+    figures: Figures
+    planned: int
+    left: int
+    state: str
+    reason: str
+
+
+def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
+    """Run it on what is laid out, and return what came of each scenario, by name."""
+    install(plane, "base", "evict")
+    before = plane.audit.mark()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text = policy("Evict", interval="1s", budgets=ALL_AT_ONCE, **_groups(scenarios))
+        controller = Controller(plane, folder, text, "--once")
+        planned = _plan(plane, controller.policy_file)
+        with controller:
+            code = controller.wait(RUN_SECONDS)
+            assert code == 0, controller.log_file.read_text()[-4000:]
+        wait_at_rest(plane)
+        cycles = [datetime.fromisoformat(line["timestamp"]) for line in controller.log("cycle")]
+        found = figures(plane, scenarios, plane.audit.evictions(user=USER, since=before), cycles)
+        left = _plan(plane, controller.policy_file)
+    return {
+        each.name: Outcome(
+            figures=found[each.name],
+            planned=_count(_announced(planned), each.name),
+            left=_count(left["evictions"], each.name),
+            **_verdict(left, each.name),
+        )
+        for each in scenarios
+    }
+
+
+def _groups(scenarios: Sequence[Scenario]) -> dict[str, Any]:
+    groups = [each.limit for each in scenarios if each.limit is not None]
+    return {"groups": groups} if groups else {}
+
+
+def _plan(plane: ControlPlane, policy_file: Path) -> dict[str, Any]:
+    """Ask for the plan of now, without carrying it out."""
+    done = rebalancer("plan", f"--kubeconfig={plane.kubeconfig(ACCOUNT)}", f"--policy={policy_file}", "--output=json")
+    assert done.returncode == 0, done.stderr.decode()
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def _announced(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    never = Reason.STEP_EXCEEDS_BUDGET
+    return [*plan["evictions"], *(each for each in plan["waiting"] if each["for"] != never)]
+
+
+def _count(evictions: Sequence[Mapping[str, Any]], namespace: str) -> int:
+    return sum(each["namespace"] == namespace for each in evictions)
+
+
+def _verdict(plan: Mapping[str, Any], namespace: str) -> dict[str, str]:
+    group: Mapping[str, Any] = next((each for each in plan["groups"] if each["namespace"] == namespace), {})
+    return {"state": group.get("state", ""), "reason": group.get("reason") or ""}

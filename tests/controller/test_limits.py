@@ -1,0 +1,82 @@
+"""The loop tells of limits once, whatever it does meanwhile, and shows them in the metrics only while it leads."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+from rebalancer.controller.loop import CycleDue, Leading, Loop, Publish, Request, step
+from rebalancer.controller.observing import of_cycle
+from rebalancer.model.moves import Memory
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import State
+from rebalancer.policy import LimitAction, Policy
+from rebalancer.reporting.events import EventReason
+from tests.assessment.redis import machines, redis
+from tests.assessment.test_limits import NETEASE
+
+NODES = machines("abc", 2)
+SPREAD = redis(NODES, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc")
+CROWDED = redis(NODES, [("a1", "b1"), ("a1", "c1"), ("a1", "c2")], zones="abc")
+NOW = SPREAD.taken_at
+
+
+def alerting(policy: Policy) -> Policy:
+    """Return a policy that only tells of limits: planning a thousand times is another test's matter."""
+    groups = [
+        group.model_copy(
+            update={"limits": tuple(each.model_copy(update={"action": LimitAction.ALERT}) for each in group.limits)}
+        )
+        for group in policy.groups
+    ]
+    return policy.model_copy(update={"groups": tuple(groups)})
+
+
+ALERTING = alerting(NETEASE)
+
+
+def leading(memory: Memory | None = None) -> Loop:
+    state = Loop(policy=ALERTING, policy_since=NOW)
+    return step(state, Leading(leads=True, memory=memory or Memory()), NOW)[0]
+
+
+def cycle(state: Loop, snapshot: Snapshot, number: int) -> tuple[Loop, tuple[Request, ...]]:
+    now = NOW + timedelta(minutes=number)
+    return step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
+
+
+def reasons(requests: tuple[Request, ...]) -> Counter[str]:
+    return Counter(each.event.reason for each in requests if isinstance(each, Publish))
+
+
+def test_a_thousand_cycles_tell_a_violation_once() -> None:
+    """Three owners and three pods, in the first cycle; nothing in the 999 after it; and once that it is over."""
+    state, requests = cycle(leading(), CROWDED, 0)
+    assert reasons(requests) == {EventReason.SHARE_LIMIT_VIOLATED: 6}
+    later: Counter[str] = Counter()
+    for number in range(1, 1_000):
+        state, requests = cycle(state, CROWDED, number)
+        later += reasons(requests)
+    assert not later
+    state, requests = cycle(state, SPREAD, 1_000)
+    assert reasons(requests) == {EventReason.SHARE_LIMIT_RECOVERED: 3}
+
+
+def test_the_next_leader_does_not_tell_again_what_it_knows() -> None:
+    """Names of what is violated are in the memory that it takes over."""
+    first, _ = cycle(leading(), CROWDED, 0)
+    assert first.cycle is not None
+    names = [limit.name for limit in first.cycle.assessment.limits if limit.state is not State.SATISFIED]
+    _, requests = cycle(leading(Memory(seen=tuple((name, NOW) for name in names))), CROWDED, 1)
+    assert not reasons(requests)
+
+
+def test_a_cycle_leaves_figures_of_every_limit() -> None:
+    """The share as a fraction of one, the domain that is worst, the key in one label."""
+    state, _ = cycle(leading(), CROWDED, 0)
+    assert state.cycle is not None
+    figures = {each.limit: each for each in of_cycle(state.cycle).limits if each.limit != "R3-R6"}
+    assert figures.keys() == {"R2-three-shards", "R7-three-shards", "R8", "every-az"}
+    third = figures["R2-three-shards"]
+    assert (third.group, third.namespace, third.key, third.share) == ("redis", "cache", "one", 0.5)
+    assert (third.headroom, third.state, third.worst) == (-1, State.VIOLATED, "a1")
+    assert figures["R7-three-shards"].severity == "critical"

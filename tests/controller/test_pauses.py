@@ -1,0 +1,72 @@
+"""The kill switch is read from its ConfigMap, whatever somebody has put there."""
+
+import json
+from http.server import BaseHTTPRequestHandler
+from threading import Event
+
+import pytest
+
+from rebalancer.adapters.kubernetes.configmaps import ConfigMap
+from rebalancer.controller.loop import Happened, PauseRead
+from rebalancer.controller.pauses import pause_of, watch_pauses
+from rebalancer.guard.pause import Pause
+from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
+
+
+def control(**fields: object) -> dict[str, object]:
+    return {"metadata": {"name": "rebalancer-control", "namespace": "ns", "resourceVersion": "2"}, **fields}
+
+
+def test_each_change_is_told_when_it_comes() -> None:
+    """What was there at first is known before the watch counts as filled; then each change, and that it is gone."""
+    changes = [
+        ("MODIFIED", control(data={"pause.yaml": "until: never"})),
+        ("MODIFIED", control(data=5)),
+        ("MODIFIED", control(binaryData={"pause.yaml": "//4="})),
+        ("DELETED", control(data={"pause.yaml": "reason: x"})),
+    ]
+    asked: list[str] = []
+    over = Event()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        if "watch" not in request.path:
+            first = control(data={"pause.yaml": "reason: an upgrade"})
+            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [first]})
+            return
+        begin_stream(request)
+        for kind, found in changes:
+            chunk(request, json.dumps({"type": kind, "object": found}).encode() + b"\n")
+        over.wait(10)
+
+    told: list[Happened] = []
+    all_told = Event()
+
+    def tell(event: Happened) -> None:
+        told.append(event)
+        if len(told) == 1 + len(changes):
+            all_told.set()
+
+    with served(handle) as transport:
+        reflector = watch_pauses(transport, "ns", tell)
+        reflector.start()
+        assert reflector.synced.wait(10)
+        assert told[0] == PauseRead(pause=Pause(reason="an upgrade"))
+        assert all_told.wait(10)
+        over.set()
+        reflector.stop()
+    assert all("/namespaces/ns/configmaps?" in path for path in asked)
+    assert all("fieldSelector=metadata.name%3Drebalancer-control" in path for path in asked)
+    pauses = [event.pause for event in told if isinstance(event, PauseRead)]
+    assert [pause is not None and bool(pause.unreadable) for pause in pauses] == [False, True, True, True, False]
+    assert pauses[-1] is None
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [({}, None), ({"approved": "f00"}, None), ({"pause.yaml": ""}, Pause()), ({"pause.yaml": "by: a"}, Pause(by="a"))],
+)
+def test_only_its_own_key_counts(data: dict[str, str], expected: Pause | None) -> None:
+    """The ConfigMap holds other switches too; an empty one is a pause."""
+    found = ConfigMap(namespace="ns", name="rebalancer-control", uid="u", data=data)
+    assert pause_of(found) == expected

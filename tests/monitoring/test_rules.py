@@ -1,0 +1,266 @@
+"""The alert rules: checked by Prometheus' own tool and by a linter, tried, and each explained in a runbook."""
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebalancer.adapters.prometheus import METRICS
+from tests.control_plane.build import PINT, MissingPart, programs
+from tests.monitoring.programs import or_skip, promtool, run
+from tests.test_documents import known
+from tools.monitoring import MONITORING, ROOT, RULES, RUNBOOKS
+from tools.reference import COMMAND, wanted
+
+__all__ = ["promtool"]  # a fixture
+TESTS = sorted((Path(__file__).parent / "rules").glob("*.yaml"))
+GROUPS = yaml.safe_load(RULES.read_text())["groups"]
+RULE_LIST = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
+ALERTS = sorted({rule["alert"] for rule in RULE_LIST})
+NOT_YET_EXPORTED = {
+    "rebalancer_breaker_open",
+    "rebalancer_plan_pending",
+}
+"""Promised names that rules read and that no release shows yet."""
+
+Case = Mapping[str, Any]
+
+
+def test_promtool_accepts_the_rules(promtool: Path) -> None:
+    assert f"{sum(len(group['rules']) for group in GROUPS)} rules found" in run(promtool, "check", "rules", RULES)
+
+
+def test_pint_finds_nothing_to_say() -> None:
+    """Not even a remark: on joins that drop labels, comparisons that always hold, templates without what they use."""
+    try:
+        pint = programs((PINT,))["pint"]
+    except MissingPart as missing:
+        or_skip(missing)
+    run(pint, "--offline", "--no-color", "lint", "--min-severity=info", "--fail-on=info", RULES)
+
+
+@pytest.mark.parametrize("file", TESTS, ids=lambda path: path.stem)
+def test_alerts_fire_when_they_should(promtool: Path, file: Path) -> None:
+    """Firing, not yet, silent and at the bounds, with labels and the whole text."""
+    assert "SUCCESS" in run(promtool, "test", "rules", file)
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    """Yield the alert that each test is about, and the test."""
+    for file in TESTS:
+        for case in yaml.safe_load(file.read_text())["tests"]:
+            yield case["name"].partition(":")[0], case
+
+
+def expectations(alert: str) -> Iterator[list[tuple[float, list[Any]]]]:
+    """Yield for each test of an alert what is expected when, in minutes."""
+    for name, case in cases():
+        if name == alert:
+            checks = [each for each in case.get("alert_rule_test", ()) if each["alertname"] == alert]
+            yield [(float(each["eval_time"].removesuffix("m")), each.get("exp_alerts", [])) for each in checks]
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_is_tried_from_all_sides(alert: str) -> None:
+    """There is a test in which it comes to fire after it did not, one in which it never does, and one at its bounds."""
+    expected = list(expectations(alert))
+    assert any(not before and after for case in expected for (_, before), (_, after) in pairwise(case)), (
+        "firing after not yet"
+    )
+    assert any(case and not any(alerts for _, alerts in case) for case in expected), "silent"
+    names = [case["name"] for name, case in cases() if name == alert]
+    for word in ("not yet", "firing", "silent", "boundary"):
+        assert any(word in name for name in names), word
+
+
+def test_every_test_is_about_an_alert() -> None:
+    """A name that is misspelt would test nothing."""
+    assert {name for name, _ in cases()} == set(ALERTS)
+    for name, case in cases():
+        assert {each["alertname"] for each in case.get("alert_rule_test", ())} <= {name}
+
+
+@pytest.mark.parametrize(
+    "index", range(len(RULE_LIST)), ids=[f"{rule['alert']}-{i}" for i, rule in enumerate(RULE_LIST)]
+)
+def test_tests_notice_every_rule(promtool: Path, tmp_path: Path, index: int) -> None:
+    """Where an alert comes a minute later, or never if it came at once, some test of it fails."""
+    rule = RULE_LIST[index]
+    late = {"for": f"{minutes(rule['for']) + 1}m"} if "for" in rule else {"expr": f"({rule['expr']}) < -1"}
+    (group,) = (group for group in GROUPS if rule in group["rules"])
+    # All else that these tests need, and no more: a run of all rules takes seconds.
+    needed = [each for each in group["rules"] if each.get("alert", rule["alert"]) == rule["alert"]]
+    delayed = [{**each, **late} if each is rule else each for each in needed]
+    tests = [case for alert, case in cases() if alert == rule["alert"]]
+    assert tried(promtool, tmp_path, tests, needed) == 0
+    assert tried(promtool, tmp_path, tests, delayed) == 1
+
+
+def tried(promtool: Path, folder: Path, tests: list[Case], rules: list[Case]) -> int:
+    """Run unit tests with these rules; return promtool's exit code."""
+    assert tests
+    assert rules
+    document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "these", "rules": rules}]}))
+    (folder / "tests.yaml").write_text(yaml.safe_dump(document))
+    command = [str(promtool), "test", "rules", str(folder / "tests.yaml")]
+    return subprocess.run(command, capture_output=True, check=False, timeout=120).returncode
+
+
+LIMIT = 'group="redis",limit="R2",namespace="cache",key="sessions",topology_key="zone"'
+CONSTRAINT = (
+    'namespace="shop",workload_kind="Deployment",workload="web",topology_key="zone",when_unsatisfiable="DoNotSchedule"'
+)
+TOLD_BY_THE_LEADER = {
+    "TopologyShareLimitViolated": [f'rebalancer_limit_state{{{LIMIT},severity="warning",state="Violated"}}'],
+    "TopologyShareLimitViolated quorum": [f"rebalancer_limit_share_ratio{{{LIMIT.replace('R2', 'quorum')}}}"],
+    "TopologyShareLimitInfeasible": [f'rebalancer_limit_state{{{LIMIT},severity="warning",state="Infeasible"}}'],
+    "TopologySkewUnresolved": [
+        f"rebalancer_constraint_skew{{{CONSTRAINT}}}",
+        f'rebalancer_constraint_state{{{CONSTRAINT},state="Violated"}}',
+    ],
+    "TopologyPlacementDeadlock": ['rebalancer_refusals{reason="PlacementDeadlock"}'],
+    "TopologyReplacementBlocked": ['rebalancer_replacement_blocked{namespace="shop"}'],
+    "TopologyRebalanceBlocked": ['rebalancer_refusals{reason="StepExceedsBudget"}'],
+    "TopologyRebalanceBlocked one": ['rebalancer_refusals{reason="BlockedByBudget"}'],
+    "RebalancerPlanAwaitingApproval": ["rebalancer_plan_pending{}"],
+    "RebalancerPausedTooLong": ["rebalancer_paused{}"],
+    "RebalancerBreakerOpen": ['rebalancer_breaker_open{cause="pending_pods"}'],
+}
+"""For each alert on what only the leader tells, the series that make it fire while they are 1."""
+
+
+def test_no_alert_about_the_cluster_is_left_out() -> None:
+    """The next test is about all that the leader tells, where it has to last to be told."""
+    lasting = {rule["alert"] for rule in RULE_LIST if "for" in rule and "last_over_time" in rule["expr"]}
+    assert {name.partition(" ")[0] for name in TOLD_BY_THE_LEADER} == lasting - {"RebalancerCycleStale"}
+
+
+@pytest.mark.parametrize("case", TOLD_BY_THE_LEADER)
+def test_a_change_of_leader_changes_nothing(promtool: Path, tmp_path: Path, case: str) -> None:
+    """Three minutes without a leader do not delay an alert, nor do some better minutes resolve one that is kept."""
+    alert = case.partition(" ")[0]
+    rules = [rule for rule in RULE_LIST if rule["alert"] == alert]
+    (rule,) = rules if len(rules) == 1 else [each for each in rules if ("quorum" in each["expr"]) == ("quorum" in case)]
+    lasts = minutes(rule["for"])
+    first = f"1x{lasts // 2} stale"
+    second = f"_x{lasts // 2 + 4} 1x{lasts} {'0x3 ' if 'keep_firing_for' in rule else ''}1x60"
+    series = [
+        {"series": f'{name.removesuffix("}")}{"" if name.endswith("{}") else ","}pod="{pod}"}}', "values": values}
+        for name in TOLD_BY_THE_LEADER[case]
+        for pod, values in (("rebalancer-a", first), ("rebalancer-b", second))
+    ]
+    firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    tests = {
+        "interval": "1m",
+        "input_series": series,
+        "promql_expr_test": [
+            {"expr": f"count({firing})", "eval_time": f"{lasts - 1}m"},
+            {
+                "expr": f"sum(count_over_time({firing}[50m]))",
+                "eval_time": f"{lasts + 49}m",
+                "exp_samples": [{"labels": "{}", "value": 50}],
+            },
+        ],
+    }
+    assert tried(promtool, tmp_path, [tests], [rule]) == 0
+
+
+def minutes(duration: str) -> int:
+    return int(duration[:-1]) * {"m": 1, "h": 60}[duration[-1]]
+
+
+@pytest.mark.parametrize("rule", RULE_LIST, ids=lambda rule: rule["alert"])
+def test_every_alert_says_what_how_bad_and_what_to_do(rule: Case) -> None:
+    """Severity, a summary in one sentence, a description with values, and the address of its runbook."""
+    assert rule["labels"]["severity"] in {"info", "warning", "critical", "{{ $labels.severity }}"}
+    notes = rule["annotations"]
+    assert notes.keys() == {"summary", "description", "runbook_url"}
+    assert notes["runbook_url"].endswith(f"/runbooks/{rule['alert']}")
+    for text in (notes["summary"], notes["description"]):
+        assert text.endswith("."), text
+        assert "\n" not in text, text
+        assert ("query" in text) == ("cluster=%q" in text), "values of this cluster, not of another one"
+    if rule["alert"] not in {"RebalancerDown", "RebalancerPausedTooLong"}:  # they have no values
+        assert re.search(r"\$value|\$labels|query", notes["description"])
+
+
+@pytest.mark.parametrize("rule", RULE_LIST, ids=lambda rule: rule["alert"])
+def test_no_alert_depends_on_which_replica_tells(rule: Case) -> None:
+    """An alert with the name of a replica would resolve, and fire anew, when leadership changes."""
+    kept = re.findall(r"\b(?:by|on|group_left|group_right) \(([^)]*)\)", rule["expr"])
+    labels = {label.strip() for each in kept for label in each.split(",")}
+    assert not labels & {"instance", "pod", "container", "endpoint"}
+    assert "without" not in rule["expr"]
+    read = re.findall(r"(?:(\w+_over_time|increase|rate)\()?\b(rebalancer_\w+)", rule["expr"])
+    assert all(around for around, name in read if led(name)), "only the leader shows it; a pause must be bridged"
+
+
+def led(name: str) -> bool:
+    """Whether only the leader shows a metric: whatever is told of the cluster."""
+    metric = next((each for each in METRICS if each.name == name), None)
+    return name in NOT_YET_EXPORTED if metric is None else metric.leader_only
+
+
+def test_alerts_read_what_is_exported() -> None:
+    """A misspelt name never fires."""
+    read = set(re.findall(r"(?<![:\w])rebalancer_[a-z_]+", RULES.read_text()))
+    unknown = read - {metric.name for metric in METRICS}
+    assert unknown <= NOT_YET_EXPORTED, "nobody exports it"
+    assert unknown >= NOT_YET_EXPORTED, "exported now: take it out of this list and of deploy/monitoring/README.md"
+    about = (MONITORING / "README.md").read_text()
+    assert all(f"`{name}`" in about for name in NOT_YET_EXPORTED)
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    assert sorted(file.stem for file in RUNBOOKS.glob("*")) == ALERTS
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_a_runbook_is_complete(alert: str) -> None:
+    """Meaning, impact, diagnosis, mitigation, and commands that exist."""
+    text = (RUNBOOKS / f"{alert}.md").read_text()
+    assert re.findall(r"^#+ .*$", text, re.MULTILINE) == [
+        f"# {alert}",
+        "## Meaning",
+        "## Impact",
+        "## Diagnosis",
+        "## Mitigation",
+    ]
+    assert all(part.strip() for part in re.split(r"^#+ .*$", text, flags=re.MULTILINE)[1:][1:])
+    assert re.search(r"\b(?:kubectl|rebalancer) [a-z]", text)
+    for verb, rest in re.findall(r"(?:`| {4})rebalancer ([a-z]+)((?:[^`\n|&])*)", text):
+        flags = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", rest))
+        assert flags <= known(verb), f"rebalancer {verb}{rest}"
+
+
+def test_the_operator_gets_the_same_rules() -> None:
+    """The PrometheusRule holds the groups of the rule file and nothing else."""
+    manifest = yaml.safe_load((MONITORING / "prometheus-rule.yaml").read_text())
+    assert (manifest["apiVersion"], manifest["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    assert manifest["spec"] == {"groups": GROUPS}
+
+
+def test_generated_files_are_current() -> None:
+    """What is made whole from the code or from the rules is as it would be made now."""
+    stale = [str(path.relative_to(ROOT)) for path, text in wanted().items() if path.read_text() != text]
+    assert not stale, COMMAND
+
+
+def test_everything_is_installed_by_the_kustomization() -> None:
+    kustomization = yaml.safe_load((MONITORING / "kustomization.yaml").read_text())
+    manifests = {"prometheus-rule.yaml", "service-monitor.yaml"}
+    assert set(kustomization["resources"]) == manifests
+    service = yaml.safe_load((ROOT / "deploy" / "base" / "service.yaml").read_text())
+    monitor = yaml.safe_load((MONITORING / "service-monitor.yaml").read_text())
+    assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["jobLabel"] in service["metadata"]["labels"]
+    assert [each["port"] for each in monitor["spec"]["endpoints"]] == [
+        each["name"] for each in service["spec"]["ports"]
+    ]

@@ -1,0 +1,161 @@
+"""The planner against every scheduler: its own steps followed to the end, over every way that the placements can go.
+
+What comes of a step is worked out here, from counts alone; only the steps are the planner's. Answers are remembered,
+so that thousands of states share them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations_with_replacement
+from math import factorial, prod
+from typing import cast
+
+from rebalancer.planning.arrangement import Inner, Leaf, marked
+from rebalancer.planning.game import forced_step
+from rebalancer.planning.reach import WIDEST, Aim, State, Step, next_step
+from tests.planning.game import Game, Zones, canonical
+from tests.planning.states import Counts, bounds, feasible, satisfied, state
+
+_Marked = tuple[tuple[tuple[int, int], ...], ...]
+"""For each zone its nodes as (pods, how many of them are to go)."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The worst that may come: most evictions, whether all ends are right, and whether pods may be left pending."""
+
+    evictions: int
+    right: bool
+    pending: bool = False
+
+
+class Play:
+    """One pair of maxSkews."""
+
+    def __init__(self, zone: int, host: int) -> None:
+        self.zone = zone
+        self.host = host
+        self.bounds = bounds(zone, host)
+        self.game = Game(zone, host)
+        self._known: dict[tuple[Zones, int], Outcome | None] = {}
+        self._ends: dict[tuple[_Marked, int], frozenset[tuple[Zones, int]]] = {}
+
+    def outcome(self, counts: Counts, *, pending: int = 0) -> Outcome:
+        """Follow the planner from a state."""
+        key = canonical(counts), pending
+        if key in self._known:
+            known = self._known[key]
+            assert known is not None, f"it comes back to {key}"
+            return known
+        self._known[key] = None
+        found = self._known[key] = self._outcome(counts, pending)
+        return found
+
+    def _outcome(self, counts: Counts, pending: int) -> Outcome:
+        if not pending and satisfied(counts, self.zone, self.host):
+            return Outcome(0, right=True)
+        step = self.step(counts, pending)
+        if not step.victims:
+            return Outcome(0, right=False, pending=pending > 0)
+        found = [
+            self.outcome([list(each) for each in zones], pending=left)
+            for zones, left in self.ends(counts, pending, step)
+        ]
+        return Outcome(
+            len(step.victims) + max(each.evictions for each in found),
+            right=all(each.right for each in found),
+            pending=any(each.pending for each in found),
+        )
+
+    def step(self, counts: Counts, pending: int) -> Step:
+        """Return the planner's next step, forced or at least in part."""
+        now = State(state(counts), pending)
+        least = self.game.distance(counts, pending=pending)
+        if least or pending:
+            step = forced_step(now, self.bounds, min(least or 1, WIDEST))
+            if step.victims:
+                return step
+        return next_step(now, self.bounds, WIDEST, Aim.PART)
+
+    def ends(self, counts: Counts, pending: int, step: Step) -> frozenset[tuple[Zones, int]]:
+        """Return every state of rest after the step, in whatever order pods go and are placed."""
+        root = state(counts)
+        for path in step.victims:
+            root = marked(root, path)
+        return self._rests(_marks(root), pending)
+
+    def _rests(self, now: _Marked, pending: int) -> frozenset[tuple[Zones, int]]:
+        key = now, pending
+        found = self._ends.get(key)
+        if found is None:
+            following = [self._rests(after, left) for after, left in self._following(now, pending)]
+            rest = tuple(tuple(held for held, _ in zone) for zone in now), pending
+            found = frozenset().union(*following) if following else frozenset({rest})
+            self._ends[key] = found
+        return found
+
+    def _following(self, now: _Marked, pending: int) -> Iterator[tuple[_Marked, int]]:
+        for place, zone in enumerate(now):
+            for node, (held, going) in enumerate(zone):
+                if going:
+                    yield _changed(now, place, node, (held - 1, going - 1)), pending + 1
+        if pending:
+            for place, node in feasible([[held for held, _ in zone] for zone in now], self.zone, self.host):
+                held, going = now[place][node]
+                yield _changed(now, place, node, (held + 1, going)), pending - 1
+
+
+def _marks(root: Inner) -> _Marked:
+    zones = [cast("Inner", zone) for zone, times in root for _ in range(times)]
+    leaves = [[cast("Leaf", leaf) for leaf, many in zone for _ in range(many)] for zone in zones]
+    return tuple(sorted(tuple(sorted((held, going) for held, _, _, going in zone)) for zone in leaves))
+
+
+def _changed(now: _Marked, place: int, node: int, to: tuple[int, int]) -> _Marked:
+    shaped = [list(zone) for zone in now]
+    shaped[place][node] = to
+    return tuple(sorted(tuple(sorted(zone)) for zone in shaped))
+
+
+def every_layout(zones: int, nodes: int, pods: int) -> Iterator[tuple[Zones, int]]:
+    """Yield every layout of up to so many zones, nodes a zone and pods, names forgotten, and how many it stands for.
+
+    Zones are in the order of their size; which pods stand on which node of which zone of a size makes the number.
+    """
+    for many in range(1, zones + 1):
+        for sizes in combinations_with_replacement(range(1, nodes + 1), many):
+            yield from _filled(sizes, pods)
+
+
+def _filled(sizes: tuple[int, ...], pods: int) -> Iterator[tuple[Zones, int]]:
+    by_size = sorted(Counter(sizes).items())
+
+    def descend(position: int, left: int, chosen: tuple[tuple[int, ...], ...]) -> Iterator[tuple[Zones, int]]:
+        if position == len(by_size):
+            yield (
+                tuple(sorted(chosen)),
+                prod(_orders(each for each in chosen if len(each) == size) for size, _ in by_size)
+                * prod(_orders(each) for each in chosen),
+            )
+            return
+        size, times = by_size[position]
+        for group in combinations_with_replacement(_zones(size, left), times):
+            held = sum(map(sum, group))
+            if held <= left:
+                yield from descend(position + 1, left - held, (*chosen, *group))
+
+    return descend(0, pods, ())
+
+
+@cache
+def _zones(size: int, pods: int) -> tuple[tuple[int, ...], ...]:
+    """Return every zone of so many nodes with up to so many pods, fullest node last."""
+    return tuple(each for each in combinations_with_replacement(range(pods + 1), size) if sum(each) <= pods)
+
+
+def _orders(things: Iterable[object]) -> int:
+    """Count the different orders of things, some of them alike."""
+    times = Counter(things)
+    return factorial(times.total()) // prod(map(factorial, times.values()))

@@ -1,0 +1,202 @@
+"""Random components of several kinds of pods, as plain facts from which the cluster is built.
+
+The oracle reads the facts, the planner reads the cluster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
+from rebalancer.assessment.judgement import Assessment, assess
+from rebalancer.model.affinity import NodeSelectorTerm, PodAffinity, PodAffinityTerm
+from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.pods import Pod, PodSpec
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.planning.budgets import Ledger
+from rebalancer.planning.components import components
+from rebalancer.planning.eligibility import Refusal
+from rebalancer.planning.mixture import Mixed
+from rebalancer.planning.problem import Rules, Uniform
+from rebalancer.planning.stuck import stuck_pods
+from rebalancer.policy import Policy, load_policy
+from rebalancer.scheduling.view import View
+
+POLICY = """
+apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+mode: Evict
+budgets: {maxUnavailable: 100%, perWorkload: 100%}
+eligibility: {minAge: 0s, minReplicas: 1}
+nodes: {settle: 0s}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One constraint: at most `max_skew` between the domains of `key`, of pods with `label`."""
+
+    key: str
+    max_skew: int
+    label: str
+    min_domains: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One StatefulSet: what a pod asks for, its labels, where pods stand, how many have no place.
+
+    Of the pods with the label `apart` at most one may stand in a domain of `apart_by`. `only` are the zones that its
+    node affinity names; empty for any.
+    """
+
+    name: str
+    cpu: int
+    labels: frozenset[str]
+    on: Mapping[str, int]
+    missing: int = 0
+    asked: tuple[Asked, ...] = ()
+    apart: str = ""
+    apart_by: str = ZONE
+    only: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """Nodes by name (zone, cpu), workloads, and limits (label, key, most pods)."""
+
+    nodes: Mapping[str, tuple[str, int]]
+    works: tuple[Work, ...]
+    limits: tuple[tuple[str, str, int], ...] = field(default=())
+
+    def domain(self, node: str, key: str) -> str:
+        return self.nodes[node][0] if key == ZONE else node
+
+    def policy(self) -> Policy:
+        """Return the policy with the limits, every one of them acted on."""
+        groups = [
+            f"{{name: g{number}, selector: {{matchLabels: {{{label}: 'yes'}}}}, groupBy: [{label}], "
+            f"limits: [{{name: most, topologyKey: {key}, maxPods: {most}, action: Evict}}]}}"
+            for number, (label, key, most) in enumerate(self.limits)
+        ]
+        return load_policy(f"{POLICY}groups: [{', '.join(groups)}]\n".encode(), source="scene")
+
+    def snapshot(self) -> Snapshot:
+        """Build the cluster."""
+        blueprint = Blueprint()
+        for name, (zone, cpu) in self.nodes.items():
+            blueprint.node(name, cpu=cpu, zone=zone)
+        works = {work.name: work for work in self.works}
+        for work in self.works:
+            replicas = sum(work.on.values()) + work.missing
+            blueprint.stateful_set(work.name, on=work.on, replicas=replicas, cpu=work.cpu)
+        made = blueprint.snapshot()
+
+        def pod(each: Pod) -> Pod:
+            work = works[each.labels["app"]]
+            return structs.replace(each, spec=_spec(work, each.spec), labels=_labels(work, each.labels))
+
+        def owner(each: Any) -> Any:
+            work = works[each.name]
+            template = each.template
+            template = structs.replace(template, spec=_spec(work, template.spec), labels=_labels(work, template.labels))
+            return structs.replace(each, template=template)
+
+        return replace(made, pods=tuple(map(pod, made.pods)), workloads=tuple(map(owner, made.workloads)))
+
+
+def _labels(work: Work, labels: Labels) -> Labels:
+    return Labels({**labels, **dict.fromkeys(sorted(work.labels), "yes")})
+
+
+def _spec(work: Work, spec: PodSpec) -> PodSpec:
+    spread = tuple(
+        SpreadConstraint(
+            topology_key=each.key,
+            max_skew=each.max_skew,
+            min_domains=each.min_domains,
+            when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
+            selector=LabelSelector.of({each.label: "yes"}),
+        )
+        for each in work.asked
+    )
+    apart: tuple[PodAffinityTerm, ...] = ()
+    if work.apart:
+        apart = (PodAffinityTerm(topology_key=work.apart_by, selector=LabelSelector.of({work.apart: "yes"})),)
+    affinity = spec.node_affinity
+    if work.only:
+        zones = Requirement(key=ZONE, operator=Operator.IN, values=tuple(sorted(work.only)))
+        affinity = structs.replace(affinity, required=(NodeSelectorTerm((zones,)),))
+    return structs.replace(spec, spread=spread, node_affinity=affinity, pod_affinity=PodAffinity(anti_required=apart))
+
+
+def problems(snapshot: Snapshot, policy: Policy) -> list[Uniform | Mixed | Refusal]:
+    """Return what the planner makes of a cluster, a problem for each component that something is wrong in."""
+    view = View(snapshot)
+    assessment: Assessment = assess(view, policy, NO_MEMORY)
+    rules = Rules(view, policy, Ledger(snapshot, policy.budgets, NO_MEMORY, assessment.pod_groups))
+    return [rules.problem(each) for each in components(assessment, stuck_pods(view), policy.spread.act_on)]
+
+
+def several_kinds(choice: Random) -> Scene:
+    """Draw a small component: unequal requests, overlapping selectors, shards apart by zone, caps, scarce room."""
+    zones = choice.randint(2, 3)
+    nodes = {
+        f"n{zone}{number}": (f"z{zone}", choice.choice([500, 1000, 2000, 16_000]))
+        for zone in range(zones)
+        for number in range(choice.randint(1, 3))
+    }
+    names = list(nodes)
+    free = {name: cpu for name, (_, cpu) in nodes.items()}
+    labels = ["all", "one", "two"]
+    works = []
+    for number in range(choice.randint(2, 4)):
+        cpu = choice.choice([100, 200, 300, 700])
+        shard = choice.random() < 0.4
+        on: dict[str, int] = {}
+        held: set[str] = set()
+        for _ in range(choice.randint(1, min(zones, 3) if shard else 4)):
+            open_ = [name for name in names if free[name] >= cpu and not (shard and nodes[name][0] in held)]
+            if open_:
+                name = choice.choice(open_[: max(1, len(open_) // choice.randint(1, 2))])
+                on[name] = on.get(name, 0) + 1
+                free[name] -= cpu
+                held.add(nodes[name][0])
+        if not on:
+            continue
+        mine = {"all", *(each for each in labels[1:] if choice.random() < 0.5), f"w{number}"}
+        asked = {
+            key: Asked(
+                key=key,
+                max_skew=choice.choice([1, 1, 2]),
+                label=choice.choice(sorted(mine)) if choice.random() < 0.5 else "all",
+                min_domains=choice.choice([1, 1, 1, 4]) if key == ZONE else 1,
+            )
+            for key in (ZONE, HOSTNAME)
+            if choice.random() < 0.7
+        }
+        works.append(
+            Work(
+                name=f"w{number}",
+                cpu=cpu,
+                labels=frozenset(mine),
+                on=on,
+                missing=choice.choice([0, 0, 0, 1]),
+                asked=tuple(asked.values()),
+                apart=f"w{number}" if shard else "",
+                only=frozenset(nodes[name][0] for name in on) if choice.random() < 0.15 else frozenset(),
+            )
+        )
+    total = sum(sum(work.on.values()) + work.missing for work in works)
+    limits = []
+    # A limit out of reach has another goal than its number: not where affinity leaves it fewer domains.
+    if choice.random() < 0.5 and works and not any(work.only for work in works):
+        key = choice.choice([ZONE, HOSTNAME])
+        many = zones if key == ZONE else len(names)
+        limits.append(("all", key, -(-total // many) + choice.choice([0, 0, 1])))
+    return Scene(nodes=nodes, works=tuple(works), limits=tuple(limits))

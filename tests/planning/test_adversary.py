@@ -1,0 +1,87 @@
+"""The worst that can be found: states searched for in which the planner spends more than the minimum."""
+
+from itertools import count
+from random import Random
+from time import monotonic
+
+import pytest
+
+from tests.planning.game import Game
+from tests.planning.play import Outcome, Play
+from tests.planning.states import Counts
+from tests.planning.test_worst_case import play
+
+_MOST_PODS = 14
+
+
+def judged(counts: Counts, game: Play) -> tuple[float, int, Outcome]:
+    """Return evictions over distance in the worst case, the distance, and what comes; 0 where nothing is to be had."""
+    least = game.game.distance(counts)
+    if not least:
+        return 0, 0, Outcome(0, right=False)
+    found = game.outcome(counts)
+    assert not found.pending, counts
+    return (found.evictions / least if found.right else 0), least, found
+
+
+def neighbour(counts: Counts, choice: Random) -> Counts:
+    """Return the state with one pod more, less, or elsewhere."""
+    changed = [list(each) for each in counts]
+    for by in choice.choice([(1,), (-1,), (1, -1)]):
+        zone = choice.choice(changed)
+        node = choice.randrange(len(zone))
+        zone[node] = max(0, zone[node] + by)
+    return changed if sum(map(sum, changed)) <= _MOST_PODS else counts
+
+
+def climbed(seed: int, steps: int) -> tuple[float, int, Outcome, Counts, tuple[int, int]]:
+    """Start anywhere and go where it gets no better for the planner; return the worst of the way."""
+    choice = Random(seed)
+    skews = choice.randint(1, 3), choice.randint(1, 3)
+    game = play(*skews)
+    counts = [[choice.randint(0, 3) for _ in range(choice.randint(1, 3))] for _ in range(choice.randint(2, 3))]
+    counts = counts if sum(map(sum, counts)) <= _MOST_PODS else [[3], [0, 0]]
+    ratio, least, found = judged(counts, game)
+    for _ in range(steps):
+        other = neighbour(counts, choice)
+        again = judged(other, game)
+        if again[0] >= ratio:
+            counts, (ratio, least, found) = other, again
+    return ratio, least, found, counts, skews
+
+
+def test_the_worst_that_was_found() -> None:
+    """Where force at the distance exists nothing is wasted, else at most what the game needs at the least."""
+    for seed in range(20):
+        ratio, least, found, counts, skews = climbed(seed, 20)
+        # Forced without either constraint being worse at rest in between: that is asked of every step.
+        if found.right and Game(*skews, no_worse=True).forced(counts, spare=0) is not None:
+            assert ratio == 1, (counts, skews)
+        if found.right and found.evictions > least + 1:
+            forced = play(*skews).game.forced(counts, spare=found.evictions - least)
+            assert forced == found.evictions, (counts, skews, found)
+
+
+def test_the_worst_known() -> None:
+    """Zones 3,1 | 1,3 | 0,4,1 with maxSkew 1 and 2: one eviction on paper, four to force it; the planner takes four."""
+    game, counts = Play(1, 2), [[3, 1], [1, 3], [0, 4, 1]]
+    assert (game.game.distance(counts), game.game.forced(counts, spare=3)) == (1, 4)
+    assert game.outcome(counts) == Outcome(4, right=True)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(0)
+def test_ten_minutes_of_hill_climbing() -> None:
+    """Random restarts and hill climbing on evictions over distance; the worst is printed, forced or not."""
+    worst: tuple[float, str] = (0, "")
+    above, until = 0, monotonic() + 600
+    for seed in count(10**6):
+        ratio, least, found, counts, skews = climbed(seed, 40)
+        # Forced without either constraint being worse at rest in between: that is asked of every step.
+        if found.right and Game(*skews, no_worse=True).forced(counts, spare=0) is not None:
+            assert ratio == 1, (counts, skews)
+        above += found.right and found.evictions > least + 1
+        worst = max(worst, (ratio, f"{counts} under {skews}: {found.evictions} evictions, distance {least}"))
+        if monotonic() > until:
+            print(f"\n{seed - 10**6 + 1} climbs; worst {worst[0]:.2f}: {worst[1]}; above distance + 1: {above}")
+            return

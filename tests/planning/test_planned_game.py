@@ -1,0 +1,78 @@
+"""The planner's game finds what the oracle's finds, and carried out it is never more than it said at the beginning."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rebalancer.planning.arrangement import Bounds, marked
+from rebalancer.planning.distance import distance
+from rebalancer.planning.game import first_move
+from rebalancer.planning.reach import State, ends
+from tests.planning.game import Game
+from tests.planning.states import Counts, bounds, layouts, state
+
+
+@pytest.mark.parametrize("room", [1, 3])
+@pytest.mark.parametrize("zone", [1, 2])
+@pytest.mark.parametrize("host", [1, 2])
+def test_every_small_layout(zone: int, host: int, room: int) -> None:
+    """Evictions are found where the oracle can force the repair with one to spare, and nowhere else."""
+    game = Game(zone, host, out=room)
+    tried = 0
+    for zones in (2, 3):
+        for counts in layouts(zones, 2, 7):
+            if game.distance(counts):
+                step = first_move(State(state(counts)), bounds(zone, host), room)
+                assert (step is not None) == (game.forced(counts, spare=1) is not None), counts
+                tried += 1
+    assert tried > 200
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=2, max_size=4),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.sampled_from([1, 2, 4]),
+)
+@settings(max_examples=100, deadline=None)
+def test_never_more_than_can_be_forced(counts: Counts, zone: int, host: int, room: int) -> None:
+    """Planned anew after every landing, whatever is picked, it ends balanced after as many evictions as said first."""
+    forced = Game(zone, host, out=room).forced(counts, spare=1)
+    start = State(state(counts))
+    if forced and first_move(start, bounds(zone, host), room):
+        assert worst(start, bounds(zone, host), room, {}) <= forced
+
+
+def worst(now: State, limits: Bounds, room: int, known: dict[State, int]) -> int:
+    """Return the most evictions until everything holds, over every way of the scheduler."""
+    if not now.pending and distance(now.root, limits, 0) == 0:
+        return 0
+    if now not in known:
+        step = first_move(now, limits, room)
+        assert step is not None, "it led to where nothing is assured"
+        root = now.root
+        for path in step.victims:
+            root = marked(root, path)
+        following = set(ends(State(root, now.pending), limits))
+        known[now] = len(step.victims) + max(worst(end, limits, room, known) for end in following)
+    return known[now]
+
+
+def test_four_at_once() -> None:
+    """5,3,6,4 | 0,0,2,2 | 6,0,0,6 is repaired in 13 with four out at once, and not begun with three."""
+    counts = [[5, 3, 6, 4], [0, 0, 2, 2], [6, 0, 0, 6]]
+    assert worst(State(state(counts)), bounds(1, 1), 4, {}) == 13
+    assert first_move(State(state(counts)), bounds(1, 1), 3) is None
+    assert first_move(State(state(counts)), bounds(1, 1), 4, spare=0) is None
+
+
+def test_what_is_still_to_land_is_waited_for() -> None:
+    """While the scheduler has pods to place nothing is begun."""
+    assert first_move(State(state([[3], [0]]), pending=1), bounds(1, 1), 3) is None
+
+
+def test_a_long_repair_is_not_played_to_the_end() -> None:
+    """A thousand evictions, or a thousand pods that wait, are too many moves; so is nothing that can be right."""
+    assert first_move(State(state([[1000, 1000], [0, 0]])), bounds(1, 1), 4) is None
+    assert first_move(State(state([[0, 0], [0, 0]]), pending=1000), bounds(1, 1), 4) is None
+    assert first_move(State(state([[0], [2, 4]])), bounds(1, 1), 4) is None

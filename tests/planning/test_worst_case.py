@@ -1,0 +1,198 @@
+"""Whatever the scheduler does: the planner's steps, followed to the end, cost what the game says and strand nobody."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+
+from rebalancer.planning.distance import distance
+from rebalancer.planning.game import forced_step
+from rebalancer.planning.reach import State
+from tests.planning.game import Zones
+from tests.planning.play import Play, every_layout
+from tests.planning.states import Counts, bounds, satisfied, state
+from tests.planning.test_distance import CASES
+
+play = cache(Play)
+SKEWS = [(zone, host) for zone in (1, 2) for host in (1, 2)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['counts']}-{case['zoneMaxSkew']}{case['hostMaxSkew']}")
+def test_acceptance_case(case: dict[str, Any]) -> None:
+    """What is forced at the distance or one more is had for that; elsewhere the planner stops, nobody pending."""
+    game = play(case["zoneMaxSkew"], case["hostMaxSkew"])
+    found = game.outcome(case["counts"])
+    assert not found.pending
+    least, forced = case["distance"], case["forced"]
+    if forced is not None and forced <= least + 1:
+        assert (found.right, found.evictions) == (True, forced)
+    elif found.right:
+        # Luck may bring a repair in part to the end, for no more than it takes to force it.
+        assert found.evictions <= max(least + 1, forced or 0)
+
+
+def shaped(zones: Zones) -> Counts:
+    return [list(each) for each in zones]
+
+
+def satisfying(sizes: tuple[int, ...], pods: int, zone: int, host: int) -> list[tuple[int, ...]]:
+    """Return every arrangement of so many pods on zones of these sizes that is right, as counts in a row."""
+
+    def rows(nodes: int, left: int) -> Iterator[tuple[int, ...]]:
+        if nodes == 1:
+            yield (left,)
+            return
+        for first in range(left + 1):
+            for rest in rows(nodes - 1, left - first):
+                yield (first, *rest)
+
+    found = []
+    for row in rows(sum(sizes), pods):
+        split, rest = [], list(row)
+        for size in sizes:
+            split.append(rest[:size])
+            rest = rest[size:]
+        if satisfied(split, zone, host):
+            found.append(row)
+    return found
+
+
+def compared(pods: Iterable[int], zone: int, host: int) -> Counter[str]:
+    """Hold every layout with so many pods against brute force and the game; count layouts with all orders of names."""
+    counted: Counter[str] = Counter()
+    wanted = set(pods)
+    right: defaultdict[tuple[tuple[int, ...], int], list[tuple[int, ...]]] = defaultdict(list)
+    game = play(zone, host)
+    limits = bounds(zone, host)
+    for zones, orders in every_layout(3, 3, max(wanted)):
+        total = sum(map(sum, zones))
+        if total not in wanted:
+            continue
+        counts, sizes = shaped(zones), tuple(map(len, zones))
+        if (sizes, total) not in right:
+            right[sizes, total] = satisfying(sizes, total, zone, host)
+        flat = [held for each in counts for held in each]
+        brute = min(
+            (sum(max(0, held - after) for held, after in zip(flat, row, strict=True)) for row in right[sizes, total]),
+            default=None,
+        )
+        assert distance(state(counts), limits, 0) == brute, zones
+        kind = _kind(game, counts, brute)
+        counted[kind] += orders
+        counted["up to symmetry"] += 1
+    return counted
+
+
+def _kind(game: Play, counts: Counts, least: int | None) -> str:
+    """Return what comes of a state in the worst case, which is checked."""
+    if least == 0:
+        limits = game.bounds
+        assert not forced_step(State(state(counts)), limits, 3).victims, counts
+        assert game.outcome(counts).evictions == 0
+        return "balanced"
+    found = game.outcome(counts)
+    assert not found.pending, (counts, found)
+    if least is None:
+        assert not found.right
+        return "infeasible, in part" if found.evictions else "infeasible, left alone"
+    if game.game.forced(counts, spare=0) is not None:
+        assert (found.right, found.evictions) == (True, least), (counts, least, found)
+    if found.right:
+        assert found.evictions <= least + 1, (counts, least, found)
+        return "right at the distance" if found.evictions == least else "right with one more"
+    return "in part" if found.evictions else "left alone"
+
+
+def told(what: str, counted: Counter[str]) -> None:
+    total = sum(many for kind, many in counted.items() if kind != "up to symmetry")
+    print(f"\n{what}: {total} layouts")
+    for kind, many in sorted(counted.items()):
+        print(f"  {kind}: {many}")
+
+
+def test_every_layout_of_few_pods() -> None:
+    """Up to three zones of three nodes and six pods: distance, reach and rest are those of brute force and the game."""
+    counted: Counter[str] = Counter()
+    for zone, host in SKEWS:
+        counted += compared(range(7), zone, host)
+    told("up to six pods", counted)
+    assert counted["up to symmetry"] > 6_000
+
+
+def test_the_layouts_are_all_there() -> None:
+    """3,992 layouts up to symmetry stand for 64,999 with names, each once."""
+    found = list(every_layout(3, 3, 8))
+    assert len({zones for zones, _ in found}) == len(found) == 3_992
+    assert sum(orders for _, orders in found) == 64_999
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(0)
+def test_every_layout() -> None:
+    """All 259,996 layouts of up to eight pods under four pairs of maxSkews."""
+    counted: Counter[str] = Counter()
+    for zone, host in SKEWS:
+        counted += compared(range(9), zone, host)
+    told("up to eight pods", counted)
+    assert counted["up to symmetry"] == 15_968
+
+
+def larger(choice: Random) -> Counts:
+    """Draw two to four zones of one to four nodes with more than eight pods."""
+    while True:
+        most = choice.choice([2, 3, 5])
+        counts = [[choice.randint(0, most) for _ in range(choice.randint(1, 4))] for _ in range(choice.randint(2, 4))]
+        if 8 < sum(map(sum, counts)) <= 24:
+            return counts
+
+
+def played(counts: Counts, game: Play, choice: Random) -> str:
+    """Play one game against a scheduler that picks at random, pods leaving one after the other; return what came."""
+    least, spent, pending = game.game.distance(counts), 0, 0
+    while pending or not satisfied(counts, game.zone, game.host):
+        step = game.step(counts, pending)
+        if not step.victims:
+            break
+        spent += len(step.victims)
+        counts_after, pending = choice.choice(sorted(game.ends(counts, pending, step)))
+        counts = shaped(counts_after)
+    assert not pending
+    if satisfied(counts, game.zone, game.host):
+        assert least is not None
+        if spent <= least + 1:
+            return "balanced" if not spent else "right at the distance" if spent == least else "right with one more"
+        # Only luck led there: no step of the first state is forced to the end.
+        return f"right with {spent - least} more, by repairs in part"
+    if least is None:
+        return "infeasible, in part" if spent else "infeasible, left alone"
+    return "in part" if spent else "left alone"
+
+
+def larger_ones(seeds: range) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for seed in seeds:
+        choice = Random(seed)
+        zone, host = choice.choice(SKEWS)
+        counts = larger(choice)
+        counted[played(counts, Play(zone, host), choice)] += 1
+    return counted
+
+
+def test_larger_layouts() -> None:
+    """Up to four zones of four nodes and two dozen pods, against a scheduler that picks at random: nobody stranded."""
+    counted = larger_ones(range(60))
+    told("larger, one play each", counted)
+    assert counted["right at the distance"] > 20
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(0)
+def test_a_million_larger_layouts() -> None:
+    """The same for 1,000,000 of them, told every 10,000: it takes most of a day."""
+    counted: Counter[str] = Counter()
+    for first in range(10**6, 2 * 10**6, 10_000):
+        counted += larger_ones(range(first, first + 10_000))
+        told("larger, one play each", counted)

@@ -1,0 +1,57 @@
+"""A placement deadlock is told in the report, in the refusals and by events, once."""
+
+from xml.etree import ElementTree as ET
+
+from rebalancer.assessment.judgement import assess
+from rebalancer.guard.admission import Admission
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.planning.planner import plan
+from rebalancer.reporting.deadlock_events import MOST_DEADLOCKS, of_deadlocks
+from rebalancer.reporting.documents import ReportDocument
+from rebalancer.reporting.junit import report_junit
+from rebalancer.reporting.report_document import report_document
+from rebalancer.reporting.status_document import refusals
+from rebalancer.reporting.text import report_text
+from rebalancer.scheduling.view import View
+from tests.assessment.test_deadlocks import found, three_shards
+from tests.controller.simulated import eager
+
+
+def report(name: str = "") -> ReportDocument:
+    view = View(three_shards())
+    assessment = assess(view, eager(), NO_MEMORY)
+    made = plan(view, assessment, eager(), NO_MEMORY)
+    return report_document(assessment, made, lambda workload: name in workload.name)
+
+
+def test_the_report_names_pod_and_rules() -> None:
+    """As a row, in the table and as a failed case; not where another workload is asked about."""
+    (row,) = report().deadlocks
+    assert (row.namespace, row.pod) == ("cache", "one-2-1")
+    assert "\ncache/one-2-1: PlacementDeadlock: kubernetes.io/hostname (maxSkew 1) admits c1; " in report_text(report())
+    suite = ET.fromstring(report_junit(report())).find("testsuite[@name='deadlocks']")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    assert report("one-1").deadlocks == ()
+
+
+def test_it_counts_among_the_refusals() -> None:
+    """Alerts read the metric that is made from this."""
+    view = View(three_shards())
+    made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
+    assert refusals(made, Admission(), 2)["PlacementDeadlock"] == 2
+    assert "PlacementDeadlock" not in refusals(made, Admission(), 0)
+
+
+def test_events_are_told_once() -> None:
+    """On the pod and on its owner when it is found, not again, and anew when it comes back; so many a cycle."""
+    stuck = found(three_shards())
+    events, told = of_deadlocks(frozenset(), stuck)
+    assert [(each.regarding.kind, each.regarding.name, each.type) for each in events] == [
+        ("Pod", "one-2-1", "Warning"),
+        ("StatefulSet", "one-2", "Warning"),
+    ]
+    assert of_deadlocks(told, stuck) == ([], told)
+    assert of_deadlocks(told, ()) == ([], frozenset())
+    many = stuck * (MOST_DEADLOCKS + 1)
+    assert len(of_deadlocks(frozenset(), many)[0]) == 2 * MOST_DEADLOCKS

@@ -1,0 +1,68 @@
+"""Findings are told in the report, as metrics, and by an exit code where one asks for it."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from rebalancer.adapters.simulator import ZONE
+from rebalancer.assessment.judgement import assess
+from rebalancer.cli.main import main
+from rebalancer.controller.loop import CycleDue, Leading, Loop, step
+from rebalancer.controller.observing import of_cycle
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import FindingKind
+from rebalancer.planning.planner import plan
+from rebalancer.reporting.documents import ReportDocument
+from rebalancer.reporting.junit import report_junit
+from rebalancer.reporting.report_document import Chosen, everything, report_document
+from rebalancer.reporting.text import report_text
+from rebalancer.scheduling.view import View
+from tests.assessment.findings.build import cordoned
+from tests.assessment.findings.test_configuration import budget, budgets
+from tests.assessment.findings.test_replacements import shop
+from tests.controller.simulated import eager
+
+WAITING = cordoned(shop({ZONE: 1}, a=2, b=2, c=2), "c-1")
+EXAMPLE = str(Path(__file__).parents[2] / "docs" / "examples" / "zone-returned.json")
+
+
+def report(snapshot: Snapshot, chosen: Chosen = everything) -> ReportDocument:
+    view = View(snapshot)
+    assessment = assess(view, eager(), NO_MEMORY)
+    return report_document(assessment, plan(view, assessment, eager(), NO_MEMORY), chosen)
+
+
+def test_the_report_names_kind_object_and_remedy() -> None:
+    """As a row, as a line, and as a skipped case; of the chosen workloads only."""
+    document = report(WAITING)
+    (row,) = document.findings
+    assert (row.kind, row.object) == ("ReplacementBlocked", "default/web (Deployment)")
+    assert "\nReplacementBlocked: default/web (Deployment): were web-" in report_text(document)
+    suite = ET.fromstring(report_junit(document)).find("testsuite[@name='findings']")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("1", "0", "1")
+    assert report(WAITING, lambda _: False).findings == ()
+    nobodys = budgets(budget("web", max_unavailable=0, selector=None))
+    assert len(report(nobodys).findings) == 1
+    assert report(nobodys, lambda _: True).findings == ()
+
+
+def test_figures_of_a_cycle() -> None:
+    """Every workload that is judged has a series, and each kind its number."""
+    now = WAITING.taken_at
+    state, _ = step(Loop(policy=eager(), policy_since=now), Leading(leads=True), now)
+    state, _ = step(state, CycleDue(snapshot=WAITING), now)
+    figures = of_cycle(state.cycle)
+    assert [(each.workload, each.blocked) for each in figures.replacements] == [("web", True)]
+    assert figures.findings == {FindingKind.REPLACEMENT_BLOCKED: 1}
+
+
+def test_an_exit_code_for_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example has a budget that never allows anything; only who asks for findings fails on it."""
+    arguments = ["report", "--snapshot", EXAMPLE]
+    assert main([*arguments, "--fail-on", "finding"]) == 3
+    assert "BudgetAlwaysZero: PodDisruptionBudget shop/cart" in capsys.readouterr().out
+    assert main([*arguments, "--fail-on", "finding", "-n", "elsewhere"]) == 0
+    assert main([*arguments, "--fail-on", "infeasible"]) == 0

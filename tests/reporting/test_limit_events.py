@@ -1,0 +1,127 @@
+"""Events about limits: on change only, on owners and on the pods concerned, never more than a bounded number."""
+
+from collections import Counter
+
+from rebalancer.assessment.causes import limit_token
+from rebalancer.assessment.judgement import assess
+from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import State, ViolationCause
+from rebalancer.policy import Limit, PodGroup, Selector, Share, default_policy
+from rebalancer.reporting.events import Event, EventReason
+from rebalancer.reporting.limit_events import MOST_EVENTS, Told, of_limits
+from rebalancer.scheduling.view import View
+from tests.assessment.redis import CLUSTER, HOSTNAME, SHARD, machines, redis
+
+THIRD = Limit(name="node-third", topology_key=HOSTNAME, max_share=Share.of("<=1/3"))
+SHARDS_APART = Limit(name="apart", topology_key=HOSTNAME, max_pods=1, group_by=(SHARD,))
+
+
+def limits(snapshot: Snapshot, *rules: Limit) -> tuple[JudgedLimit, ...]:
+    group = PodGroup(name="redis", selector=Selector(), group_by=(CLUSTER,), limits=rules or (THIRD,))
+    policy = default_policy().model_copy(update={"groups": (group,)})
+    return assess(View(snapshot), policy, NO_MEMORY).limits
+
+
+def told(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.reason, f"{event.regarding.kind}/{event.regarding.name}") for event in events]
+
+
+SPREAD = redis(machines("a", 6), [("a1", "a2"), ("a3", "a4"), ("a5", "a6")])
+CROWDED = redis(machines("a", 6), [("a1", "a1"), ("a1", "a4"), ("a5", "a6")])
+FEW = redis(machines("a", 2), [("a1", "a2"), ("a1", "a2"), ("a1", "a2")])
+
+
+def test_a_violation_is_told_on_the_owners_and_on_the_pods_that_stand_too_close() -> None:
+    """With its numbers, and with the UIDs that `kubectl describe` goes by."""
+    events, _ = of_limits({}, limits(CROWDED))
+    owners = [(EventReason.SHARE_LIMIT_VIOLATED, f"StatefulSet/one-{number}") for number in range(3)]
+    pods = [(EventReason.SHARE_LIMIT_VIOLATED, f"Pod/{name}") for name in ("one-0-0", "one-0-1", "one-1-0")]
+    assert told(events) == [*owners, *pods]
+    assert {event.note for event in events} == {
+        "redis/node-third: kubernetes.io/hostname a1 holds 3 of 6 (50 %), the limit is maxShare <=1/3, which allows 2"
+    }
+    assert all(event.regarding.uid and event.regarding.namespace == "cache" for event in events)
+    assert {(event.type, event.action) for event in events} == {("Warning", "Assess")}
+
+
+def test_a_thousand_cycles_of_one_violation_tell_it_once() -> None:
+    """On change only."""
+    judged = limits(CROWDED)
+    known: Told = {}
+    counted: Counter[str] = Counter()
+    for _ in range(1_000):
+        events, known = of_limits(known, judged)
+        counted.update(event.reason for event in events)
+    assert counted == {EventReason.SHARE_LIMIT_VIOLATED: 6}
+
+
+def test_each_change_of_state_is_told() -> None:
+    """Violated, Infeasible, Recovered; and nothing of what always held."""
+    known: Told = {}
+    seen = []
+    for snapshot in (SPREAD, CROWDED, FEW, CROWDED, SPREAD, SPREAD):
+        events, known = of_limits(known, limits(snapshot))
+        seen.append({event.reason for event in events})
+    assert seen == [
+        set(),
+        {EventReason.SHARE_LIMIT_VIOLATED},
+        {EventReason.SHARE_LIMIT_INFEASIBLE},
+        {EventReason.SHARE_LIMIT_VIOLATED},
+        {EventReason.SHARE_LIMIT_RECOVERED},
+        set(),
+    ]
+    assert not known
+
+
+def test_what_the_last_process_told_is_not_told_again() -> None:
+    """A new leader knows the names of what was violated."""
+    judged = limits(CROWDED)
+    events, known = of_limits({judged[0].name: State.VIOLATED}, judged)
+    assert not events
+    assert known == {judged[0].name: State.VIOLATED}
+
+
+def test_a_limit_that_is_gone_is_forgotten() -> None:
+    """With its policy or its pods; there is nobody left to tell."""
+    _, known = of_limits({}, limits(CROWDED))
+    assert of_limits(known, ()) == ([], {})
+
+
+def test_a_flood_is_spread_over_cycles_the_worst_first() -> None:
+    """Two hundred events in a cycle at most, and none is lost."""
+    shards = [("a1",) * (3 if number == 150 else 2) for number in range(300)]
+    judged = limits(redis(machines("a", 2), shards), SHARDS_APART)
+    known: Told = {}
+    batches: list[list[Event]] = []
+    while not batches or batches[-1]:
+        events, known = of_limits(known, judged)
+        batches.append(events)
+    assert all(len(batch) <= MOST_EVENTS for batch in batches)
+    assert batches[0][0].regarding.name == "one-150"
+    on_owners = Counter(event.regarding.name for batch in batches for event in batch if event.regarding.kind != "Pod")
+    assert on_owners == {f"one-{number}": 1 for number in range(300)}
+
+
+def test_a_limit_on_very_many_pods_is_told_on_a_few() -> None:
+    """Ten owners and five pods; the report has the rest."""
+    events, _ = of_limits({}, limits(redis(machines("a", 6), [("a1", "a1")] * 40)))
+    assert Counter(event.regarding.kind for event in events) == {"StatefulSet": 10, "Pod": 5}
+
+
+def test_an_empty_domain_is_nobodys_fault() -> None:
+    """MinPods is told on the owners only: no pod stands where none is."""
+    every = Limit(name="every-node", topology_key=HOSTNAME, min_pods=1)
+    events, _ = of_limits({}, limits(redis(machines("a", 3), [("a1", "a1"), ("a2", "a2")]), every))
+    assert told(events) == [(EventReason.SHARE_LIMIT_VIOLATED, f"StatefulSet/one-{number}") for number in range(2)]
+
+
+def test_the_cause_is_named_where_it_is_known() -> None:
+    """In the words of the report; an unknown one is not worth a word."""
+    judged = limits(CROWDED)
+    known = dict.fromkeys(map(limit_token, judged), ViolationCause.SCALE_DOWN)
+    events, _ = of_limits({}, judged, known)
+    assert all(each.note.endswith(", cause ScaleDown") for each in events)
+    unknown = dict.fromkeys(known, ViolationCause.UNKNOWN)
+    assert not any("cause" in each.note for each in of_limits({}, judged, unknown)[0])

@@ -1,0 +1,100 @@
+"""Limits in the report: every one as data, the broken ones as a table, all of them as JUnit cases."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+from msgspec import structs
+
+from rebalancer.assessment.judgement import assess
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.planner import plan
+from rebalancer.reporting.documents import ReportDocument
+from rebalancer.reporting.junit import report_junit
+from rebalancer.reporting.report_document import report_document
+from rebalancer.reporting.text import report_text
+from rebalancer.scheduling.view import View
+from tests.assessment.redis import HOSTNAME, machines, redis
+from tests.assessment.test_limits import NETEASE
+
+
+def report(snapshot: Snapshot) -> ReportDocument:
+    view = View(snapshot)
+    assessment = assess(view, NETEASE, NO_MEMORY)
+    return report_document(assessment, plan(view, assessment, NETEASE, NO_MEMORY))
+
+
+LOPSIDED = redis(machines("abc", 2), [("a1", "b1"), ("a1", "c1"), ("a1", "a1")], skews={HOSTNAME: 1}, zones="abc")
+
+
+def test_a_row_says_all_there_is() -> None:
+    """Bound, cap, counts, the largest share exactly, headroom, state: what a dashboard or script needs."""
+    rows = {(row.limit, *row.key.values()): row for row in report(LOPSIDED).limits}
+    row = rows["R2-three-shards", "one"]
+    assert (row.group, row.namespace, row.topology_key, row.bound) == ("redis", "cache", HOSTNAME, "maxShare <=1/3")
+    assert (row.total, row.cap, row.headroom, row.state) == (6, 2, -2, "Violated")
+    assert row.largest is not None
+    assert (row.largest.domain, row.largest.count, row.largest.share) == ("a1", 4, 4 / 6)
+    assert row.counts == {"a1": 4, "a2": 0, "b1": 1, "b2": 0, "c1": 1, "c2": 0}
+    assert row.guaranteed  # its own maxSkew 1 over six nodes forbids it: scheduled before, or after a scaling
+    assert rows["R7-three-shards", "one"].severity == "critical"
+    assert rows["every-az", "one"].state == "Satisfied"
+
+
+def test_the_broken_come_first_and_only_they_are_in_the_table() -> None:
+    """Thousands of limits that hold are a number, not a page."""
+    document = report(LOPSIDED)
+    states = [row.state for row in document.limits]
+    assert states == sorted(states, key=lambda state: state == "Satisfied")
+    text = report_text(document)
+    lines = [line for line in text.splitlines() if line.startswith("redis/")]
+    assert len(lines) == sum(state != "Satisfied" for state in states)
+    assert (
+        "redis/R2-three-shards  cache      cluster-name=one                Violated  warning   "
+        "node a1 holds 4 of 6 (67 %), the limit is maxShare <=1/3, which allows 2"
+    ) in lines
+    assert text.splitlines()[-1] == "3 of 7 limits hold."
+
+
+def test_a_large_cluster_is_not_written_out_node_by_node() -> None:
+    """Above a hundred domains only those that hold a pod are named."""
+    many = redis(machines("abc", 40), [("a1", "b1"), ("a2", "c1"), ("b2", "c2")], zones="abc")
+    row = next(row for row in report(many).limits if row.topology_key == HOSTNAME)
+    assert row.counts == dict.fromkeys(("a1", "a2", "b1", "b2", "c1", "c2"), 1)
+
+
+def test_junit_has_a_case_for_each_constraint_and_limit() -> None:
+    """What does not hold fails with its message, and the numbers of the suites agree with their cases."""
+    document = report(LOPSIDED)
+    root = ET.fromstring(report_junit(document))
+    suites = {suite.attrib["name"]: suite for suite in root}
+    assert len(suites["constraints"]) == len(document.constraints)
+    assert len(suites["limits"]) == len(document.limits)
+    for suite in suites.values():
+        assert int(suite.attrib["tests"]) == len(suite)
+        assert int(suite.attrib["failures"]) == len(suite.findall("testcase/failure"))
+        assert int(suite.attrib["skipped"]) == len(suite.findall("testcase/skipped"))
+    failed = {case.attrib["name"]: case[0].attrib for case in suites["limits"] if len(case)}
+    assert failed["redis/R2-three-shards cluster-name=one kubernetes.io/hostname maxShare <=1/3"] == {
+        "type": "Violated",
+        "message": "kubernetes.io/hostname a1 holds 4 of 6 (67 %), the limit is maxShare <=1/3, which allows 2",
+    }
+
+
+def test_a_soft_constraint_does_not_fail_a_build() -> None:
+    """It is the scheduler's preference; the case is skipped and says why."""
+    soft = report(redis(machines("a", 2), [("a1",) * 12, ("a1",) * 6])).constraints
+    document = structs.replace(report(LOPSIDED), constraints=soft, limits=())
+    assert {row.when_unsatisfiable for row in soft} == {"ScheduleAnyway"}
+    found = ET.fromstring(report_junit(document))
+    assert found[0].attrib["failures"] == "0"
+    assert int(found[0].attrib["skipped"]) == sum(row.state == "Violated" for row in soft) > 0
+
+
+@pytest.mark.parametrize("text", ['a"b', "a<b", "a&b", "a\x00b"])
+def test_junit_is_xml_whatever_a_message_holds(text: str) -> None:
+    """Messages quote names that people chose."""
+    row = report(LOPSIDED).limits[0]
+    document = structs.replace(report(LOPSIDED), constraints=(), limits=(structs.replace(row, message=text),))
+    found = ET.fromstring(report_junit(document))
+    assert found[1][0][0].attrib["message"] == text.replace("\x00", "")

@@ -1,0 +1,339 @@
+"""What `plan` and `explain` print: before and after, why, what waits, the proof, and how certain it is."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement, product
+from textwrap import dedent
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, SimulatedCluster
+from rebalancer.assessment.judgement import Assessment, assess
+from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.moves import NO_MEMORY, Memory, Miss, Reference
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import Cause, Reason, State
+from rebalancer.planning.planner import plan
+from rebalancer.planning.plans import Plan
+from rebalancer.policy import Policy, load_policy
+from rebalancer.reporting.explanation import explain_pod, explain_workload, explanation_text
+from rebalancer.reporting.forcing import Forcing, of_limit
+from rebalancer.reporting.landing import after, decided, worst_after
+from rebalancer.reporting.phrases import change, proof
+from rebalancer.reporting.plan_document import plan_document
+from rebalancer.reporting.plan_text import plan_text
+from rebalancer.scheduling.view import View
+from tests.controller.simulated import Simulation
+
+HEAD = """
+apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+mode: Evict
+eligibility: {minAge: 0s}
+nodes: {settle: 0s}
+spread: {for: 0s}
+budgets: {maxUnavailable: 2, perWorkload: 50%}
+groups:
+- name: shop
+  selector: {}
+  limits:
+"""
+THIRD = '  - {name: third, topologyKey: kubernetes.io/hostname, maxShare: "<=1/3", action: Evict}\n'
+HALF = '  - {name: half, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2"}\n'
+SPREAD = "  - {name: spread, topologyKey: topology.kubernetes.io/zone, maxSkew: 9}\n"
+
+
+def rules(*limits: str) -> Policy:
+    return load_policy((HEAD + "".join(limits)).encode(), source="policy.yaml")
+
+
+@dataclass
+class Seen:
+    """One look: everything that is made of it."""
+
+    snapshot: Snapshot
+    view: View
+    assessment: Assessment
+    plan: Plan
+
+    def text(self) -> str:
+        return plan_text(self.plan, self.snapshot, mode="Evict", satisfied=0)
+
+    def explained(self, name: str = "web") -> str:
+        reference = Reference("default", "Deployment", name)
+        return explanation_text(explain_workload(reference, self.assessment, self.plan, self.snapshot))
+
+    def pod(self, name: str) -> str:
+        (found,) = (pod for pod in self.snapshot.pods if pod.name == name)
+        return explanation_text(explain_pod(found, self.view, self.assessment, self.plan))
+
+
+def look(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Seen:
+    view = View(snapshot)
+    assessment = assess(view, policy, memory)
+    return Seen(snapshot, view, assessment, plan(view, assessment, policy, memory))
+
+
+def crowded(cpu: int = 600) -> Snapshot:
+    """Ten pods as 4/2/1/1/1/1 over six nodes, maxSkew 3: all that the constraint asks for, and too many on one node."""
+    blueprint = Blueprint()
+    blueprint.zones("abc", 2)
+    on = {"a-1": 4, "a-2": 2, "b-1": 1, "b-2": 1, "c-1": 1, "c-2": 1}
+    blueprint.deployment("web", on=on, spread={HOSTNAME: 3}, cpu=cpu)
+    return blueprint.snapshot()
+
+
+def test_a_predicted_repair_of_a_limit() -> None:
+    """The limit before and after, where the replacement may land, and that nothing forces it there."""
+    seen = look(crowded(), rules(THIRD, HALF))
+    name = seen.plan.evictions[0].pod.name
+    assert seen.text() == dedent(f"""\
+        view of 2026-01-01 00:00:00Z  policy {seen.plan.policy_hash} (Evict)
+        1 eviction (minimum 1, proved): 1 now, 0 wait
+
+        ! default/web (Deployment)  Violated  1 eviction (minimum 1, proved)
+            node (maxSkew 3): a-1:4 a-2:2 b-1:1 b-2:1 c-1:1 c-2:1
+            limit shop/third [Deployment/web], maxShare <=1/3 per node: 4 of 10 (40 %) in a-1 -> 3 of 10 (30 %) at most
+            1  {name}  a-1 -> node b-1/b-2/c-1/c-2  (predicted, not forced)
+               node a-1 holds 4, the emptiest 1, limit shop/third (maxShare <=1/3)
+
+        0 groups of workloads within all constraints.
+        Nothing was changed.
+        """)
+    told = seen.pod(name)
+    assert "its replacement lands in node b-1, b-2, c-1, c-2: predicted, not forced" in told
+    assert "What does the repair take?\n  1 eviction (minimum 1, proved)\n" in told
+    other = next(pod.name for pod in seen.snapshot.pods if pod.name != name)
+    assert f"the repair does without it: {name} goes instead" in seen.pod(other)
+
+
+FORCING = """
+Which constraint would force it?
+  with this one no domain of kubernetes.io/hostname can hold more than 3 of 10
+  topologySpreadConstraints:
+  - topologyKey: kubernetes.io/hostname
+    maxSkew: 2
+    whenUnsatisfiable: DoNotSchedule
+    labelSelector:
+      matchLabels:
+        app: web
+"""
+
+
+def test_what_is_not_forced_comes_with_the_constraint_to_paste() -> None:
+    """After three misses the group is left alone, and its owner is told what would help."""
+    first = look(crowded(), rules(THIRD))
+    misses = tuple(Miss(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
+    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, misses=misses))
+    assert FORCING in seen.explained()
+    assert FORCING in seen.pod(seen.snapshot.pods[0].name)
+    assert "\n    NotForced: 3 moves in a row" in seen.text()
+    assert "\n    rebalancer explain deployment/web -n default\n" in seen.text()
+
+
+def test_a_limit_that_only_alerts() -> None:
+    """Nothing is evicted for it; who asks is told so, and what would hold it."""
+    seen = look(crowded(), rules(HALF))
+    assert seen.plan.groups == ()
+    told = seen.pod(seen.snapshot.pods[0].name)
+    assert "Is it evicted?\n  no\n  nothing is evicted for shop/half\n" in told
+    assert "maxSkew: 3\n    whenUnsatisfiable: DoNotSchedule" in told
+
+
+def test_limits_that_hold_are_counted() -> None:
+    """Those in the way of a repair are named only where they are broken."""
+    held = SPREAD.replace("}", ", action: Evict}")
+    seen = look(crowded(), rules(THIRD, held))
+    assert "\n    1 limit over these pods holds\n" in seen.text()
+    assert "limit shop/spread" not in seen.text()
+
+
+def test_what_waits_and_what_stays() -> None:
+    """Pods of one reason stand together, each with its reason once."""
+    blueprint = Blueprint()
+    blueprint.zones("abc", 2)
+    blueprint.deployment("web", on={"a-1": 6, "a-2": 6, "b-1": 6, "b-2": 6}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    excluded = [
+        msgspec.structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})) if number < 2 else pod
+        for number, pod in enumerate(snapshot.pods)
+    ]
+    seen = look(replace(snapshot, pods=tuple(excluded)), rules(HALF))
+    lines = seen.text().splitlines()
+    (waits,) = (line for line in lines if " wait  " in line)
+    (stays,) = (line for line in lines if " stay  " in line)
+    assert " and 1 more wait  BlockedByBudget: " in waits
+    assert ", ".join(pod.name for pod in excluded[:2]) + " stay  Excluded: " in stays
+    assert "8 evictions (minimum 8, proved): 2 now, 6 wait" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("evictions", "least", "text"),
+    [
+        (2, 2, "2 evictions (minimum 2, proved)"),
+        (1, 1, "1 eviction (minimum 1, proved)"),
+        (5, 3, "5 evictions (at least 3, 5 found: gap 2)"),
+    ],
+)
+def test_the_proof(evictions: int, least: int, text: str) -> None:
+    """Proved, or how far from it."""
+    assert proof(evictions, least) == text
+
+
+def test_many_domains_are_summed_up() -> None:
+    """Before and after; where that is not known, before alone."""
+    before = {f"n-{number}": number for number in range(20)}
+    assert change(before, {}) == change(before, before) == "0 to 19 over 20 domains"
+    assert change(before, {**before, "n-19": 18}) == "0 to 19 over 20 domains -> 0 to 18 over 20 domains"
+    assert change({}, {}) == "no domains"
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3), st.integers(0, 99))
+@settings(max_examples=15, deadline=None)
+def test_it_comes_as_it_says(counts: list[list[int]], seed: int) -> None:
+    """Where everything goes at once, what was said to be certain is what comes, and no bound is exceeded."""
+    blueprint = Blueprint()
+    on = {}
+    for zone, nodes in zip("abc", counts, strict=False):
+        blueprint.zones([zone], len(nodes))
+        on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1)})
+    assume(sum(on.values()) >= 2)
+    blueprint.deployment("web", on=on, spread={ZONE: 4}, cpu=600)
+    policy = rules(HALF.replace("}", ", action: Evict}"), THIRD)
+    seen = look(blueprint.snapshot(), policy)
+    assume(seen.plan.evictions and not seen.plan.waiting)
+    (group,) = seen.plan.groups
+    going = decided(seen.plan)[group.name]
+    shown = after(group, going, seen.snapshot)
+    assert plan_document(seen.plan, seen.snapshot).groups[0].after == shown
+    worst = [worst_after(limit, going, seen.snapshot) for limit in seen.assessment.limits]
+    cluster = SimulatedCluster(seen.snapshot, seed=seed)
+    Simulation(cluster, policy).cycles(1, apart=120)
+    snapshot = cluster.snapshot(cluster.now)
+    standing = [snapshot.node[pod.node] for pod in snapshot.pods if pod.node is not None and not pod.terminating]
+    for key, expected in shown.items():
+        stand = Counter(node.labels[key] for node in standing)
+        assert sum(expected.values()) == len(standing)
+        if all(len(target.values) == 1 for each in going for target in each.targets if target.topology_key == key):
+            assert {domain: stand[domain] for domain in expected} == expected
+    for found, limit in zip(worst, look(snapshot, policy).assessment.limits, strict=True):
+        if found is not None:
+            number, certain = found
+            assert limit.maximum == number if certain else limit.maximum <= number
+
+
+def spreads(pods: int, domains: int, skew: int) -> list[int]:
+    """Return the fullest domain of every arrangement within a skew."""
+    every = combinations_with_replacement(range(pods + 1), domains)
+    return [counts[-1] for counts in every if sum(counts) == pods and counts[-1] - counts[0] <= skew]
+
+
+def suggested(pods: int, domains: int, bound: str) -> Forcing | None:
+    """Put all pods on one of so many nodes and ask what would force a limit."""
+    blueprint = Blueprint()
+    blueprint.zones("a", domains)
+    blueprint.deployment("web", on={"a-1": pods})
+    limit = f"  - {{name: some, topologyKey: kubernetes.io/hostname, {bound}}}\n"
+    (judged,) = look(blueprint.snapshot(), rules(limit)).assessment.limits
+    return of_limit(judged)
+
+
+@pytest.mark.parametrize(("pods", "domains"), list(product((2, 5, 9), (2, 4))))
+def test_the_constraint_to_paste_guarantees_the_limit(pods: int, domains: int) -> None:
+    """Against every arrangement that it allows; a looser one would not, and none is named where none is enough."""
+    for cap in range(1, pods + 1):
+        found = suggested(pods, domains, f"maxPods: {cap}")
+        possible = cap * domains >= pods
+        assert (found is not None) is possible
+        if found is not None:
+            assert max(spreads(pods, domains, found.max_skew)) <= cap
+            assert found.max_skew == cap or max(spreads(pods, domains, found.max_skew + 1)) > cap
+
+
+def test_what_minima_and_differences_come_to() -> None:
+    """A difference is maxSkew itself; a minimum is the loosest one that leaves every domain so much."""
+    even = suggested(10, 5, "maxSkew: 2")
+    least = suggested(10, 5, "minPods: 2")
+    assert even is not None
+    assert least is not None
+    assert (even.max_skew, even.gives) == (2, "domains of kubernetes.io/hostname differ by 2 at the most")
+    assert (least.max_skew, least.gives) == (1, "each domain of kubernetes.io/hostname holds 2 of 10 at the least")
+
+
+def test_selectors_are_written_as_kubernetes_has_them() -> None:
+    """Labels with one value, and expressions for all else."""
+    selector = LabelSelector.of(
+        {"app": "web"}, [Requirement("tier", Operator.EXISTS), Requirement("zone", Operator.IN, ("a", "b"))]
+    )
+    text = Forcing(topology_key="zone", max_skew=1, selector=selector, gives="").text
+    (written,) = yaml.safe_load(text)["topologySpreadConstraints"]
+    assert written["labelSelector"] == {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [
+            {"key": "tier", "operator": "Exists"},
+            {"key": "zone", "operator": "In", "values": ["a", "b"]},
+        ],
+    }
+
+
+def test_a_soft_constraint_is_shown_as_a_hard_one() -> None:
+    """A cluster default too: nothing is evicted for it, and what would hold it can be pasted."""
+    blueprint = Blueprint()
+    blueprint.zones("a", 2)
+    blueprint.deployment("web", on={"a-1": 6})
+    told = look(blueprint.snapshot(), rules(HALF)).explained()
+    assert "with this one the same constraint, but hard\n  topologySpreadConstraints:\n" in told
+    assert "  - topologyKey: kubernetes.io/hostname\n    maxSkew: 3\n    whenUnsatisfiable: DoNotSchedule\n" in told
+
+
+def test_where_every_constraint_is_hard_already() -> None:
+    """There is none to paste, and it says so."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
+    seen = look(blueprint.snapshot(), rules(SPREAD))
+    (group,) = seen.plan.groups
+    alone = replace(group, state=State.UNFIXABLE, reason=Reason.NOT_FORCED, message="as told")
+    seen.plan = replace(seen.plan, groups=(alone,), evictions=(), waiting=())
+    assert "Which constraint would force it?\n  none\n  its constraints are hard already" in seen.explained()
+
+
+@pytest.mark.parametrize("changes", ["", ", groupBy: [app]", ", selector: {matchLabels: {app: web}}"])
+def test_the_selector_to_paste_is_that_of_the_pods(changes: str) -> None:
+    """The workload's own, with the labels that a finer limit divides by or selects."""
+    found = suggested(4, 4, f"maxPods: 2{changes}")
+    assert found is not None
+    assert found.selector == LabelSelector.of({"app": "web"})
+
+
+def test_pods_that_labels_do_not_tell() -> None:
+    """A limit on a label that the template lacks has no constraint to paste."""
+    blueprint = Blueprint()
+    blueprint.zones("a", 4)
+    blueprint.deployment("web", on={"a-1": 4})
+    snapshot = blueprint.snapshot()
+    roles = [msgspec.structs.replace(pod, labels=Labels({**pod.labels, "role": "master"})) for pod in snapshot.pods]
+    limit = "  - {name: some, topologyKey: kubernetes.io/hostname, maxPods: 2, groupBy: [role]}\n"
+    (judged,) = look(replace(snapshot, pods=tuple(roles)), rules(limit)).assessment.limits
+    assert of_limit(judged) is None
+
+
+@pytest.mark.parametrize("bound", ['maxShare: "<=1/3", within: topology.kubernetes.io/zone', "maxPods: 1"])
+def test_what_no_single_constraint_gives(bound: str) -> None:
+    """A bound within a larger domain, or one that no arrangement meets."""
+    assert suggested(9, 4, bound) is None
+
+
+def test_what_frees_a_waiting_pod_promises_no_counts() -> None:
+    """Who was waiting comes in, nobody says where; limits are left as they are then, too."""
+    seen = look(crowded(), rules(THIRD))
+    (group,) = seen.plan.groups
+    (eviction,) = seen.plan.evictions
+    freeing = msgspec.structs.replace(eviction, repair=replace(eviction.repair, cause=Cause.PLACEMENT_DEADLOCK))
+    assert after(group, [freeing], seen.snapshot) == {}
+    assert worst_after(group.limits[0], [freeing], seen.snapshot) is None
+    assert after(group, [], seen.snapshot) == group.after

@@ -1,0 +1,91 @@
+"""What is suggested for a limit gives it, what is said to guarantee it does, and the rest is said not to."""
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rebalancer.policy import Share
+from rebalancer.reporting.suggestion import SuggestionDocument, Wish, suggestion, suggestion_text, unscalable
+
+NODE = "kubernetes.io/hostname"
+
+
+def suggested(limit: str, size: int, *zones: int, group_size: int | None = None) -> SuggestionDocument:
+    return suggestion(Wish(share=Share.of(limit), size=size, zones=zones, key=NODE, group_size=group_size))
+
+
+@pytest.mark.parametrize(
+    ("size", "node", "nodes", "zone", "zones"),
+    [(6, 1, 6, 2, 5), (8, 2, 7, 3, 6), (10, 3, 8, 4, 7), (12, 3, 10, 5, 8), (18, 5, 14, 8, 11), (20, 6, 15, 9, 12)],
+)
+def test_the_table_of_the_design(size: int, node: int, nodes: int, zone: int, zones: int) -> None:
+    """The maxSkew for "<1/3" and "<1/2", and how many domains it takes until it guarantees them: n - s + 1."""
+    for limit, skew, needed in (("<1/3", node, nodes), ("<1/2", zone, zones)):
+        found = suggested(limit, size, 3)
+        assert (found.constraints[0].max_skew, found.domains_needed) == (skew, needed)
+        assert not suggested(limit, size, needed - 1).guaranteed
+        assert suggested(limit, size, needed).guaranteed
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_never_zero(size: int) -> None:
+    """The API refuses a maxSkew of 0; where the limit allows none, no number of domains guarantees it."""
+    found = suggested("<1/3", size, 6)
+    assert (found.cap, found.constraints[0].max_skew, found.domains_needed) == (0, 1, None)
+    assert not found.attainable
+    assert not found.guaranteed
+    assert "no number of domains" in suggestion_text(found)
+
+
+def arrangements(size: int, domains: int) -> Iterator[tuple[int, ...]]:
+    """Yield every way to divide pods among domains, in ascending order of their counts."""
+    return (each for each in combinations_with_replacement(range(size + 1), domains) if sum(each) == size)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["<1/3", "<=1/3", "<1/2", "<=1/2", "<34%", "<=60%"]), st.integers(1, 10), st.integers(1, 5))
+def test_against_every_arrangement(limit: str, size: int, domains: int) -> None:
+    """What each constraint allows at worst, whether that is within the limit, and from how many domains on."""
+    found = suggested(limit, size, domains)
+    for each in found.constraints[:-1]:
+        allowed = [one for one in arrangements(size, domains) if one[-1] - one[0] <= each.max_skew]
+        assert each.most == max(max(one) for one in allowed)
+        assert each.guaranteed == all(max(one) <= found.cap for one in allowed)
+        if each.domains_needed is not None:
+            assert each.guaranteed == (domains >= each.domains_needed)
+    assert found.attainable == any(max(one) <= found.cap for one in arrangements(size, domains))
+    skew, share = found.constraints[0].max_skew, Share.of(limit)
+    assert list(found.unscalable) == [
+        pods
+        for pods in range(1, size + 1)
+        if not any(max(one) - min(one) <= skew and max(one) <= share.cap(pods) for one in arrangements(pods, domains))
+    ]
+
+
+def test_a_gap_in_the_totals() -> None:
+    """Zones of two and three nodes, a maxSkew of 1 over both keys: ten pods cannot stand right, eleven could."""
+    wish = Wish(share=Share.of("<99%"), size=12, zones=(2, 3), key=NODE)
+    assert 10 in set(unscalable(wish, (1, 1)))
+    assert 11 not in set(unscalable(wish, (1, 1)))
+    assert 10 not in set(unscalable(wish, (None, 1)))
+
+
+def test_deadlocks_of_groups() -> None:
+    """As they are simulated: possible for three shards, not asked for, or too many to try."""
+    found = suggested("<1/3", 6, 2, 2, 2, group_size=2)
+    assert found.deadlock is not None
+    assert (found.deadlock.ways, found.deadlock.stuck, found.deadlock.free_from) == (480, 96, 2)
+    assert "can deadlock: 96 of 480 ways to place them; from maxSkew 2 on they cannot" in suggestion_text(found)
+    relaxed = suggested("<=1/3", 6, 2, 2, 2, group_size=2)
+    assert relaxed.deadlock is not None
+    assert relaxed.deadlock.max_skew == relaxed.constraints[-2].max_skew
+    loose = suggested("<=1/2", 6, 2, 2, 2, group_size=2)
+    assert "groups of 2 that keep apart cannot deadlock: none of" in suggestion_text(loose)
+    assert suggested("<1/3", 6, 6).deadlock is None
+    large = suggested("<1/2", 60, 4, 4, 4, group_size=2)
+    assert large.deadlock is not None
+    assert large.deadlock.ways is None
+    assert "too many placements to try" in suggestion_text(large)

@@ -1,0 +1,262 @@
+"""What the dashboard shows: panels and their queries, as data.
+
+Every query aggregates without the replica that tells, since only the leader shows the cluster. What each domain holds
+comes from the recording rules of `rules.yaml` over kube-state-metrics; the controller itself exports a limit's largest
+share and the domain that has it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+_CLUSTER: Final = 'cluster=~"$cluster"'
+_WHERE: Final = f'{_CLUSTER},namespace=~"$namespace"'
+_LIMIT: Final = "cluster, group, limit, namespace, key, topology_key"
+_LIMIT_TEXT: Final = "{{cluster}} {{group}}/{{limit}} {{namespace}}/{{key}}"
+_WORKLOAD: Final = "cluster, namespace, workload_kind, workload, topology_key"
+_FALLBACK: Final = "namespace_key_node:rebalancer_fallback_pods:count"
+_FALLBACK_ZONE: Final = "namespace_key_zone:rebalancer_fallback_pods:sum"
+
+
+class Form(StrEnum):
+    """How a panel shows its series."""
+
+    NUMBER = "number"
+    LINES = "lines"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A query, and the name of each of its series."""
+
+    expr: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """A panel. `unit` is Grafana's name of one; `width` is in 24ths of the page."""
+
+    title: str
+    about: str
+    queries: tuple[Query, ...]
+    form: Form = Form.LINES
+    unit: str = "short"
+    width: int = 8
+
+
+def _number(title: str, about: str, expr: str, unit: str = "short") -> Panel:
+    return Panel(title=title, about=about, queries=(Query(expr=expr),), form=Form.NUMBER, unit=unit, width=4)
+
+
+_NOW: Final = (
+    _number(
+        "Limits violated",
+        "Share limits that do not hold, whether they can be repaired or not.",
+        "count(max by (cluster, group, limit, namespace, key, topology_key)"
+        f' (rebalancer_limit_state{{{_WHERE},state!="Satisfied"}}) == 1) or vector(0)',
+    ),
+    _number(
+        "Constraints violated",
+        "Hard topology spread constraints that do not hold.",
+        f"count(max by ({_WORKLOAD})"
+        f' (rebalancer_constraint_state{{{_WHERE},state!="Satisfied",when_unsatisfiable="DoNotSchedule"}}) == 1)'
+        " or vector(0)",
+    ),
+    _number("Evictions planned", "Of the last plan.", f"max(rebalancer_planned_evictions{{{_CLUSTER}}})"),
+    _number("In flight", "Evicted pods without a Ready replacement.", f"max(rebalancer_in_flight{{{_CLUSTER}}})"),
+    _number("Leaders", "One, or nothing is judged.", f"sum(rebalancer_leader{{{_CLUSTER}}})"),
+    _number(
+        "Last cycle",
+        "How long ago it ended.",
+        f"time() - max(rebalancer_last_cycle_timestamp_seconds{{{_CLUSTER}}})",
+        "s",
+    ),
+)
+_SPREAD: Final = (
+    Panel(
+        title="Largest share by limit",
+        about="The share of a limit's pods that its fullest domain holds; the 20 largest.",
+        queries=(
+            Query(
+                expr=f"topk(20, max by ({_LIMIT}) (rebalancer_limit_share_ratio{{{_WHERE}}}))",
+                legend=f"{_LIMIT_TEXT} ({{{{topology_key}}}})",
+            ),
+        ),
+        unit="percentunit",
+        width=12,
+    ),
+    Panel(
+        title="Headroom by limit",
+        about="Pods that the fullest domain may still take; below zero the limit is violated. The 20 least.",
+        queries=(
+            Query(
+                expr=f"bottomk(20, min by ({_LIMIT}) (rebalancer_limit_headroom{{{_WHERE}}}))",
+                legend=f"{_LIMIT_TEXT} ({{{{topology_key}}}})",
+            ),
+        ),
+        width=12,
+    ),
+    Panel(
+        title="Worst domains",
+        about="The fullest domain of every violated limit, and its share.",
+        queries=(
+            Query(
+                expr=f"max by ({_LIMIT}, domain) (rebalancer_limit_worst_domain{{{_WHERE}}})"
+                f" * on ({_LIMIT}) group_left () max by ({_LIMIT}) (rebalancer_limit_share_ratio{{{_WHERE}}})",
+            ),
+        ),
+        form=Form.TABLE,
+        unit="percentunit",
+        width=24,
+    ),
+    Panel(
+        title="Shares by zone",
+        about="What each zone holds of the pods of a workload or instance, by kube-state-metrics; the 30 largest.",
+        queries=(
+            Query(
+                expr=f"topk(30, max by (cluster, group, namespace, key, label_topology_kubernetes_io_zone)"
+                f" ({_FALLBACK_ZONE}{{{_WHERE}}})"
+                " / on (cluster, group, namespace, key) group_left () sum by (cluster, group, namespace, key)"
+                f" ({_FALLBACK}{{{_WHERE}}}))",
+                legend="{{cluster}} {{namespace}}/{{key}} {{label_topology_kubernetes_io_zone}}",
+            ),
+        ),
+        unit="percentunit",
+    ),
+    Panel(
+        title="Shares by node",
+        about="What each node holds of them, where there are four or more; the 30 largest.",
+        queries=(
+            Query(
+                expr=f'topk(30, max by (cluster, group, namespace, key, node) ({_FALLBACK}{{{_WHERE},node!=""}})'
+                " / on (cluster, group, namespace, key) group_left () (sum by (cluster, group, namespace, key)"
+                f" ({_FALLBACK}{{{_WHERE}}}) >= 4))",
+                legend="{{cluster}} {{namespace}}/{{key}} {{node}}",
+            ),
+        ),
+        unit="percentunit",
+    ),
+    Panel(
+        title="Skew above maxSkew",
+        about="Pods beyond what a constraint allows; zero or less is within it. The 20 largest.",
+        queries=(
+            Query(
+                expr=f"topk(20, max by ({_WORKLOAD}, when_unsatisfiable) (rebalancer_constraint_skew{{{_WHERE}}})"
+                f" - max by ({_WORKLOAD}, when_unsatisfiable) (rebalancer_constraint_max_skew{{{_WHERE}}}))",
+                legend="{{cluster}} {{namespace}}/{{workload}} {{topology_key}} {{when_unsatisfiable}}",
+            ),
+        ),
+    ),
+)
+_REPAIR: Final = (
+    Panel(
+        title="Planned against proven",
+        about="Evictions of the last plan, and the least that can do, proved. They differ where no proof was found.",
+        queries=(
+            Query(expr=f"max(rebalancer_planned_evictions{{{_CLUSTER}}})", legend="planned"),
+            Query(expr=f"max(rebalancer_minimum_evictions{{{_CLUSTER}}})", legend="proven minimum"),
+            Query(expr=f"max(rebalancer_in_flight{{{_CLUSTER}}})", legend="in flight"),
+        ),
+    ),
+    Panel(
+        title="Evictions",
+        about="Eviction requests by what came of them.",
+        queries=(
+            Query(
+                expr=f"sum by (result) (increase(rebalancer_evictions_total{{{_CLUSTER}}}[$__rate_interval]))",
+                legend="{{result}}",
+            ),
+        ),
+    ),
+    Panel(
+        title="Moves",
+        about="Moves that ended, by what became of the replacement.",
+        queries=(
+            Query(
+                expr=f"sum by (outcome) (increase(rebalancer_moves_total{{{_CLUSTER}}}[$__rate_interval]))",
+                legend="{{outcome}}",
+            ),
+        ),
+    ),
+    Panel(
+        title="Refusals",
+        about="What the last cycle left undone, by the reason why.",
+        queries=(
+            Query(expr=f"max by (reason) (rebalancer_refusals{{{_CLUSTER}}}) > 0 or vector(0)", legend="{{reason}}"),
+        ),
+        width=24,
+    ),
+)
+_HEALTH: Final = (
+    Panel(
+        title="Mode",
+        about="The mode that each replica has in force.",
+        queries=(Query(expr=f"max by (mode) (rebalancer_mode{{{_CLUSTER}}})", legend="{{mode}}"),),
+        width=6,
+    ),
+    Panel(
+        title="Policy",
+        about="1 where the newest policy is in force, 0 where it was refused.",
+        queries=(
+            Query(expr=f"min(rebalancer_policy_last_reload_successful{{{_CLUSTER}}})", legend="newest policy in force"),
+        ),
+        width=6,
+    ),
+    Panel(
+        title="Age of the watches",
+        about="How long ago the API server was last heard, by kind.",
+        queries=(Query(expr=f"max by (kind) (rebalancer_watch_age_seconds{{{_CLUSTER}}})", legend="{{kind}}"),),
+        unit="s",
+        width=6,
+    ),
+    Panel(
+        title="Objects known",
+        about="By kind.",
+        queries=(Query(expr=f"max by (kind) (rebalancer_cache_objects{{{_CLUSTER}}})", legend="{{kind}}"),),
+        width=6,
+    ),
+    Panel(
+        title="Time of the phases",
+        about="The mean time that each phase of a cycle takes.",
+        queries=(
+            Query(
+                expr=f"sum by (phase) (rate(rebalancer_cycle_duration_seconds_sum{{{_CLUSTER}}}[$__rate_interval]))"
+                f" / (sum by (phase) (rate(rebalancer_cycle_duration_seconds_count{{{_CLUSTER}}}[$__rate_interval]))"
+                " > 0)",
+                legend="{{phase}}",
+            ),
+        ),
+        unit="s",
+    ),
+    Panel(
+        title="Requests to the API server",
+        about="By verb and code; code 0 where no answer came.",
+        queries=(
+            Query(
+                expr=f"sum by (verb, code) (rate(rebalancer_api_requests_total{{{_CLUSTER}}}[$__rate_interval]))",
+                legend="{{verb}} {{code}}",
+            ),
+        ),
+        unit="reqps",
+    ),
+    Panel(
+        title="Memory",
+        about="Of each replica.",
+        queries=(
+            Query(
+                expr="max by (instance) (process_resident_memory_bytes"
+                f" and on (instance) rebalancer_build_info{{{_CLUSTER}}})",
+                legend="{{instance}}",
+            ),
+        ),
+        unit="bytes",
+    ),
+)
+ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
+    ("Now", _NOW),
+    ("How pods are spread", _SPREAD),
+    ("What is done about it", _REPAIR),
+    ("Is it well", _HEALTH),
+)

@@ -1,0 +1,59 @@
+"""What is made from the alert rules: `deploy/monitoring/rules.yaml` is the one source.
+
+The rule file is what Prometheus itself reads. The Prometheus operator wants the same groups inside a PrometheusRule,
+and the reference page a table of the alerts.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from textwrap import indent
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+MONITORING: Final = ROOT / "deploy" / "monitoring"
+RULES: Final = MONITORING / "rules.yaml"
+RUNBOOKS: Final = ROOT / "deploy" / "runbooks"
+
+_HEAD: Final = """\
+# Made from rules.yaml by `make docs`; do not edit. For the Prometheus operator.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: rebalancer
+  namespace: rebalancer-system
+  labels:
+    app.kubernetes.io/name: rebalancer
+spec:
+"""
+
+Rule = Mapping[str, Any]
+
+
+def alerts() -> Iterator[Rule]:
+    """Yield the alerting rules in their order; an alert may have several, which differ in their labels."""
+    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
+        yield from (rule for rule in group["rules"] if "alert" in rule)
+
+
+def prometheus_rule() -> str:
+    """Return the PrometheusRule. The groups are copied as text, so that their comments come along."""
+    text = RULES.read_text(encoding="utf-8")
+    return _HEAD + indent(text[text.index("groups:\n") :], "  ")
+
+
+def alert_rows() -> Iterator[tuple[str, str, str, str]]:
+    """Yield alert, severity, how long it must last, and summary, the labels' names in capitals."""
+    for rule in alerts():
+        severity = rule["labels"]["severity"]
+        runbook = f"[{rule['alert']}](../deploy/runbooks/{rule['alert']}.md)"
+        yield runbook, _plain(severity), rule.get("for", "at once"), _plain(rule["annotations"]["summary"])
+
+
+def _plain(template: str) -> str:
+    """Write `{{ $labels.topology_key }}` as TOPOLOGY_KEY."""
+    parts = template.split("{{ $labels.")
+    return parts[0] + "".join(
+        f"{name.upper()}{rest}" for name, _, rest in (part.partition(" }}") for part in parts[1:])
+    )
