@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from rebalancer.policy.base import unexpected
+from rebalancer.policy.base import read_value
 
 LARGEST = 2**31 - 1
 """Kubernetes counts replicas in 32 bits."""
@@ -57,15 +57,12 @@ class Amount:
 
 
 def _validated(value: object) -> Amount:
-    if isinstance(value, Amount):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise unexpected(_EXPECTED)
-    try:
-        return Amount.of(value)
-    except ValueError as error:
-        meant = value if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else None
-        raise unexpected(str(error).removeprefix("expected "), suggestion=meant) from None
+    return read_value(value, Amount, Amount.of, accepts=(int, str), expected=_EXPECTED, meant=_meant)
+
+
+def _meant(value: object) -> str | None:
+    """Guess that digits in quotes are a number."""
+    return value if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else None
 
 
 AmountField = Annotated[

@@ -1,8 +1,13 @@
 """What all parts of a policy share: the strict, immutable base model and the one way a value is refused."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
+
+_Made = TypeVar("_Made")
 
 UNEXPECTED = "unexpected_value"
 """The type of the errors made by `unexpected`; their context holds `expected` and `suggestion`."""
@@ -32,3 +37,27 @@ def unexpected(expected: str, *, suggestion: str | None = None) -> PydanticCusto
     return PydanticCustomError(
         UNEXPECTED, "expected {expected}", {"expected": expected, "suggestion": suggestion or ""}
     )
+
+
+def read_value(
+    value: object,
+    made: type[_Made],
+    of: Callable[[Any], _Made],
+    *,
+    accepts: type | tuple[type, ...],
+    expected: str,
+    meant: Callable[[object], str | None],
+) -> _Made:
+    """Make a `made` of what a file has, with `of`, or refuse it; what code has made already is taken as it is.
+
+    `expected` is said of other types than those that `of` accepts, never a bool, and `of`'s own ValueError of the
+    rest. `meant` guesses from a refused value what would do, None where nothing is near.
+    """
+    if isinstance(value, made):
+        return value
+    if isinstance(value, bool) or not isinstance(value, accepts):
+        raise unexpected(expected, suggestion=meant(value))
+    try:
+        return of(value)
+    except ValueError as error:
+        raise unexpected(str(error).removeprefix("expected "), suggestion=meant(value)) from None

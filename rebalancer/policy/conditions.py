@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from rebalancer.policy.amounts import LARGEST
-from rebalancer.policy.base import unexpected
+from rebalancer.policy.base import read_value
 
 _COMPARES: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "=": operator.eq,
@@ -70,17 +70,10 @@ def greatest(*conditions: Condition | None) -> int | None:
 
 
 def _validated(value: object) -> Condition:
-    if isinstance(value, Condition):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise unexpected(_EXPECTED)
-    try:
-        return Condition.of(value)
-    except ValueError as error:
-        raise unexpected(str(error).removeprefix("expected "), suggestion=_meant(value)) from None
+    return read_value(value, Condition, Condition.of, accepts=(int, str), expected=_EXPECTED, meant=_meant)
 
 
-def _meant(value: int | str) -> str | None:
+def _meant(value: object) -> str | None:
     match = _LOOSE.match(value) if isinstance(value, str) else None
     if match is None:
         return None

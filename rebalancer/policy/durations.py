@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
-from rebalancer.policy.base import unexpected
+from rebalancer.policy.base import read_value, unexpected
 
 LONGEST = timedelta(days=365)
 """Longer is a typing error; the bound also keeps every sum with a point in time representable."""
@@ -46,22 +46,17 @@ def format_duration(duration: timedelta) -> str:
 
 
 def _validated(value: object) -> timedelta:
-    if isinstance(value, timedelta):
-        if timedelta(0) <= value <= LONGEST and not value.microseconds:
-            return value
+    if isinstance(value, timedelta) and not (timedelta(0) <= value <= LONGEST and not value.microseconds):
         raise unexpected(f"whole seconds from 0s to {format_duration(LONGEST)}")
+    expected = f"{_EXPECTED}, with its unit"
+    return read_value(value, timedelta, parse_duration, accepts=str, expected=expected, meant=_meant)
+
+
+def _meant(value: object) -> str | None:
+    """Guess the unit behind a number, or behind another spelling: `5 minutes`, `5M`, `2d`, a quoted number."""
     if not isinstance(value, str):
-        meant = f"{value}s" if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-        raise unexpected(f"{_EXPECTED}, with its unit", suggestion=meant)
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise unexpected(str(error).removeprefix("expected "), suggestion=_meant(value)) from None
-
-
-def _meant(text: str) -> str | None:
-    """Guess the unit behind another spelling: `5 minutes`, `5M`, `2d`, a quoted number."""
-    match = _LOOSE.match(text)
+        return f"{value}s" if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    match = _LOOSE.match(value)
     if match is None:
         return None
     number, word = match.group(1), match.group(2).lower()
@@ -72,7 +67,7 @@ def _meant(text: str) -> str | None:
         if unit is None:
             return None
         guess = number + unit
-    return guess if _DURATION.match(guess) and guess != text else None
+    return guess if _DURATION.match(guess) and guess != value else None
 
 
 def _positive(duration: timedelta) -> timedelta:

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from rebalancer.policy.base import unexpected
+from rebalancer.policy.base import read_value
 
 _SHARE: Final = (
     r"^<=?(?:[1-9][0-9]{0,5}/[1-9][0-9]{0,5}|(?!0+(?:\.0+)?%)[0-9]{1,3}(?:\.[0-9]{1,6})?%)$"  # 12/34, 12.34%
@@ -68,19 +68,12 @@ def _shown(fraction: Fraction) -> str:
 
 
 def _validated(value: object) -> Share:
-    if isinstance(value, Share):
-        return value
-    if not isinstance(value, str):
-        raise unexpected(_EXPECTED)
-    try:
-        return Share.of(value)
-    except ValueError as error:
-        raise unexpected(str(error).removeprefix("expected "), suggestion=_meant(value)) from None
+    return read_value(value, Share, Share.of, accepts=str, expected=_EXPECTED, meant=_meant)
 
 
-def _meant(text: str) -> str | None:
+def _meant(value: object) -> str | None:
     """Guess what another spelling means: blanks, a missing or a turned operator."""
-    match = _LOOSE.match(text)
+    match = _LOOSE.match(value) if isinstance(value, str) else None
     if match is None:
         return None
     share = match["share"].replace(" ", "")
