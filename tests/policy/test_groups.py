@@ -1,5 +1,6 @@
 """Groups and limits of a policy: shares, conditions, and what cannot be meant."""
 
+import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -224,6 +225,62 @@ def test_two_groups_of_one_name_are_refused() -> None:
     assert refused(HEADER + "- {name: g, selector: {}}\n") == [
         'policy.yaml:6: groups[1].name: found "g" a second time; it is on line 4 too; expected a name of its own'
     ]
+
+
+def groups(one: str, two: str) -> str:
+    """Write a policy of two groups, whose only limits are a minPods on line 4 and a maxPods on line 5."""
+    bounds = ("minPods: 3", "maxPods: 2")
+    rows = [
+        f"- {{name: g{at}, {fields}, limits: [{{name: l{at}, topologyKey: zone, {bound}, {of_limit}}}]}}\n"
+        for at, (bound, (fields, _, of_limit)) in enumerate(
+            zip(bounds, (each.partition(" | ") for each in (one, two)), strict=True)
+        )
+    ]
+    return HEADER.partition("- name")[0] + "".join(rows).replace(", }", "}")
+
+
+WEB = "selector: {matchLabels: {app: web, tier: front}}"
+TIER, APP = ({"key": key, "operator": "In", "values": [value]} for key, value in (("tier", "front"), ("app", "web")))
+EXPRESSED = f"selector: {json.dumps({'matchExpressions': [TIER, APP]})}"
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (WEB, WEB),
+        (WEB, EXPRESSED),
+        (WEB, "selector: {matchLabels: {app: web}} | selector: {matchLabels: {tier: front}}"),
+        (
+            f"{WEB}, groupBy: [a, b], namespaces: {{include: [x, y]}}",
+            f"{WEB}, groupBy: [b, a], namespaces: {{include: [y, x]}}",
+        ),
+    ],
+)
+def test_groups_of_the_same_pods_must_agree(one: str, two: str) -> None:
+    """However their selectors are written."""
+    (told,) = refused(groups(one, two))
+    assert told.startswith(
+        "policy.yaml:5: groups[1].limits[0]: contradicts g0/l0 on line 4: a domain of zone cannot hold"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (WEB, "selector: {matchLabels: {app: web}}"),
+        (WEB, "selector: {}"),
+        (WEB, f"{WEB}, groupBy: [shard]"),
+        (WEB, f"{WEB}, namespaces: {{include: [x]}}"),
+        (WEB, f"{WEB}, namespaces: {{exclude: [x]}}"),
+        (WEB, f"{WEB} | groupBy: [shard]"),
+        (WEB, f"{WEB} | selector: {{matchLabels: {{role: a}}}}"),
+        (f"{WEB} | when: {{total: 9}}", f"{WEB} | when: {{total: 6}}"),
+        (WEB, f"{WEB} | within: region"),
+    ],
+)
+def test_groups_of_other_pods_may_differ(one: str, two: str) -> None:
+    """Some pod may be in one of them only, and nothing is certain."""
+    assert len(load(groups(one, two)).groups) == 2
 
 
 ZONE = "topologyKey: topology.kubernetes.io/zone"
