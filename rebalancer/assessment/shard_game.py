@@ -8,15 +8,18 @@ finds no node, it waits for ever: a deadlock (docs/semantics.md, 5.2).
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-MOST_STATES: Final = 200_000
-"""States that are looked at; a larger game is not played."""
+MOST_WORK: Final = 30_000_000
+"""Bounds what is looked at: a state costs the square of its nodes. A larger game is not played."""
+
+MOST_PODS: Final = 400
+"""Pods of a game: its turns are nested."""
 
 _State = tuple[tuple[int, ...], ...]
 """For each zone and node of it the groups that have a pod there, as bits; sorted, since equal places are as good."""
 
 
 class TooLargeError(ValueError):
-    """The game has more states than are looked at."""
+    """The game is too much to play."""
 
 
 class Outcome(NamedTuple):
@@ -32,6 +35,9 @@ def play(nodes: Sequence[int], groups: int, each: int, skew: int, zone_skew: int
     `skew` is the maxSkew over the nodes, `zone_skew` that over the zones, None for no such constraint.
     """
     known: dict[_State, Outcome] = {}
+    most_states = MOST_WORK // sum(nodes) ** 2
+    if groups * each > MOST_PODS:
+        raise TooLargeError(f"more than {MOST_PODS} pods")
 
     def outcome(state: _State, placed: int) -> Outcome:
         if placed == groups * each:
@@ -42,8 +48,8 @@ def play(nodes: Sequence[int], groups: int, each: int, skew: int, zone_skew: int
             for following in _placements(state, 1 << placed % groups, skew, zone_skew):
                 further = outcome(following, placed + 1)
                 ways, stuck = ways + further.ways, stuck + further.stuck
-            if len(known) >= MOST_STATES:
-                raise TooLargeError(f"more than {MOST_STATES} states")
+            if len(known) >= most_states:
+                raise TooLargeError(f"more than {most_states} states")
             found = known[state] = Outcome(ways, stuck) if ways else Outcome(1, 1)
         return found
 

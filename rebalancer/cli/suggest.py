@@ -7,7 +7,7 @@ import sys
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.reading import FORMATS
-from rebalancer.policy import Share
+from rebalancer.policy import Share, label_key
 from rebalancer.reporting.documents import to_json, to_yaml
 from rebalancer.reporting.suggestion import Wish, suggestion, suggestion_text
 from rebalancer.scheduling.spread_constraints import HOSTNAME
@@ -29,7 +29,9 @@ def add_arguments(parser: Parser) -> None:
         required=True,
         help="how many domains there are; 2,2,2 for as many in each larger one, such as nodes in each zone",
     )
-    parser.add_argument("--key", metavar="KEY", default=HOSTNAME, help=f"the topology key (default: {HOSTNAME})")
+    parser.add_argument(
+        "--key", metavar="KEY", type=_key, default=HOSTNAME, help=f"the topology key (default: {HOSTNAME})"
+    )
     parser.add_argument(
         "--group-size",
         metavar="G",
@@ -51,6 +53,12 @@ def run(args: argparse.Namespace) -> int:
     """Print the suggestion."""
     if args.group_size is not None and args.size % args.group_size:
         raise UsageError(f"--group-size {args.group_size} does not divide --size {args.size}; give one that does")
+    apart = len(args.domains) if len(args.domains) > 1 else args.domains[0]
+    if args.group_size is not None and args.group_size > apart:
+        raise UsageError(
+            f"--group-size {args.group_size} is more than the {apart} domains that a group's pods keep apart over; "
+            f"give {apart} at most"
+        )
     document = suggestion(
         Wish(share=args.limit, size=args.size, zones=args.domains, key=args.key, group_size=args.group_size)
     )
@@ -67,6 +75,13 @@ def run(args: argparse.Namespace) -> int:
 def _share(text: str) -> Share:
     try:
         return Share.of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
+
+
+def _key(text: str) -> str:
+    try:
+        return label_key(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
 

@@ -21,7 +21,8 @@ _LABEL_KEY = re.compile(KEY_PATTERN.removesuffix("$") + r"\Z")
 _LABEL_VALUE = re.compile(VALUE_PATTERN.removesuffix("$") + r"\Z")
 
 
-def _key(value: object) -> str:
+def label_key(value: object) -> str:
+    """Return a value that is a label key; ValueError says what was expected."""
     if isinstance(value, str) and _LABEL_KEY.match(value):
         return value
     raise unexpected("a label key such as app or app.kubernetes.io/name (its name at most 63 characters)")
@@ -36,7 +37,7 @@ def _value(value: object) -> str:
     raise unexpected("a label value, which is text", suggestion=quoted)
 
 
-LabelKey = Annotated[str, PlainValidator(_key), WithJsonSchema({"type": "string", "pattern": KEY_PATTERN})]
+LabelKey = Annotated[str, PlainValidator(label_key), WithJsonSchema({"type": "string", "pattern": KEY_PATTERN})]
 """A field for the key of a label."""
 
 LabelValue = Annotated[str, PlainValidator(_value), WithJsonSchema({"type": "string", "pattern": VALUE_PATTERN})]

@@ -60,10 +60,11 @@ class SimulatedGroups(Written, frozen=True, kw_only=True):
 
 
 class SuggestionDocument(Written, frozen=True, kw_only=True):
-    """A suggestion. `guaranteed` and `domainsNeeded` are those of the first constraint, the loosest that can be enough.
+    """A suggestion. `guaranteed` and `domainsNeeded` are those of the tightest hard constraint, the one to be pasted.
 
-    `cap` is the most that a domain may hold. `attainable`: some placement is within the limit. `unscalable` are the
-    numbers of pods up to `size` with which none is, so that scaling through them breaks limit or constraint.
+    The first of `constraints` is the loosest that can be enough. `cap` is the most that a domain may hold.
+    `attainable`: some placement is within the limit. `unscalable` are the numbers of pods up to `size` with which none
+    is, so that scaling through them breaks limit or constraint.
     """
 
     api_version: str = API_VERSION
@@ -115,6 +116,7 @@ def suggestion(wish: Wish) -> SuggestionDocument:
         guaranteed=False,
         domains_needed=None,
     )
+    pasted = hard[-1]
     return SuggestionDocument(
         limit=str(wish.share),
         size=wish.size,
@@ -123,10 +125,10 @@ def suggestion(wish: Wish) -> SuggestionDocument:
         cap=cap,
         attainable=cap * wish.domains >= wish.size,
         constraints=(*hard, soft),
-        guaranteed=hard[0].guaranteed,
-        domains_needed=hard[0].domains_needed,
-        deadlock=_simulated(wish, hard[-1].max_skew),
-        unscalable=tuple(unscalable(wish, (None, loosest))),
+        guaranteed=pasted.guaranteed,
+        domains_needed=pasted.domains_needed,
+        deadlock=_simulated(wish, pasted.max_skew),
+        unscalable=tuple(unscalable(wish, (None, pasted.max_skew))),
     )
 
 
@@ -228,4 +230,23 @@ def _pasted(document: SuggestionDocument, hard: SuggestedConstraint) -> Sequence
         for each in chosen
     ]
     text: str = yaml.safe_dump({"topologySpreadConstraints": written}, sort_keys=False)
-    return "# LABEL: VALUE stands for labels that all of the pods have, and no others.", *text.splitlines()
+    comments = ("LABEL: VALUE stands for labels that all of the pods have, and no others.", *_caveats(document, hard))
+    return *(f"# {each}" for each in comments), *text.splitlines()
+
+
+def _caveats(document: SuggestionDocument, hard: SuggestedConstraint) -> Iterator[str]:
+    """Say what the constraints do not give: they are pasted without the table above them."""
+    if hard.domains_needed is None:
+        yield f'They do not give "{document.limit}" over any number of domains: it allows none of {document.size} pods.'
+    elif not hard.guaranteed:
+        yield f'They do not guarantee "{document.limit}" here: one of {document.domains} domains may hold {hard.most},'
+        yield f"{document.cap} are allowed. They do from {hard.domains_needed} domains on."
+    found = document.deadlock
+    if found is None:
+        return
+    groups = f"groups of {found.size} that keep apart"
+    if found.stuck is None:
+        yield f"Whether {groups} can deadlock with them was too much to try."
+    elif found.stuck:
+        free = f" maxSkew {found.free_from} does not let them." if found.free_from else ""
+        yield f"With them {groups} can deadlock, a pod waits for ever.{free}"

@@ -16,9 +16,13 @@ def test_three_shards_over_three_zones() -> None:
     assert play((2, 2, 2), 3, 2, skew=2, zone_skew=2) == (7680, 0)
 
 
-def test_too_many_states_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_take_too_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so instead."""
-    monkeypatch.setattr(shard_game, "MOST_STATES", 10)
+    with pytest.raises(TooLargeError, match="more than 400 pods"):
+        play((1,) * 2500, 2, 1000, skew=1)
+    with pytest.raises(TooLargeError, match="more than 1 states"):
+        play((1,) * 5000, 2, 2, skew=1)
+    monkeypatch.setattr(shard_game, "MOST_WORK", 10 * 6**2)
     with pytest.raises(TooLargeError, match="more than 10 states"):
         play((2, 2, 2), 3, 2, skew=1)
 

@@ -58,7 +58,20 @@ def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> N
         (["--size", "many"], "found 'many', expected a number"),
         (["--domains", "2,,2"], "found '', expected a number"),
         (["--domains", "3000,3000"], "found 6000 domains, expected 5000 at most"),
+        (["--size", "5001"], "found '5001', expected a number from 1 to 5000"),
+        (["--size", "-6"], "found '-6', expected a number from 1 to 5000"),
+        (["--domains", "0"], "found '0', expected a number from 1 to 5000"),
+        (["--domains", "2,0"], "found '0', expected a number from 1 to 5000"),
+        (["--group-size", "0"], "found '0', expected a number from 1 to 5000"),
         (["--group-size", "4"], "--group-size 4 does not divide --size 10"),
+        (["--group-size", "20"], "--group-size 20 does not divide --size 10"),
+        (
+            ["--group-size", "5"],
+            "--group-size 5 is more than the 3 domains that a group's pods keep apart over; give 3",
+        ),
+        (["--key", "my zone"], "found 'my zone', expected a label key such as app or app.kubernetes.io/name"),
+        (["--key", ""], "found '', expected a label key"),
+        (["--key", "a/b/c"], "found 'a/b/c', expected a label key"),
     ],
 )
 def test_what_makes_no_sense_is_refused(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

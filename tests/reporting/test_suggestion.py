@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +13,7 @@ from rebalancer.policy import Share
 from rebalancer.reporting.suggestion import SuggestionDocument, Wish, suggestion, suggestion_text, unscalable
 
 NODE = "kubernetes.io/hostname"
+HARD = "DoNotSchedule"
 
 
 def suggested(limit: str, size: int, *zones: int, group_size: int | None = None) -> SuggestionDocument:
@@ -24,10 +27,10 @@ def suggested(limit: str, size: int, *zones: int, group_size: int | None = None)
 def test_the_table_of_the_design(size: int, node: int, nodes: int, zone: int, zones: int) -> None:
     """The maxSkew for "<1/3" and "<1/2", and how many domains it takes until it guarantees them: n - s + 1."""
     for limit, skew, needed in (("<1/3", node, nodes), ("<1/2", zone, zones)):
-        found = suggested(limit, size, 3)
-        assert (found.constraints[0].max_skew, found.domains_needed) == (skew, needed)
-        assert not suggested(limit, size, needed - 1).guaranteed
-        assert suggested(limit, size, needed).guaranteed
+        loosest = suggested(limit, size, 3).constraints[0]
+        assert (loosest.max_skew, loosest.domains_needed) == (skew, needed)
+        assert not suggested(limit, size, needed - 1).constraints[0].guaranteed
+        assert suggested(limit, size, needed).constraints[0].guaranteed
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -63,6 +66,37 @@ def test_against_every_arrangement(limit: str, size: int, domains: int) -> None:
         for pods in range(1, size + 1)
         if not any(max(one) - min(one) <= skew and max(one) <= share.cap(pods) for one in arrangements(pods, domains))
     ]
+
+
+def pasted(document: SuggestionDocument) -> tuple[list[str], dict[str, Any]]:
+    """Return the comments above the YAML of a suggestion's text, and the hard constraint in it."""
+    comments, _, text = suggestion_text(document).partition("\ntopologySpreadConstraints:")
+    (hard,) = [each for each in yaml.safe_load("-" + text.partition("-")[2]) if each["whenUnsatisfiable"] == HARD]
+    return [line for line in comments.splitlines() if line.startswith("#")], hard
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["<1/3", "<=1/3", "<1/2", "<=60%"]), st.integers(1, 10), st.integers(1, 5))
+def test_document_and_yaml_are_about_the_same_constraint(limit: str, size: int, domains: int) -> None:
+    """`guaranteed` and `domainsNeeded` are of what is pasted, and the YAML says what it is not."""
+    found = suggested(limit, size, domains)
+    comments, hard = pasted(found)
+    allowed = [one for one in arrangements(size, domains) if one[-1] - one[0] <= hard["maxSkew"]]
+    assert found.guaranteed == all(one[-1] <= found.cap for one in allowed)
+    same = [each for each in found.constraints if (each.when_unsatisfiable, each.max_skew) == (HARD, hard["maxSkew"])]
+    assert [each.domains_needed for each in same] == [found.domains_needed]
+    said = " ".join(comments)
+    assert ("not guarantee" in said) == (not found.guaranteed and found.cap > 0)
+    assert ("over any number of domains" in said) == (found.cap == 0)
+    assert found.domains_needed is None or found.guaranteed or f"from {found.domains_needed} domains on" in said
+
+
+def test_the_yaml_says_that_groups_can_deadlock() -> None:
+    """And with which maxSkew they cannot, or that it was not tried."""
+    assert "groups of 2 that keep apart can deadlock" in pasted(suggested("<1/3", 6, 2, 2, 2, group_size=2))[0][-1]
+    assert pasted(suggested("<1/3", 6, 2, 2, 2, group_size=2))[0][-1].endswith("maxSkew 2 does not let them.")
+    assert "too much to try" in pasted(suggested("<1/2", 60, 4, 4, 4, group_size=2))[0][-1]
+    assert "deadlock" not in str(pasted(suggested("<=1/2", 6, 2, 2, 2, group_size=2))[0])
 
 
 def test_a_gap_in_the_totals() -> None:
