@@ -115,7 +115,7 @@ VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.DOMAIN_RETURNED: "The emptiest domain has had nodes only since the pods were placed.",
     ViolationCause.ROLLOUT: "Pods were placed while those of another template were still counted.",
     ViolationCause.LABELS_CHANGED: "Labels of running pods or of nodes changed.",
-    ViolationCause.SOFT_CONSTRAINT: "Nothing but a soft constraint spreads the pods.",
+    ViolationCause.SOFT_CONSTRAINT: "A soft constraint does not hold; of a limit, one that could have kept it.",
     ViolationCause.UNKNOWN: "Neither seen to happen nor shown by the snapshot. Files have no memory.",
 }
 FINDINGS: Final[Mapping[FindingKind, str]] = {

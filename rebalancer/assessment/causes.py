@@ -16,7 +16,7 @@ from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.assessment.members import Member
 from rebalancer.model.moves import Memory
 from rebalancer.model.verdicts import State, ViolationCause
-from rebalancer.scheduling.pod_topology_spread import DomainCounts
+from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
 from rebalancer.scheduling.replacement import OF_THE_NODE, REVISION_LABELS
 from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.view import View
@@ -83,17 +83,36 @@ class _Seeking:
     def of_limit(self, token: str, limit: JudgedLimit) -> ViolationCause:
         members = [part.member for part in limit.parts]
         found = self._known.get(token) or self._found(limit.topology_key, limit.counts, members)
-        if found is ViolationCause.UNKNOWN and self._softly(limit.topology_key, members):
+        if found is ViolationCause.UNKNOWN and self._softly(limit):
             return ViolationCause.SOFT_CONSTRAINT
         return found
 
-    def _softly(self, key: str, members: Iterable[Member]) -> bool:
-        """Say whether nothing but soft constraints spreads the pods over a key."""
-        for member in members:
-            hard, soft = constraints_of(member.sample, self._view) if member.sample is not None else ((), ())
-            if any(each.key == key for each in hard) or not any(each.key == key for each in soft):
-                return False
-        return True
+    def _softly(self, limit: JudgedLimit) -> bool:
+        """Say whether a soft constraint over the key that could have kept the limit does not hold now."""
+        worst = limit.worst
+        if worst is None or limit.state is State.INFEASIBLE:
+            return False
+        free = [part for part in limit.parts if self._breaks(part.member, limit, worst)]
+        if not free or limit.cap is None:
+            return bool(free)
+        # What the other pods hold of the domain, no soft constraint would have changed.
+        held = [pod for part in limit.parts if part not in free for pod in part.pods]
+        return sum(limit.stands_in(pod, worst) for pod in held) <= limit.cap
+
+    def _breaks(self, member: Member, limit: JudgedLimit, worst: str) -> bool:
+        """Say whether the limit's worst domain breaks a soft constraint of a member, and no hard one."""
+        sample = member.sample
+        if sample is None:
+            return False
+        over = [
+            each for listed in constraints_of(sample, self._view) for each in listed if each.key == limit.topology_key
+        ]
+        broken = {
+            each.hard
+            for each in over
+            if _broken(counts(each, sample, self._view), worst, empty=limit.min_pods is not None)
+        }
+        return broken == {False}
 
     def _found(self, key: str, counts: DomainCounts, members: Sequence[Member]) -> ViolationCause:
         return self._seen(key, counts, members) or self._shown(key, counts, members) or ViolationCause.UNKNOWN
@@ -135,6 +154,14 @@ class _Seeking:
             return (min((max(node.created, node.ready_since or node.created) for node in taking), default=None),)
 
         return self._view.memo(("taking pods since", key, value), make)[0]
+
+
+def _broken(seen: Counts, value: str, *, empty: bool) -> bool:
+    """Say whether a domain holds more than a constraint allows, or with `empty` less."""
+    if value not in seen.by_domain:
+        return False
+    skew = seen.maximum - seen.by_domain[value] if empty else seen.skew_of(value)
+    return skew > seen.constraint.max_skew
 
 
 _MOST_EMPTY: Final = 64

@@ -1,6 +1,6 @@
 """The cause of a violation: what was seen to happen first, then what a snapshot shows, and otherwise unknown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,18 +13,18 @@ from rebalancer.assessment.causes import MOST_REMEMBERED, constraint_token, reme
 from rebalancer.assessment.changes import MOST, REMEMBERED, changes
 from rebalancer.assessment.judgement import assess
 from rebalancer.controller.loop import CycleDue, Leading, Loop, step
-from rebalancer.model.labels import Labels
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Change, Memory
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.model.verdicts import ViolationCause
 from rebalancer.planning.planner import plan
+from rebalancer.policy import Limit, PodGroup, Selector, Share
 from rebalancer.reporting.documents import ReportedConstraint
 from rebalancer.reporting.report_document import report_document
 from rebalancer.scheduling.view import View
 from tests.assessment.findings.build import cordoned, with_nodes, with_specs
-from tests.assessment.redis import machines, redis
-from tests.assessment.test_limits import one
 from tests.controller.simulated import eager
 from tests.scheduling.build import NOW, spread, term
 
@@ -160,18 +160,99 @@ def test_a_change_is_a_cause_for_an_hour() -> None:
     assert len(remembered_causes(found)) == MOST_REMEMBERED
 
 
-def test_limits_have_causes_too() -> None:
-    """A soft constraint that did not hold is one; without any constraint nothing is known."""
-    places: list[list[str | None]] = [["a1", "a1"], ["a1", "a1"], ["b1", "b2"], ["c1", "c2"], ["a2", "a2"]]
-    bare = redis(machines("abc", 2), places)
-    soft = with_specs(bare, spread=(spread(HOSTNAME, 1, soft=True, selects=bare.workloads[0].selector),))
-    for snapshot, cause in ((soft, "SoftConstraint"), (bare, "Unknown")):
-        assert one(snapshot, max_share="<1/3").state == "Violated"
-        view = View(snapshot)
-        policy = eager()
-        found = assess(view, policy, NO_MEMORY)
-        rows = report_document(found, plan(view, found, policy, NO_MEMORY)).limits
-        assert {row.cause for row in rows if row.state == "Violated"} <= {cause, None}
+def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMORY, **rule: Any) -> str | None:
+    """Return the cause of the violation of one limit over all pods, whatever their owners."""
+    bound = rule or {"max_share": Share.of("<=1/2")}
+    limit = Limit(name="only", topology_key=key, **bound)
+    group = PodGroup(name="all", selector=Selector(), group_by=("team",), limits=(limit,))
+    policy = eager().model_copy(update={"groups": (group,)})
+    view = View(snapshot)
+    found = assess(view, policy, memory)
+    (row,) = report_document(found, plan(view, found, policy, memory)).limits
+    assert (row.cause is None) == (row.state == "Satisfied")
+    return row.cause
+
+
+def standing(*owners: dict[str, int], spreads: Sequence[SpreadConstraint | None] = (), zones: str = "abc") -> Snapshot:
+    """Return Deployments of one team with so many pods in each zone of one node, and what spreads each of them."""
+    blueprint = Blueprint()
+    blueprint.zones(zones, 1)
+    for number, on in enumerate(owners):
+        blueprint.deployment(f"w{number}", on={f"{zone}-1": pods for zone, pods in on.items()})
+    made = blueprint.snapshot()
+    spread_of = {f"w{number}": each for number, each in enumerate(spreads) if each is not None}
+
+    def changed(thing: Any) -> Any:
+        constraint = spread_of.get(thing.labels["app"])
+        mine = (
+            (structs.replace(constraint, selector=LabelSelector.of({"app": thing.labels["app"]})),)
+            if constraint
+            else ()
+        )
+        spec = structs.replace(thing.spec, spread=mine)
+        return structs.replace(thing, labels=Labels({**thing.labels, "team": "x"}), spec=spec)
+
+    owners_changed = [
+        each if each.template is None else structs.replace(each, template=changed(each.template))
+        for each in made.workloads
+    ]
+    return replace(made, pods=tuple(map(changed, made.pods)), workloads=tuple(owners_changed))
+
+
+SOFT_ZONE, SOFT_NODE = spread(ZONE, 1, soft=True), spread(HOSTNAME, 1, soft=True)
+
+
+def test_a_soft_constraint_that_did_not_hold_is_the_cause_of_a_limits_violation() -> None:
+    """It is violated itself, over the same key, and the limit could have held with it."""
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}, spreads=[SOFT_ZONE])) == "SoftConstraint"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}, spreads=[SOFT_NODE])) == "Unknown"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}, spreads=[SOFT_NODE]), key=HOSTNAME) == "SoftConstraint"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}, spreads=[spread(ZONE, 3, soft=True)])) == "Unknown"
+    assert limit_cause(standing({"a": 4, "b": 4, "c": 1}, spreads=[SOFT_ZONE]), min_pods=2) == "SoftConstraint"
+    assert limit_cause(standing({"a": 3, "b": 3, "c": 2}, spreads=[SOFT_ZONE]), max_skew=1) is None
+    assert limit_cause(standing({"a": 4, "b": 3, "c": 2}, spreads=[SOFT_ZONE]), max_skew=1) == "SoftConstraint"
+
+
+def test_the_schedulers_default_that_holds_is_no_cause() -> None:
+    """It allows a skew of 5 over zones and of 3 over nodes: what it allows it cannot have prevented."""
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1})) == "Unknown"
+    assert limit_cause(standing({"a": 6, "b": 1, "c": 1})) == "Unknown"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}), key=HOSTNAME) == "Unknown"
+    assert limit_cause(standing({"a": 6, "b": 1, "c": 1}), key=HOSTNAME) == "SoftConstraint"
+    assert limit_cause(standing({"a": 8, "b": 1, "c": 1})) == "SoftConstraint"
+
+
+def test_what_no_soft_constraint_could_have_prevented_has_another_cause() -> None:
+    """Pods of another owner that break the limit alone, shards that are each spread, and what no arrangement meets."""
+    lone, uneven = {"a": 4, "b": 0, "c": 1}, {"a": 3, "b": 0, "c": 0}
+    assert limit_cause(standing(lone, uneven, spreads=[spread(ZONE, 4, soft=True), SOFT_ZONE])) == "SoftConstraint"
+    lone = {"a": 5, "b": 0, "c": 1}
+    assert limit_cause(standing(lone, uneven, spreads=[spread(ZONE, 5, soft=True), SOFT_ZONE])) == "Unknown"
+    shards = [{"a": 1, "b": 1, "c": 0}] * 3 + [{"a": 1}] * 2
+    assert limit_cause(standing(*shards, spreads=[SOFT_ZONE] * 5), max_pods=4) == "Unknown"
+    assert limit_cause(standing({"a": 5, "b": 1}, spreads=[SOFT_ZONE], zones="ab"), max_pods=2) == "Unknown"
+
+
+def test_a_hard_constraint_beside_a_soft_one() -> None:
+    """While the hard one holds the soft one is to blame; once it does not, something else has happened."""
+    made = standing({"a": 4, "b": 1, "c": 1}, spreads=[SOFT_ZONE])
+    (soft,) = made.pods[0].spec.spread
+    for skew, cause in ((3, "SoftConstraint"), (2, "Unknown")):
+        assert limit_cause(with_specs(made, spread=(soft, spread(ZONE, skew, selects=soft.selector)))) == cause
+
+
+def test_limits_alike_in_distribution_have_their_own_causes() -> None:
+    """The same counts, after a scaling down, with a cordoned zone, under a soft constraint and without any of it."""
+    on = {"a": 4, "b": 1, "c": 1}
+    scaled = Memory(changes=(Change(ViolationCause.SCALE_DOWN, "default/w0 (Deployment)", EVEN.taken_at),))
+    seen_from = [
+        limit_cause(standing(on), memory=scaled),
+        limit_cause(cordoned(standing(on), "b-1", "c-1")),
+        limit_cause(standing(on, spreads=[SOFT_ZONE])),
+        limit_cause(standing(on)),
+    ]
+    assert seen_from == ["ScaleDown", "NodeLost", "SoftConstraint", "Unknown"]
+    assert limit_cause(standing(on, spreads=[SOFT_ZONE]), memory=scaled) == "ScaleDown"
 
 
 def softened(snapshot: Snapshot) -> Snapshot:
