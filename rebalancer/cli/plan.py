@@ -9,6 +9,7 @@ from rebalancer.cli.looking import chosen, look
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.reading import Reading, add_reading_arguments
 from rebalancer.planning.plans import narrowed
+from rebalancer.reporting.beside import beside
 from rebalancer.reporting.documents import to_json, to_yaml
 from rebalancer.reporting.plan_document import plan_document
 from rebalancer.reporting.plan_text import plan_text
@@ -25,7 +26,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; nothing is changed."""
     reading = Reading.of(args)
     found = look(reading)
-    made = narrowed(found.plan, chosen(reading, found.snapshot))
+    workloads = chosen(reading, found.snapshot)
+    made = narrowed(found.plan, workloads)
     document = plan_document(made, found.snapshot)
     if args.out:
         Path(args.out).write_bytes(to_json(document))
@@ -35,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case _:
-            satisfied = len(found.assessment.groups) - len(found.assessment.violated)
-            sys.stdout.write(plan_text(made, found.snapshot, mode=reading.policy.mode, satisfied=satisfied))
+            satisfied, unplanned = beside(made, found.assessment, workloads)
+            sys.stdout.write(
+                plan_text(made, found.snapshot, mode=reading.policy.mode, satisfied=satisfied, unplanned=unplanned)
+            )
     anything = document.totals.evictions > 0
     return Exit.SOMETHING if args.detailed_exitcode and anything else Exit.FINE

@@ -25,9 +25,9 @@ from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.loop import Loop
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.verdicts import FindingKind, Reason
-from rebalancer.planning.plans import GroupPlan
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.status_document import refusals
+from rebalancer.reporting.verdicts import Verdicts
 from rebalancer.settings import Address
 
 MISSED = 3
@@ -146,12 +146,12 @@ def of_cycle(cycle: Cycle | None) -> CycleFigures:
     """Return what the metrics show of a cycle; made once a cycle, since it has a row for every constraint."""
     if cycle is None:
         return CycleFigures()
-    plan = cycle.plan
+    plan, verdicts = cycle.plan, Verdicts(cycle.plan)
     refused = refusals(plan, cycle.admission, len(cycle.assessment.deadlocks))
     return CycleFigures(
         cycle_ended_at=cycle.circumstances.now,
-        constraints=tuple(_constraints(cycle)),
-        limits=tuple(_limits(cycle)),
+        constraints=tuple(_constraints(cycle, verdicts)),
+        limits=tuple(_limits(cycle, verdicts)),
         replacements=tuple(_replacements(cycle)),
         findings=Counter(each.kind for each in cycle.assessment.findings),
         planned_evictions=len(plan.evictions) + len(plan.waiting),
@@ -160,12 +160,10 @@ def of_cycle(cycle: Cycle | None) -> CycleFigures:
     )
 
 
-def _constraints(cycle: Cycle) -> Iterable[ConstraintFigures]:
-    planned: dict[str, GroupPlan] = {judged.group.name: group for group in cycle.plan.groups for judged in group.groups}
+def _constraints(cycle: Cycle, verdicts: Verdicts) -> Iterable[ConstraintFigures]:
     for judged in cycle.assessment.groups:
-        worse = planned.get(judged.group.name)
         for each in (*judged.hard, *judged.soft):
-            state = worse.state if worse is not None and each.counts.violated and each.constraint.hard else each.state
+            state = verdicts.of_constraint(judged, each).state
             for workload in judged.group.workloads:
                 if workload.kind == "Pod":
                     continue  # a bare pod is in the report; names of pods are no labels
@@ -194,7 +192,7 @@ def _replacements(cycle: Cycle) -> Iterable[ReplacementFigures]:
             )
 
 
-def _limits(cycle: Cycle) -> Iterable[LimitFigures]:
+def _limits(cycle: Cycle, verdicts: Verdicts) -> Iterable[LimitFigures]:
     for each in cycle.assessment.limits:
         yield LimitFigures(
             group=each.group,
@@ -204,7 +202,7 @@ def _limits(cycle: Cycle) -> Iterable[LimitFigures]:
             topology_key=each.topology_key,
             share=float(each.largest.share) if each.largest is not None else None,
             headroom=each.headroom,
-            state=each.state,
+            state=verdicts.of_limit(each).state,
             severity=each.severity,
             worst=each.worst,
         )

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
+from typing import Final
 
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import NEWEST, Namespace, PriorityClass, Service, Version
@@ -12,6 +13,14 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.model.workloads import Workload
+
+TIMELESS: Final = datetime(1971, 1, 1, tzinfo=UTC)
+"""Stands for when a snapshot was taken that has no time in it: objects without one are old enough for every rule."""
+
+
+def known_time(moment: datetime) -> datetime | None:
+    """Return when a snapshot was taken, None where it has no time."""
+    return moment if moment != TIMELESS else None
 
 
 @dataclass(frozen=True, kw_only=True)

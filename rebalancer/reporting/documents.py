@@ -45,11 +45,15 @@ class LimitName(Written, frozen=True, kw_only=True):
 
 
 class Totals(Written, frozen=True, kw_only=True):
-    """`evictions` is what goes now and what waits; `lowerBound` is the proven minimum of all violated groups."""
+    """`evictions` is what goes now and what waits; `lowerBound` is the proven minimum of all violated groups.
+
+    `outOfReach` is the part of it that no eviction now leads to. `optimal`: all of it can be reached, with so many.
+    """
 
     evictions: Number
     now: Number
     lower_bound: Number
+    out_of_reach: Number
     optimal: bool
 
 
@@ -112,12 +116,12 @@ class Refusal(Written, frozen=True, kw_only=True):
 
 
 class PlanDocument(Written, frozen=True, kw_only=True):
-    """A plan."""
+    """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none."""
 
     api_version: str = API_VERSION
     kind: str = "Plan"
-    generated_at: datetime
-    expires_at: datetime
+    generated_at: datetime | None
+    expires_at: datetime | None
     snapshot_hash: Text
     policy_hash: Text
     totals: Totals
@@ -162,6 +166,7 @@ class ReportedLimit(Written, frozen=True, kw_only=True):
 
     `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. `counts` leaves
     out empty domains where there are more than a hundred. `headroom` is in pods, below 0 where the limit is broken.
+    `message` says how it stands, `obstacle` why planning does not repair it, empty where it does or was not asked to.
     """
 
     group: Text
@@ -178,6 +183,7 @@ class ReportedLimit(Written, frozen=True, kw_only=True):
     state: Text
     reason: str | None
     message: str
+    obstacle: str
     cause: str | None
     remedy: str
     guaranteed: bool
@@ -227,11 +233,11 @@ class ReportedFailure(Written, frozen=True, kw_only=True):
 
 
 class ReportDocument(Written, frozen=True, kw_only=True):
-    """A report."""
+    """A report. `generatedAt` is the snapshot's time, null where it has none."""
 
     api_version: str = API_VERSION
     kind: str = "Report"
-    generated_at: datetime
+    generated_at: datetime | None
     constraints: tuple[ReportedConstraint, ...]
     limits: tuple[ReportedLimit, ...]
     deadlocks: tuple[ReportedDeadlock, ...]

@@ -16,10 +16,9 @@ from rebalancer.planning.plans import Eviction, Plan
 from rebalancer.policy import LimitAction
 from rebalancer.reporting import forcing
 from rebalancer.reporting.documents import API_VERSION, Text, Written
-from rebalancer.reporting.keys import short
+from rebalancer.reporting.keys import key_text, short
 from rebalancer.reporting.landing import after, decided
-from rebalancer.reporting.limit_text import key_text
-from rebalancer.reporting.phrases import broken, change, limit_change, listed, many, proof, sureness
+from rebalancer.reporting.phrases import broken, change, limit_change, listed, many, repair_takes, sureness
 from rebalancer.reporting.prediction import outcome
 from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.replacement import replacement
@@ -138,7 +137,7 @@ def _repair(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[An
         part = f"{many(len(evictions), 'eviction')} to repair a part"
         yield Answer(
             question="What does the repair take?",
-            answer=proof(group.evictions, group.lower_bound) if group.evictions else part,
+            answer=repair_takes(group) if group.evictions else part,
             evidence="\n".join(lines),
         )
 
@@ -150,11 +149,16 @@ def _pasted(
     question = "Which constraint would force it?"
     wished = [forcing.of_soft(each) for judged in found for each in judged.soft if each.counts.violated]
     wished += [forcing.of_limit(each) for each in limits if each.state is State.VIOLATED and not each.guaranteed]
-    named = dict.fromkeys(each for each in wished if each is not None)
-    for each in named:
-        yield Answer(question=question, answer=f"with this one {each.gives}", evidence=each.text)
+    together, others = forcing.together(each for each in wished if each is not None)
+    if together:
+        this = "this one" if len(together) == 1 else "these"
+        gives = "; ".join(each.gives for each in together)
+        yield Answer(question=question, answer=f"with {this} {gives}", evidence=forcing.written(together))
+    for each in others:
+        instead = f"Which one instead over {short(each.topology_key)}, for the pods with {each.selector}?"
+        yield Answer(question=instead, answer=f"with this one {each.gives}", evidence=forcing.written([each]))
     unforced = [each for each in plan.groups if each.reason is Reason.NOT_FORCED and reference in each.workloads]
-    if unforced and not named:
+    if unforced and not together:
         loose = (
             "its constraints are hard already; domains of equal size, or a larger maxSkew, leave the scheduler a way"
         )

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rebalancer.reporting.documents import ReportedFailure
-from rebalancer.reporting.limit_text import aligned, key_text
+from rebalancer.reporting.documents import LostGroup, ReportedFailure
+from rebalancer.reporting.keys import key_text
+from rebalancer.reporting.limit_text import aligned
 
 _COLUMNS: Final = ("IF LOST", "BROKEN", "UNPLACEABLE", "WORST")
 _MOST: Final = 20
@@ -25,6 +26,10 @@ def failure_lines(failures: Sequence[ReportedFailure]) -> list[str]:
 def _row(each: ReportedFailure) -> tuple[str, ...]:
     broken = sum(not group.holds for group in each.groups)
     worst = each.groups[0]
-    what = f"{worst.group} {worst.namespace} {key_text(worst.key)} loses {worst.lost} ({round(100 * worst.share)} %)"
     unplaceable = "not tried" if each.unplaceable is None else str(each.unplaceable)
-    return f"{each.topology_key} {each.domain}", f"{broken}{'+' if each.omitted else ''}", unplaceable, what
+    return f"{each.topology_key} {each.domain}", f"{broken}{'+' if each.omitted else ''}", unplaceable, loss(worst)
+
+
+def loss(of: LostGroup) -> str:
+    """Say what a set of pods loses."""
+    return f"{of.group} {of.namespace} {key_text(of.key)} loses {of.lost} ({round(100 * of.share)} %)"

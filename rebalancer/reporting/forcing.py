@@ -4,9 +4,9 @@ Where nothing forces a replacement elsewhere, evicting is a gamble. A hard const
 owner can do about it, once and for all.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import yaml
 
@@ -17,6 +17,8 @@ from rebalancer.model.labels import LabelSelector, Operator
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.verdicts import State
 from rebalancer.policy import WORKLOAD
+
+_AS_HARD: Final = "the same constraint, but hard"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +31,43 @@ class Forcing:
     gives: str
 
     @property
-    def text(self) -> str:
-        """As it stands in a pod template."""
-        constraint: dict[str, Any] = {
+    def constraint(self) -> dict[str, Any]:
+        """As Kubernetes has it."""
+        return {
             "topologyKey": self.topology_key,
             "maxSkew": self.max_skew,
             "whenUnsatisfiable": str(WhenUnsatisfiable.DO_NOT_SCHEDULE),
             "labelSelector": _written(self.selector),
         }
-        return yaml.safe_dump({"topologySpreadConstraints": [constraint]}, sort_keys=False).rstrip("\n")
+
+
+def written(forcings: Iterable[Forcing]) -> str:
+    """Write constraints as they stand in a pod template."""
+    constraints = [each.constraint for each in forcings]
+    return yaml.safe_dump({"topologySpreadConstraints": constraints}, sort_keys=False).rstrip("\n")
+
+
+def together(forcings: Iterable[Forcing]) -> tuple[Sequence[Forcing], Sequence[Forcing]]:
+    """Return what can stand in one pod template, and what could only stand there instead.
+
+    A template may have one hard constraint for each key. Of several over the same pods the tightest gives what all do.
+    """
+    found: dict[tuple[str, LabelSelector], list[Forcing]] = {}
+    for each in forcings:
+        found.setdefault((each.topology_key, each.selector), []).append(each)
+    chosen: dict[str, Forcing] = {}
+    others: list[Forcing] = []
+    for (key, _), several in found.items():
+        tightest = _tightest(several)
+        if chosen.setdefault(key, tightest) is not tightest:
+            others.append(tightest)
+    return tuple(chosen.values()), others
+
+
+def _tightest(several: Sequence[Forcing]) -> Forcing:
+    least = min(each.max_skew for each in several)
+    gives = dict.fromkeys(each.gives for each in several if each.max_skew == least or each.gives != _AS_HARD)
+    return replace(several[0], max_skew=least, gives="; ".join(gives))
 
 
 def of_soft(judged: Judged) -> Forcing | None:
@@ -49,7 +79,7 @@ def of_soft(judged: Judged) -> Forcing | None:
         topology_key=constraint.key,
         max_skew=constraint.max_skew,
         selector=constraint.selector,
-        gives="the same constraint, but hard",
+        gives=_AS_HARD,
     )
 
 

@@ -1,13 +1,20 @@
-"""A report as JUnit XML, which CI systems show: one case for each constraint, limit, deadlock and finding."""
+"""A report as JUnit XML, which CI systems show: a case for all that it has, down to the loss of each domain."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.verdicts import Reason, State
-from rebalancer.reporting.documents import ReportDocument
-from rebalancer.reporting.limit_text import key_text
+from rebalancer.reporting.documents import ReportDocument, ReportedFailure
+from rebalancer.reporting.failure_text import loss
+from rebalancer.reporting.keys import key_text
+
+_MOST: Final = 5
+"""So many sets of pods are named in the message on one domain."""
+
+_BROKEN: Final = "NotSurvivable"
+_UNTRIED: Final = "NotTried"
 
 
 class _Case(NamedTuple):
@@ -26,13 +33,17 @@ def report_junit(document: ReportDocument) -> str:
         "deadlocks": list(_deadlocks(document)),
         "findings": list(_findings(document)),
     }
+    if document.failures is not None:
+        suites["failures"] = list(_failures(document.failures))
+    at = document.generated_at
+    timestamp = f" timestamp={_quoted(f'{at:%Y-%m-%dT%H:%M:%S}')}" if at is not None else ""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites name={_quoted('rebalancer report')}>"]
     for name, cases in suites.items():
         failed = sum(each.state != State.SATISFIED and not each.skipped for each in cases)
         skipped = sum(each.state != State.SATISFIED and each.skipped for each in cases)
         lines.append(
             f"  <testsuite name={_quoted(name)} tests={_quoted(len(cases))} failures={_quoted(failed)} "
-            f'errors="0" skipped={_quoted(skipped)} timestamp={_quoted(f"{document.generated_at:%Y-%m-%dT%H:%M:%S}")}>'
+            f'errors="0" skipped={_quoted(skipped)}{timestamp}>'
         )
         lines += [line for each in cases for line in _case(each)]
         lines.append("  </testsuite>")
@@ -51,7 +62,8 @@ def _constraints(document: ReportDocument) -> Iterator[_Case]:
 def _limits(document: ReportDocument) -> Iterator[_Case]:
     for each in document.limits:
         name = f"{each.group}/{each.limit} {key_text(each.key)} {each.topology_key} {each.bound}"
-        yield _Case(each.namespace, name, each.state, each.message, skipped=False)
+        why = f"; {each.reason}: {each.obstacle}" if each.obstacle else ""
+        yield _Case(each.namespace, name, each.state, f"{each.message}{why}", skipped=False)
 
 
 def _deadlocks(document: ReportDocument) -> Iterator[_Case]:
@@ -63,6 +75,21 @@ def _findings(document: ReportDocument) -> Iterator[_Case]:
     """Yield a skipped case for each: it breaks no promise yet. `--fail-on finding` fails on them."""
     for each in document.findings:
         yield _Case(each.object, each.kind, each.kind, each.message, skipped=True)
+
+
+def _failures(failures: Sequence[ReportedFailure]) -> Iterator[_Case]:
+    """Yield a case for the loss of each domain: it fails where a bound, a majority or a placement does not hold."""
+    for each in failures:
+        broken = [group for group in each.groups if not group.holds]
+        told = [loss(group) for group in broken[:_MOST]]
+        told += (
+            [f"and {len(broken) - _MOST} more{' at the least' if each.omitted else ''}"] if len(broken) > _MOST else []
+        )
+        told += [f"{each.unplaceable} pods find no node afterwards"] if each.unplaceable else []
+        told += ["whether replacements find nodes was not tried"] if each.unplaceable is None else []
+        state = _BROKEN if broken or each.unplaceable else _UNTRIED if each.unplaceable is None else State.SATISFIED
+        name = f"loss of {each.topology_key} {each.domain}"
+        yield _Case(each.topology_key, name, state, "; ".join(told), skipped=state == _UNTRIED)
 
 
 def _case(case: _Case) -> Iterator[str]:

@@ -1,26 +1,54 @@
 """The limits of a report as a person reads them: what is broken, by how much, and how much else holds."""
 
-from collections.abc import Mapping, Sequence
-from itertools import starmap
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rebalancer.model.verdicts import State
+from rebalancer.model.verdicts import State, ViolationCause
 from rebalancer.reporting.documents import ReportedLimit
-from rebalancer.reporting.keys import short
+from rebalancer.reporting.keys import key_text, short
+from rebalancer.reporting.phrases import listed
 
-_COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "WHAT")
+_COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "GUARANTEED", "WHAT")
 
 
 def limit_lines(limits: Sequence[ReportedLimit]) -> list[str]:
-    """Show the limits that do not hold as a table, and how many do; nothing where no limit is in force."""
+    """Show the limits that do not hold as a table, why, and how many do; nothing where no limit is in force."""
     if not limits:
         return []
     broken = [each for each in limits if each.state != State.SATISFIED]
-    held = len(limits) - len(broken)
-    lines = ["", f"{held} of {len(limits)} limit{'' if len(limits) == 1 else 's'} hold{'s' if held == 1 else ''}."]
-    if not broken:
-        return lines
-    return ["", *aligned([_COLUMNS, *map(_row, broken)]), *lines]
+    lines = ["", *aligned([_COLUMNS, *map(_row, broken)])] if broken else []
+    for notes in (_together(_obstacle(each) for each in broken), _together(_led(each) for each in broken)):
+        lines += ["", *notes] if notes else []
+    return [*lines, "", _summary([each for each in limits if each.state == State.SATISFIED], len(limits))]
+
+
+def _summary(held: Sequence[ReportedLimit], many: int) -> str:
+    number, sure = len(held), sum(each.guaranteed for each in held)
+    guaranteed = f", {sure} of them guaranteed by the pods' own constraints" if sure else ""
+    verb = "holds" if 1 in {number, many} else "hold"
+    return f"{number} of {many} limit{'' if many == 1 else 's'} {verb}{guaranteed}."
+
+
+_Note = tuple[ReportedLimit, str]
+"""Something to be said of a limit; "" is nothing."""
+
+
+def _obstacle(each: ReportedLimit) -> _Note:
+    return each, f"{each.reason}: {each.obstacle}" if each.obstacle else ""
+
+
+def _led(each: ReportedLimit) -> _Note:
+    cause = f"cause {each.cause}." if each.cause and each.cause != ViolationCause.UNKNOWN else ""
+    return each, " ".join(filter(None, (cause, _shortened(each, each.remedy))))
+
+
+def _together(notes: Iterable[_Note]) -> list[str]:
+    """Write what is to be said of the limits, in one line where it is the same for several sets of pods."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for each, text in notes:
+        if text:
+            found.setdefault((each.namespace, f"{each.group}/{each.limit}", text), []).append(key_text(each.key))
+    return [f"{namespace} {listed(pods)}: {limit}: {text}" for (namespace, limit, text), pods in found.items()]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -29,17 +57,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join((*(map(str.ljust, row[:-1], widths)), row[-1])) for row in rows]
 
 
-def key_text(key: Mapping[str, str]) -> str:
-    """Name the pods that a limit is about: a workload as `kubectl` does, labels by their values."""
-    if key.keys() == {"workload"}:
-        return key["workload"]
-    return ",".join(starmap(_labelled, key.items()))
-
-
-def _labelled(label: str, value: str) -> str:
-    return value if label == "workload" else f"{label.rpartition('/')[2]}={value}"
-
-
 def _row(each: ReportedLimit) -> tuple[str, ...]:
-    what = each.message.replace(each.topology_key, short(each.topology_key))
-    return f"{each.group}/{each.limit}", each.namespace, key_text(each.key), each.state, each.severity, what
+    sure = "yes" if each.guaranteed else "no"
+    name, what = f"{each.group}/{each.limit}", _shortened(each, each.message)
+    return name, each.namespace, key_text(each.key), each.state, each.severity, sure, what
+
+
+def _shortened(each: ReportedLimit, text: str) -> str:
+    return text.replace(each.topology_key, short(each.topology_key))

@@ -1,21 +1,25 @@
 """Phrases that plan, report and explanation share: names, counts before and after, limits, the proof."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.model.moves import Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import State
-from rebalancer.planning.plans import Eviction
+from rebalancer.planning.plans import Eviction, GroupPlan
 from rebalancer.reporting.documents import WorkloadName
-from rebalancer.reporting.keys import short
+from rebalancer.reporting.keys import key_text, short
 from rebalancer.reporting.landing import worst_after
-from rebalancer.reporting.limit_text import key_text
 
 _DOMAINS = 12
 """More domains than this are summed up."""
 
 _MOST_NAMED = 5
 """So many pods are named; the rest is counted."""
+
+_EXPLAINED: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+"""The kinds of workloads that `explain` takes."""
 
 
 def many(number: int, what: str) -> str:
@@ -36,6 +40,12 @@ def workloads(names: Sequence[WorkloadName]) -> str:
     return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def explain_command(references: Iterable[Reference]) -> str:
+    """Say where the whole reasoning on the first workload is to be read that can be explained; "" for none."""
+    first = next((each for each in references if each.kind in _EXPLAINED), None)
+    return f"rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}" if first is not None else ""
+
+
 def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Show counts by domain, and what they will be; `after` is empty where that is not known."""
     unchanged = not after or after == before
@@ -54,6 +64,12 @@ def proof(evictions: int, lower_bound: int) -> str:
     if evictions == lower_bound:
         return f"{many(evictions, 'eviction')} (minimum {lower_bound}, proved)"
     return f"{many(evictions, 'eviction')} (at least {lower_bound}, {evictions} found: gap {evictions - lower_bound})"
+
+
+def repair_takes(group: GroupPlan) -> str:
+    """Say how many evictions the whole repair of a group takes, or would."""
+    text = proof(group.evictions, group.lower_bound)
+    return text if group.state is State.VIOLATED else f"{text}, but no step leads there now"
 
 
 def sureness(eviction: Eviction) -> str:

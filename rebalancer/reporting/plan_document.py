@@ -7,7 +7,7 @@ import msgspec
 
 from rebalancer.assessment.judgement import JudgedGroup
 from rebalancer.model.moves import Reference
-from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.snapshot import Snapshot, known_time
 from rebalancer.planning.components import counts_now
 from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused, Waiting
 from rebalancer.reporting.documents import (
@@ -23,22 +23,33 @@ from rebalancer.reporting.documents import (
     WorkloadName,
 )
 from rebalancer.reporting.landing import after, decided
+from rebalancer.reporting.sums import sums, to_the_end
 
 
 def plan_document(plan: Plan, snapshot: Snapshot) -> PlanDocument:
     """Write a plan down."""
-    now, waiting = len(plan.evictions), len(plan.waiting)
     landing = decided(plan)
     return PlanDocument(
-        generated_at=plan.made_at,
-        expires_at=plan.expires_at,
+        generated_at=known_time(plan.made_at),
+        expires_at=known_time(plan.expires_at) if known_time(plan.made_at) else None,
         snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
         policy_hash=plan.policy_hash,
-        totals=Totals(evictions=now + waiting, now=now, lower_bound=plan.lower_bound, optimal=plan.optimal),
+        totals=_totals(plan),
         evictions=tuple(_eviction(each) for each in plan.evictions),
         waiting=tuple(_waiting(each) for each in plan.waiting),
         groups=tuple(_group(each, after(each, landing.get(each.name, ()), snapshot)) for each in plan.groups),
         refusals=tuple(_refusal(each) for each in plan.refusals),
+    )
+
+
+def _totals(plan: Plan) -> Totals:
+    now = len(plan.evictions)
+    return Totals(
+        evictions=now + len(plan.waiting),
+        now=now,
+        lower_bound=plan.lower_bound,
+        out_of_reach=sums(plan).out_of_reach,
+        optimal=plan.optimal and all(map(to_the_end, plan.groups)),
     )
 
 

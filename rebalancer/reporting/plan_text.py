@@ -2,22 +2,39 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.snapshot import Snapshot, known_time
 from rebalancer.model.verdicts import State
 from rebalancer.planning.components import counts_now
 from rebalancer.planning.plans import Eviction, GroupPlan, Plan, Waiting
 from rebalancer.reporting.keys import short
 from rebalancer.reporting.landing import after, decided
-from rebalancer.reporting.phrases import broken, change, limit_change, listed, many, proof, sureness, workloads
+from rebalancer.reporting.phrases import (
+    broken,
+    change,
+    explain_command,
+    limit_change,
+    listed,
+    many,
+    proof,
+    repair_takes,
+    sureness,
+    workloads,
+)
 from rebalancer.reporting.plan_document import workload_name
+from rebalancer.reporting.sums import sums
 
 _PLACES = 4
-_EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 
 
-def plan_text(plan: Plan, snapshot: Snapshot, *, mode: str, satisfied: int) -> str:
-    """Show a plan. `satisfied` is how many groups hold all their constraints."""
-    lines = [f"view of {plan.made_at:%Y-%m-%d %H:%M:%SZ}  policy {plan.policy_hash} ({mode})", _totals(plan)]
+def plan_text(plan: Plan, snapshot: Snapshot, *, mode: str, satisfied: int, unplanned: int = 0) -> str:
+    """Show a plan.
+
+    `satisfied` is how many groups hold all their constraints and limits, `unplanned` how many break only such as
+    nothing is evicted for.
+    """
+    seen = known_time(plan.made_at)
+    view = f"view of {seen:%Y-%m-%d %H:%M:%SZ}" if seen else "view of a snapshot without a time"
+    lines = [f"{view}  policy {plan.policy_hash} ({mode})", _totals(plan)]
     every, going, waiting = decided(plan), _by_group(plan.evictions), _waiting_by_group(plan.waiting)
     for group in plan.groups:
         name = group.name
@@ -26,7 +43,10 @@ def plan_text(plan: Plan, snapshot: Snapshot, *, mode: str, satisfied: int) -> s
         for eviction in going.get(name, ()):
             lines += _going(eviction)
         lines += _held_back(group, waiting.get(name, ()), plan)
-    lines += ["", f"{many(satisfied, 'group')} of workloads within all constraints."]
+    lines += ["", f"{many(satisfied, 'group')} of workloads within all constraints and limits."]
+    if unplanned:
+        break_ = "breaks" if unplanned == 1 else "break"
+        lines.append(f"{many(unplanned, 'group')} {break_} only what nothing is evicted for: rebalancer report")
     return "\n".join([*lines, "Nothing was changed.", ""])
 
 
@@ -45,14 +65,22 @@ def _waiting_by_group(waiting: Iterable[Waiting]) -> Mapping[str, Sequence[Waiti
 
 
 def _totals(plan: Plan) -> str:
-    now, waiting = len(plan.evictions), len(plan.waiting)
-    every = decided(plan)
-    later = sum(max(0, group.evictions - len(every[group.name])) for group in plan.groups if group.name in every)
-    text = f"{proof(sum(group.evictions for group in plan.groups), plan.lower_bound)}: {now} now, {waiting} wait"
-    text += f", {later} later" if later else ""
-    partial = {group.name for group in plan.groups if not group.evictions}
-    part = sum(eviction.group in partial for eviction in plan.evictions)
-    return f"{text}; {part} of them repair{'s' if part == 1 else ''} a part" if part else text
+    """Count what is decided, with the proof for what it brings right; and what would be needed, and cannot be had."""
+    found = sums(plan)
+    counts = f"{found.now} now, {found.waiting} wait" + (f", {found.later} later" if found.later else "")
+    going = found.now + found.waiting
+    if found.needed:
+        text = f"{proof(found.needed, found.least)}: {counts}"
+    elif going:
+        text = f"{many(going, 'eviction')}: {counts}"
+    else:
+        text = "no eviction can be made now" if plan.groups else "nothing to repair"
+    if found.part:
+        text += f"; {found.part} of them repair{'s' if found.part == 1 else ''} a part"
+    if found.out_of_reach:
+        more = " more" if found.needed else ""
+        text += f"; what cannot be repaired now would take {found.out_of_reach}{more} at the least (proved)"
+    return text
 
 
 def _head(group: GroupPlan, evictions: Sequence[Eviction]) -> Iterable[str]:
@@ -60,7 +88,7 @@ def _head(group: GroupPlan, evictions: Sequence[Eviction]) -> Iterable[str]:
     names = workloads([workload_name(each) for each in group.workloads])
     text = f"{mark} {group.component.namespace}/{names}  {group.state}"
     if group.evictions:
-        text += f"  {proof(group.evictions, group.lower_bound)}"
+        text += f"  {repair_takes(group)}"
     elif evictions:
         text += f"  {many(len(evictions), 'eviction')} to repair a part"
     yield text
@@ -114,6 +142,6 @@ def _held_back(group: GroupPlan, waiting: Sequence[Waiting], plan: Plan) -> Iter
     for (reason, message), names in kept.items():
         stay = "stays" if len(names) == 1 else "stay"
         yield f"    {listed(names)} {stay}  {reason}: {message}"
-    first = next((each for each in group.workloads if each.kind in _EXPLAINED), None)
-    if group.state is not State.VIOLATED and first is not None:
-        yield f"    rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}"
+    command = explain_command(group.workloads)
+    if group.state is not State.VIOLATED and command:
+        yield f"    {command}"

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rebalancer.model.verdicts import Reason, ViolationCause
+from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.model.verdicts import Reason, State, ViolationCause
+from rebalancer.reporting import forcing
+from rebalancer.reporting.phrases import explain_command
 
 _OF_REASONS: Final[Mapping[Reason, str]] = {
     Reason.NO_ARRANGEMENT: "Change the number of pods, or loosen the bound.",
@@ -32,3 +35,17 @@ def remedy(reason: Reason | None, cause: ViolationCause | None) -> str:
     """Say what helps against a violation, "" where nothing more is known."""
     of_reason = _OF_REASONS.get(reason, "") if reason is not None else ""
     return of_reason or (_OF_CAUSES[cause] if cause is not None else "")
+
+
+def limit_remedy(limit: JudgedLimit, reason: Reason | None, cause: ViolationCause | None) -> str:
+    """Say the same of a limit; where nothing forces it, also the constraint that would, and who writes it out."""
+    if limit.state is not State.VIOLATED or limit.guaranteed or reason in _OF_REASONS.keys() - {Reason.NOT_FORCED}:
+        return remedy(reason, cause)
+    found = forcing.of_limit(limit)
+    if found is None:
+        return remedy(reason, cause)
+    key, gives = found.topology_key, found.gives.replace(f" of {found.topology_key}", "")
+    forced = f"DoNotSchedule with maxSkew {found.max_skew} on {key} forces it: {gives}."
+    command = explain_command(part.member.reference for part in limit.parts)
+    parts = (remedy(None, cause), forced, f"{command} prints it." if command else "")
+    return " ".join(filter(None, parts))

@@ -8,8 +8,9 @@ from rebalancer.assessment.failures import Failure
 from rebalancer.assessment.judgement import Assessment, Judged, JudgedGroup
 from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.model.moves import Reference
+from rebalancer.model.snapshot import known_time
 from rebalancer.model.verdicts import State, ViolationCause
-from rebalancer.planning.plans import GroupPlan, Plan
+from rebalancer.planning.plans import Plan
 from rebalancer.reporting.documents import (
     LargestShare,
     LostGroup,
@@ -21,7 +22,8 @@ from rebalancer.reporting.documents import (
     ReportedLimit,
 )
 from rebalancer.reporting.plan_document import workload_name
-from rebalancer.reporting.remedies import remedy
+from rebalancer.reporting.remedies import limit_remedy, remedy
+from rebalancer.reporting.verdicts import Standing, Verdicts
 
 Chosen = Callable[[Reference], bool]
 
@@ -41,18 +43,22 @@ def report_document(
     assessment: Assessment, plan: Plan, chosen: Chosen = everything, lost: Sequence[Failure] | None = None
 ) -> ReportDocument:
     """Write a report on the chosen workloads, the violated first; `lost` is what losing each domain would break."""
-    planned = {judged.group.name: group for group in plan.groups for judged in group.groups}
+    verdicts = Verdicts(plan)
     rows = [
         row
         for judged in assessment.groups
         if any(chosen(each) for each in judged.group.workloads)
-        for row in _rows(judged, planned.get(judged.group.name), assessment)
+        for row in _rows(judged, verdicts, assessment)
     ]
     rows.sort(key=lambda row: row.state == State.SATISFIED)
-    limits = [_limit(each, assessment) for each in assessment.limits if any(map(chosen, owners_of(each)))]
+    limits = [
+        _limit(each, verdicts.of_limit(each), assessment)
+        for each in assessment.limits
+        if any(map(chosen, owners_of(each)))
+    ]
     limits.sort(key=lambda row: row.state == State.SATISFIED)
     return ReportDocument(
-        generated_at=plan.made_at,
+        generated_at=known_time(plan.made_at),
         constraints=tuple(rows),
         limits=tuple(limits),
         deadlocks=tuple(
@@ -98,7 +104,7 @@ def owners_of(limit: JudgedLimit) -> frozenset[Reference]:
     return frozenset(part.member.reference for part in limit.parts)
 
 
-def _limit(each: JudgedLimit, assessment: Assessment) -> ReportedLimit:
+def _limit(each: JudgedLimit, standing: Standing, assessment: Assessment) -> ReportedLimit:
     cause = assessment.causes.get(limit_token(each))
     largest = each.largest
     counts = each.counts if len(each.counts) <= _MOST_EMPTY else each.counts.filled
@@ -116,25 +122,24 @@ def _limit(each: JudgedLimit, assessment: Assessment) -> ReportedLimit:
         if largest is not None
         else None,
         headroom=each.headroom,
-        state=each.state,
-        reason=each.reason,
+        state=standing.state,
+        reason=standing.reason,
         message=each.message,
+        obstacle=standing.message,
         cause=cause,
-        remedy=remedy(each.reason, cause),
+        remedy=limit_remedy(each, standing.reason, cause),
         guaranteed=each.guaranteed,
         severity=each.severity,
     )
 
 
-def _rows(judged: JudgedGroup, planned: GroupPlan | None, assessment: Assessment) -> Iterator[ReportedConstraint]:
+def _rows(judged: JudgedGroup, verdicts: Verdicts, assessment: Assessment) -> Iterator[ReportedConstraint]:
     for each in (*judged.hard, *judged.soft):
-        known = planned if each.counts.violated and each.constraint.hard else None
-        yield _row(judged, each, known, assessment.causes.get(constraint_token(judged, each)))
+        cause = assessment.causes.get(constraint_token(judged, each))
+        yield _row(judged, each, verdicts.of_constraint(judged, each), cause)
 
 
-def _row(
-    judged: JudgedGroup, each: Judged, planned: GroupPlan | None, cause: ViolationCause | None
-) -> ReportedConstraint:
+def _row(judged: JudgedGroup, each: Judged, standing: Standing, cause: ViolationCause | None) -> ReportedConstraint:
     constraint = each.constraint
     return ReportedConstraint(
         namespace=judged.group.namespace,
@@ -146,9 +151,9 @@ def _row(
         origin=constraint.origin,
         counts=dict(each.counts.by_domain),
         skew=each.counts.skew,
-        state=planned.state if planned else each.state,
-        reason=planned.reason if planned else None,
-        message=planned.message if planned else "",
+        state=standing.state,
+        reason=standing.reason,
+        message=standing.message,
         cause=cause,
-        remedy=remedy(planned.reason if planned else None, cause),
+        remedy=remedy(standing.reason, cause),
     )

@@ -99,4 +99,4 @@ def test_a_plan_in_words() -> None:
     assert "! shop/web (Deployment)  Violated  1 eviction (minimum 1, proved)" in text
     assert "zone (maxSkew 1): a:3 b:1 -> 2 2" in text
     assert "a-1 -> zone b" in text
-    assert text.endswith("2 groups of workloads within all constraints.\nNothing was changed.\n")
+    assert text.endswith("2 groups of workloads within all constraints and limits.\nNothing was changed.\n")

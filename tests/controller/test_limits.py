@@ -17,6 +17,7 @@ from tests.assessment.test_limits import NETEASE
 NODES = machines("abc", 2)
 SPREAD = redis(NODES, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc")
 CROWDED = redis(NODES, [("a1", "b1"), ("a1", "c1"), ("a1", "c2")], zones="abc")
+LOPSIDED = redis(NODES, [("a1", "b1"), ("a1", "c1"), ("a1", "a1")], zones="abc")
 NOW = SPREAD.taken_at
 
 
@@ -80,3 +81,23 @@ def test_a_cycle_leaves_figures_of_every_limit() -> None:
     assert (third.group, third.namespace, third.key, third.share) == ("redis", "cache", "one", 0.5)
     assert (third.headroom, third.state, third.worst) == (-1, State.VIOLATED, "a1")
     assert figures["R7-three-shards"].severity == "critical"
+
+
+Seen = tuple[State, str | None, Counter[str]]
+"""What a cycle shows of a limit: its state, its worst domain, and the events about it."""
+
+
+def test_turning_unfixable_and_back_is_told_by_no_event() -> None:
+    """The limit is broken all the while: pods too young to be moved grow older, and what holds them back is over."""
+    state = step(Loop(policy=NETEASE, policy_since=NOW), Leading(leads=True, memory=Memory()), NOW)[0]
+    limit = "R7-three-shards"
+    seen: list[Seen] = []
+    for number in (0, 10, 1, 11):  # minutes after the pods came
+        state, requests = cycle(state, LOPSIDED, number)
+        assert state.cycle is not None
+        figures = next(each for each in of_cycle(state.cycle).limits if each.limit == limit)
+        told = [each.event for each in requests if isinstance(each, Publish) and f"/{limit}:" in each.event.note]
+        seen.append((figures.state, figures.worst, Counter(each.reason for each in told)))
+    young: Seen = (State.UNFIXABLE, "a", Counter())
+    grown: Seen = (State.VIOLATED, "a", Counter())
+    assert seen == [(State.UNFIXABLE, "a", Counter({EventReason.SHARE_LIMIT_VIOLATED: 7})), grown, young, grown]

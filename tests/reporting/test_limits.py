@@ -1,6 +1,7 @@
 """Limits in the report: every one as data, the broken ones as a table, all of them as JUnit cases."""
 
 import xml.etree.ElementTree as ET
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -9,7 +10,7 @@ from rebalancer.assessment.judgement import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.documents import ReportDocument
+from rebalancer.reporting.documents import LostGroup, ReportDocument, ReportedFailure
 from rebalancer.reporting.junit import report_junit
 from rebalancer.reporting.report_document import report_document
 from rebalancer.reporting.text import report_text
@@ -32,7 +33,7 @@ def test_a_row_says_all_there_is() -> None:
     rows = {(row.limit, *row.key.values()): row for row in report(LOPSIDED).limits}
     row = rows["R2-three-shards", "one"]
     assert (row.group, row.namespace, row.topology_key, row.bound) == ("redis", "cache", HOSTNAME, "maxShare <=1/3")
-    assert (row.total, row.cap, row.headroom, row.state) == (6, 2, -2, "Violated")
+    assert (row.total, row.cap, row.headroom, row.state, row.reason) == (6, 2, -2, "Unfixable", "TooYoung")
     assert row.largest is not None
     assert (row.largest.domain, row.largest.count, row.largest.share) == ("a1", 4, 4 / 6)
     assert row.counts == {"a1": 4, "a2": 0, "b1": 1, "b2": 0, "c1": 1, "c2": 0}
@@ -50,7 +51,7 @@ def test_the_broken_come_first_and_only_they_are_in_the_table() -> None:
     lines = [line for line in text.splitlines() if line.startswith("redis/")]
     assert len(lines) == sum(state != "Satisfied" for state in states)
     assert (
-        "redis/R2-three-shards  cache      cluster-name=one                Violated  warning   "
+        "redis/R2-three-shards  cache      cluster-name=one                Unfixable  warning   yes         "
         "node a1 holds 4 of 6 (67 %), the limit is maxShare <=1/3, which allows 2"
     ) in lines
     assert text.splitlines()[-1] == "3 of 7 limits hold."
@@ -76,8 +77,9 @@ def test_junit_has_a_case_for_each_constraint_and_limit() -> None:
         assert int(suite.attrib["skipped"]) == len(suite.findall("testcase/skipped"))
     failed = {case.attrib["name"]: case[0].attrib for case in suites["limits"] if len(case)}
     assert failed["redis/R2-three-shards cluster-name=one kubernetes.io/hostname maxShare <=1/3"] == {
-        "type": "Violated",
-        "message": "kubernetes.io/hostname a1 holds 4 of 6 (67 %), the limit is maxShare <=1/3, which allows 2",
+        "type": "Unfixable",
+        "message": "kubernetes.io/hostname a1 holds 4 of 6 (67 %), the limit is maxShare <=1/3, which allows 2; "
+        "TooYoung: 6 pods stay where they are, one-0-0 for one: it is 0s old, eligibility.minAge is 300s",
     }
 
 
@@ -91,10 +93,54 @@ def test_a_soft_constraint_does_not_fail_a_build() -> None:
     assert int(found[0].attrib["skipped"]) == sum(row.state == "Violated" for row in soft) > 0
 
 
+def lost(*failures: ReportedFailure) -> ET.Element:
+    """Return the cases on losses."""
+    document = structs.replace(report(LOPSIDED), failures=failures)
+    return next(suite for suite in ET.fromstring(report_junit(document)) if suite.attrib["name"] == "failures")
+
+
+def failure(**changes: Any) -> ReportedFailure:
+    """Return the loss of a zone that nothing is broken by."""
+    calm = ReportedFailure(topology_key="zone", domain="a", groups=(), omitted=0, unplaceable=0, unknown=0)
+    return structs.replace(calm, **changes)
+
+
+def test_junit_has_a_case_for_each_domain_that_could_be_lost() -> None:
+    """It fails where a majority, a bound or a placement would not hold, with what would be lost."""
+    half = LostGroup(group="redis", namespace="cache", key={"cluster": "one"}, lost=3, share=0.5, holds=False)
+    few = structs.replace(half, lost=1, share=1 / 6, holds=True)
+    suite = lost(
+        failure(groups=(few,)),
+        failure(domain="b", groups=(half, few), unplaceable=2),
+        failure(domain="c", groups=(half,) * 7, omitted=3),
+        failure(domain="d", unplaceable=None),
+        failure(domain="e", groups=(half,), unplaceable=None),
+    )
+    assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["skipped"]) == ("5", "3", "1")
+    assert [case.attrib["name"] for case in suite] == [f"loss of zone {domain}" for domain in "abcde"]
+    one = "redis cache cluster=one loses 3 (50 %)"
+    untried = "whether replacements find nodes was not tried"
+    assert [[(each.tag, each.attrib["message"]) for each in case] for case in suite] == [
+        [],
+        [("failure", f"{one}; 2 pods find no node afterwards")],
+        [("failure", "; ".join([one] * 5 + ["and 2 more at the least"]))],
+        [("skipped", untried)],
+        [("failure", f"{one}; {untried}")],
+    ]
+
+
+def test_losses_that_were_not_asked_for_have_no_suite() -> None:
+    """An empty one would say that none can be lost."""
+    suites = ET.fromstring(report_junit(report(LOPSIDED)))
+    assert "failures" not in {suite.attrib["name"] for suite in suites}
+
+
 @pytest.mark.parametrize("text", ['a"b', "a<b", "a&b", "a\x00b"])
 def test_junit_is_xml_whatever_a_message_holds(text: str) -> None:
     """Messages quote names that people chose."""
     row = report(LOPSIDED).limits[0]
-    document = structs.replace(report(LOPSIDED), constraints=(), limits=(structs.replace(row, message=text),))
+    document = structs.replace(
+        report(LOPSIDED), constraints=(), limits=(structs.replace(row, message=text, obstacle=""),)
+    )
     found = ET.fromstring(report_junit(document))
     assert found[1][0][0].attrib["message"] == text.replace("\x00", "")

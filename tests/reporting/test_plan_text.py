@@ -20,8 +20,9 @@ from rebalancer.model.verdicts import Cause, Reason, State
 from rebalancer.planning.planner import plan
 from rebalancer.planning.plans import Plan
 from rebalancer.policy import Policy, load_policy
+from rebalancer.reporting.documents import Totals
 from rebalancer.reporting.explanation import explain_pod, explain_workload, explanation_text
-from rebalancer.reporting.forcing import Forcing, of_limit
+from rebalancer.reporting.forcing import Forcing, of_limit, together, written
 from rebalancer.reporting.landing import after, decided, worst_after
 from rebalancer.reporting.phrases import change, proof
 from rebalancer.reporting.plan_document import plan_document
@@ -101,7 +102,7 @@ def test_a_predicted_repair_of_a_limit() -> None:
             1  {name}  a-1 -> node b-1/b-2/c-1/c-2  (predicted, not forced)
                node a-1 holds 4, the emptiest 1, limit shop/third (maxShare <=1/3)
 
-        0 groups of workloads within all constraints.
+        0 groups of workloads within all constraints and limits.
         Nothing was changed.
         """)
     told = seen.pod(name)
@@ -133,6 +134,60 @@ def test_what_is_not_forced_comes_with_the_constraint_to_paste() -> None:
     assert FORCING in seen.pod(seen.snapshot.pods[0].name)
     assert "\n    NotForced: 3 moves in a row" in seen.text()
     assert "\n    rebalancer explain deployment/web -n default\n" in seen.text()
+
+
+def test_what_is_proved_and_cannot_be_done_is_not_planned() -> None:
+    """The totals of a plan with nothing in it: none planned, one needed, which is out of reach; not optimal."""
+    first = look(crowded(), rules(THIRD))
+    misses = tuple(Miss(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
+    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, misses=misses))
+    assert plan_document(seen.plan, seen.snapshot).totals == Totals(
+        evictions=0, now=0, lower_bound=1, out_of_reach=1, optimal=False
+    )
+    lines = seen.text().splitlines()
+    assert lines[1] == "no eviction can be made now; what cannot be repaired now would take 1 at the least (proved)"
+    takes = "1 eviction (minimum 1, proved), but no step leads there now"
+    assert lines[3] == f"x default/web (Deployment)  Unfixable  {takes}"
+    assert f"What does the repair take?\n  {takes}\n" in seen.explained()
+    whole = plan_document(first.plan, first.snapshot).totals
+    assert whole == Totals(evictions=1, now=1, lower_bound=1, out_of_reach=0, optimal=True)
+
+
+def test_what_is_repaired_beside_what_cannot_be() -> None:
+    """Each has its own number; a budget that never has room is not waited for."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 1)
+    for name in ("web", "shy"):
+        blueprint.deployment(name, on={"a-1": 6}, spread={ZONE: 1})
+    blueprint.budget("shy", app="shy", min_available=6)
+    seen = look(blueprint.snapshot(), rules(HALF))
+    assert seen.text().splitlines()[1] == (
+        "3 evictions (minimum 3, proved): 2 now, 1 wait; "
+        "what cannot be repaired now would take 3 more at the least (proved)"
+    )
+    totals = plan_document(seen.plan, seen.snapshot).totals
+    assert (totals.now, totals.lower_bound, totals.out_of_reach, totals.optimal) == (2, 6, 3, False)
+
+
+def test_what_comes_once_a_move_is_over_comes_later() -> None:
+    """Nothing of it is decided yet, and it can be had."""
+    first = look(crowded(), rules(THIRD))
+    (group,) = first.plan.groups
+    waits = replace(group, reason=Reason.GROUP_IN_FLIGHT, message="a move is to be verified first")
+    first.plan = replace(first.plan, groups=(waits,), evictions=())
+    assert first.text().splitlines()[1] == "1 eviction (minimum 1, proved): 0 now, 0 wait, 1 later"
+
+
+def test_a_repair_of_a_part_is_counted_as_one() -> None:
+    """What goes for a group that cannot be brought right is beside what it would take."""
+    seen = look(crowded(), rules(THIRD))
+    (group,) = seen.plan.groups
+    partly = replace(group, state=State.UNFIXABLE, evictions=4, lower_bound=4)
+    seen.plan = replace(seen.plan, groups=(partly,))
+    assert seen.text().splitlines()[1] == (
+        "1 eviction: 1 now, 0 wait; 1 of them repairs a part; "
+        "what cannot be repaired now would take 4 at the least (proved)"
+    )
 
 
 def test_a_limit_that_only_alerts() -> None:
@@ -232,6 +287,36 @@ def spreads(pods: int, domains: int, skew: int) -> list[int]:
     return [counts[-1] for counts in every if sum(counts) == pods and counts[-1] - counts[0] <= skew]
 
 
+def test_all_that_would_force_it_is_one_answer() -> None:
+    """Two limits over two keys: one question, one list to paste; over one key the tighter constraint gives both."""
+    tight = "  - {name: tight, topologyKey: kubernetes.io/hostname, maxPods: 2}\n"
+    seen = look(crowded(), rules(THIRD, HALF, tight))
+    (found,) = (pod for pod in seen.snapshot.pods[:1])
+    asked = explain_pod(found, seen.view, seen.assessment, seen.plan).path
+    assert [number for number in Counter(each.question for each in asked).values() if number > 1] == []
+    (answer,) = (each for each in asked if each.question == "Which constraint would force it?")
+    constraints = yaml.safe_load(answer.evidence)["topologySpreadConstraints"]
+    assert [(each["topologyKey"], each["maxSkew"]) for each in constraints] == [(HOSTNAME, 1), (ZONE, 3)]
+    assert answer.answer == (
+        f"with these no domain of {HOSTNAME} can hold more than 3 of 10; "
+        f"no domain of {HOSTNAME} can hold more than 2 of 10; no domain of {ZONE} can hold more than 5 of 10"
+    )
+
+
+def test_what_a_template_cannot_have_twice_is_asked_apart() -> None:
+    """Kubernetes takes one hard constraint for a key: one on other pods over that key can only stand in its stead."""
+
+    def wanted(key: str, skew: int, app: str, gives: str = "that") -> Forcing:
+        return Forcing(topology_key=key, max_skew=skew, selector=LabelSelector.of({"app": app}), gives=gives)
+
+    soft = wanted(ZONE, 3, "web", "the same constraint, but hard")
+    first, others = together([wanted(ZONE, 2, "web"), wanted(ZONE, 1, "db"), soft, wanted(HOSTNAME, 1, "db")])
+    assert list(first) == [wanted(ZONE, 2, "web"), wanted(HOSTNAME, 1, "db")]
+    assert list(others) == [wanted(ZONE, 1, "db")]
+    tighter, _ = together([wanted(ZONE, 5, "web"), soft])
+    assert [(each.max_skew, each.gives) for each in tighter] == [(3, "that; the same constraint, but hard")]
+
+
 def suggested(pods: int, domains: int, bound: str) -> Forcing | None:
     """Put all pods on one of so many nodes and ask what would force a limit."""
     blueprint = Blueprint()
@@ -269,9 +354,9 @@ def test_selectors_are_written_as_kubernetes_has_them() -> None:
     selector = LabelSelector.of(
         {"app": "web"}, [Requirement("tier", Operator.EXISTS), Requirement("zone", Operator.IN, ("a", "b"))]
     )
-    text = Forcing(topology_key="zone", max_skew=1, selector=selector, gives="").text
-    (written,) = yaml.safe_load(text)["topologySpreadConstraints"]
-    assert written["labelSelector"] == {
+    text = written([Forcing(topology_key="zone", max_skew=1, selector=selector, gives="")])
+    (constraint,) = yaml.safe_load(text)["topologySpreadConstraints"]
+    assert constraint["labelSelector"] == {
         "matchLabels": {"app": "web"},
         "matchExpressions": [
             {"key": "tier", "operator": "Exists"},

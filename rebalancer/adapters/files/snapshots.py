@@ -1,6 +1,6 @@
 """Reads a cluster from a file."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -9,19 +9,15 @@ from rebalancer.adapters.files.encodings import UnreadableSnapshot, as_json
 from rebalancer.adapters.files.gaps import told
 from rebalancer.adapters.files.times import newest
 from rebalancer.decoding.lists import UnreadableList, decode_file, snapshot
-from rebalancer.decoding.metadata import UNDATED
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
-from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.snapshot import TIMELESS, Snapshot
 
 EVERYTHING: Final = (
     "kubectl get pods,nodes,namespaces,replicasets,deployments,statefulsets,replicationcontrollers,services,pdb,pv,pvc,"
     "storageclasses,csinodes,priorityclasses -A -o json"
 )
 """The command that prints all that is read."""
-
-_TIMELESS: Final = UNDATED + timedelta(days=365)
-"""When a file without any time was taken: its objects are old enough for every rule of age, at any rate."""
 
 
 def read_snapshot(
@@ -42,11 +38,13 @@ def read_snapshot(
         raise UnreadableSnapshot(f"{source}: one of its items is no Kubernetes object ({error})") from None
     taken_at = at or newest(document)
     warnings = [f"left out: {fault}" for fault in gathered.faults]
-    if taken_at is None:
+    if not any(gathered.objects.values()):
+        warnings.append(f"{source} holds nothing that is read: there is nothing to judge")
+    elif taken_at is None:
         warnings.append(f"{source} has no time in it: ages are not judged; tell it with --at")
     found = snapshot(
         gathered.objects,
-        taken_at=taken_at or _TIMELESS,
+        taken_at=taken_at or TIMELESS,
         known=gathered.kinds,
         version=version,
         faults=gathered.faults,

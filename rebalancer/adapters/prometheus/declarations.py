@@ -119,7 +119,7 @@ PLANNED_EVICTIONS: Final = Metric(
 )
 MINIMUM_EVICTIONS: Final = Metric(
     name="rebalancer_minimum_evictions",
-    help="The proven least number of evictions that repair everything that can be repaired.",
+    help="The proven least number of evictions for all that is violated, also where nothing leads there now.",
     leader_only=True,
 )
 IN_FLIGHT: Final = Metric(

@@ -1,0 +1,121 @@
+"""`rebalancer report` and `plan` over files: exit codes, what is counted, and what an empty file comes to."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from rebalancer.cli import main as entry
+from rebalancer.cli.errors import Exit
+from rebalancer.reporting.documents import PlanDocument, ReportDocument, schema
+from tests.cli.test_explain import LATER, owned
+from tests.control_plane.layout import deployment
+from tests.control_plane.manifests import nodes
+from tests.control_plane.resources import Manifest
+
+EMPTY = {"kind": "List", "apiVersion": "v1", "items": []}
+POLICY = """
+apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+groups:
+- name: demo
+  selector: {}
+  limits:
+  - {name: half, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2", action: ACTION}
+"""
+
+NONE = "0 groups of workloads within all constraints and limits."
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    """Return a file: a Deployment without constraints, four of its six in one zone, none of which may be evicted."""
+    return standing(tmp_path, {"a-0": 4, "b-0": 2})
+
+
+def standing(folder: Path, on: dict[str, int]) -> str:
+    web = deployment("web", on, namespace="demo")
+    both = nodes({"a": 1, "b": 1})
+    for each in both:
+        each["status"] = {**each.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}
+    items: list[Manifest] = [*both, *owned(web.pods, web.owners)]
+    for each in items:
+        if each["kind"] == "Pod":
+            each["metadata"]["annotations"] = {"rebalancer.dev/exclude": "true"}
+    return written(folder / "cluster.yaml", {**EMPTY, "items": items})
+
+
+def written(path: Path, document: Any) -> str:
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document), encoding="utf-8")
+    return str(path)
+
+
+def policy(folder: Path, action: str) -> str:
+    return written(folder / f"{action}.yaml", POLICY.replace("ACTION", action))
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "code"),
+    [
+        ("Evict", "unfixable", Exit.SOMETHING),
+        ("Evict", "violated", Exit.FINE),
+        ("Evict", "infeasible", Exit.FINE),
+        ("Alert", "unfixable", Exit.FINE),
+        ("Alert", "violated", Exit.SOMETHING),
+    ],
+)
+def test_fail_on_goes_by_what_planning_knows_of_a_limit(
+    action: str, state: str, code: Exit, cluster: str, tmp_path: Path
+) -> None:
+    """A limit of which no pod may be evicted is Unfixable; one that only alerts is Violated, whatever is allowed."""
+    flags = ["--snapshot", cluster, "--policy", policy(tmp_path, action), *LATER]
+    assert entry.main(["report", *flags, "--fail-on", state]) == code
+
+
+@pytest.mark.parametrize(
+    ("action", "more", "told"),
+    [
+        ("Evict", [], f"{NONE}\nNothing was changed"),
+        ("Alert", [], f"{NONE}\n1 group breaks only what nothing is evicted for: rebalancer report\n"),
+        ("Alert", ["-n", "other"], f"{NONE}\nNothing was changed"),
+    ],
+)
+def test_what_breaks_a_limit_is_not_within_all_limits(
+    action: str, more: list[str], told: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor is it hidden where nothing is evicted for it; and what was not chosen is not counted."""
+    flags = ["--snapshot", cluster, "--policy", policy(tmp_path, action), *LATER, *more]
+    assert entry.main(["plan", *flags]) == Exit.FINE
+    assert told in capsys.readouterr().out
+
+
+def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Within a looser limit, and the scheduler's default of three pods of difference between nodes; not beyond it."""
+    loose = written(tmp_path / "loose.yaml", POLICY.replace("ACTION", "Alert").replace("<=1/2", "<=5/6"))
+    flags = ["--policy", loose, *LATER]
+    assert entry.main(["plan", "--snapshot", cluster, *flags]) == Exit.FINE
+    assert "\nnothing to repair\n\n1 group of workloads within all" in capsys.readouterr().out
+    assert entry.main(["plan", "--snapshot", standing(tmp_path, {"a-0": 5, "b-0": 1}), *flags]) == Exit.FINE
+    assert f"\n{NONE}\n1 group breaks only what nothing is evicted for" in capsys.readouterr().out
+
+
+def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no time to show, and none is made up."""
+    path = written(tmp_path / "empty.yaml", EMPTY)
+    for verb, document in (("report", ReportDocument), ("plan", PlanDocument)):
+        assert entry.main([verb, "--snapshot", path]) == Exit.FINE
+        shown = capsys.readouterr()
+        assert f"warning: {path} holds nothing that is read: there is nothing to judge\n" in shown.err
+        assert "no time in it" not in shown.err
+        assert "19" not in shown.out
+        assert entry.main([verb, "--snapshot", path, "-o", "json"]) == Exit.FINE
+        found = json.loads(capsys.readouterr().out)
+        assert (found["generatedAt"], found.get("expiresAt")) == (None, None)
+        jsonschema.validate(found, schema(document))
+    assert entry.main(["report", "--snapshot", path, "-o", "junit"]) == Exit.FINE
+    assert "timestamp" not in capsys.readouterr().out
