@@ -20,6 +20,7 @@ from rebalancer.reporting.keys import key_text, short
 from rebalancer.reporting.landing import after, decided
 from rebalancer.reporting.phrases import broken, change, limit_change, listed, many, repair_takes, sureness
 from rebalancer.reporting.prediction import outcome
+from rebalancer.reporting.verdicts import Verdicts
 from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -56,7 +57,7 @@ def explain_pod(pod: Pod, view: View, assessment: Assessment, plan: Plan) -> Exp
     found, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}
-    path = [*_standing(found, limits, labels), *_replaced(pod, view)]
+    path = [*_standing(found, limits, labels, Verdicts(plan)), *_replaced(pod, view)]
     verdict, reason, planned = _fate(pod, reference, plan, _wrong(found, limits))
     path += [planned, *_repair(reference, plan, view.snapshot), *_pasted(reference, found, limits, plan)]
     return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, path=tuple(path))
@@ -67,7 +68,7 @@ def explain_workload(
 ) -> ExplanationDocument:
     """Explain a workload: how it is spread, what is planned for it, and what stands in the way."""
     found, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
-    path = [*_standing(found, limits, {}), *_repair(reference, plan, snapshot)]
+    path = [*_standing(found, limits, {}, Verdicts(plan)), *_repair(reference, plan, snapshot)]
     going = [each.pod.name for each in plan.evictions if each.workload == reference]
     waiting = [each for each in plan.waiting if each.eviction.workload == reference]
     reason: str | None = waiting[0].reason if waiting and not going else None
@@ -107,20 +108,22 @@ def _limits_of(reference: Reference, assessment: Assessment) -> Sequence[JudgedL
 
 
 def _standing(
-    found: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], labels: Mapping[str, str]
+    found: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], labels: Mapping[str, str], verdicts: Verdicts
 ) -> Iterator[Answer]:
     """Yield how every constraint and every limit stands."""
     if not found:
         yield _nothing_asked()
     for judged in found:
-        yield from _constraints(judged, labels)
+        for each in (*judged.hard, *judged.soft):
+            yield _constraint(each, verdicts.of_constraint(judged, each).state, labels)
     for limit in limits:
         name = f"{limit.group}/{limit.limit} ({limit.rule.bound} per {limit.topology_key}, {key_text(limit.key)})"
         holds = limit.state is State.SATISFIED
         sure = (
             "guaranteed by the pods' own constraints" if holds else "the pods' own constraints, once they hold, mend it"
         )
-        answer = f"{limit.state}; {sure}" if limit.guaranteed else str(limit.state)
+        state = verdicts.of_limit(limit).state
+        answer = f"{state}; {sure}" if limit.guaranteed else str(state)
         yield Answer(question=f"Does the limit {name} hold?", answer=answer, evidence=limit.message)
 
 
@@ -173,12 +176,7 @@ def _nothing_asked() -> Answer:
     )
 
 
-def _constraints(group: JudgedGroup, labels: Mapping[str, str]) -> Iterator[Answer]:
-    for each in (*group.hard, *group.soft):
-        yield _constraint(each, labels)
-
-
-def _constraint(each: Judged, labels: Mapping[str, str]) -> Answer:
+def _constraint(each: Judged, state: State, labels: Mapping[str, str]) -> Answer:
     constraint, counted = each.constraint, each.counts
     action = "hard" if constraint.hard else f"soft, {constraint.origin}"
     counts = sorted(counted.by_domain.items(), key=lambda item: (-item[1], item[0]))
@@ -187,7 +185,7 @@ def _constraint(each: Judged, labels: Mapping[str, str]) -> Answer:
     here = labels.get(constraint.key)
     return Answer(
         question=f"Does {constraint.key} (maxSkew {constraint.max_skew}, {action}) hold?",
-        answer=f"{each.state}: skew {counted.skew}",
+        answer=f"{state}: skew {counted.skew}",
         evidence=f"{shown or 'no eligible domain'}{more}{f'; it counts for {here!r}' if here is not None else ''}",
     )
 

@@ -24,7 +24,8 @@ def limit_lines(limits: Sequence[ReportedLimit]) -> list[str]:
 
 def _summary(held: Sequence[ReportedLimit], many: int) -> str:
     number, sure = len(held), sum(each.guaranteed for each in held)
-    guaranteed = f", {sure} of them guaranteed by the pods' own constraints" if sure else ""
+    which = "" if sure == number == 1 else "all of them " if sure == number else f"{sure} of them "
+    guaranteed = f", {which}guaranteed by the pods' own constraints" if sure else ""
     verb = "holds" if 1 in {number, many} else "hold"
     return f"{number} of {many} limit{'' if many == 1 else 's'} {verb}{guaranteed}."
 

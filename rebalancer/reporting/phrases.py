@@ -1,10 +1,8 @@
 """Phrases that plan, report and explanation share: names, counts before and after, limits, the proof."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from rebalancer.assessment.limits import JudgedLimit
-from rebalancer.model.moves import Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import State
 from rebalancer.planning.plans import Eviction, GroupPlan
@@ -17,9 +15,6 @@ _DOMAINS = 12
 
 _MOST_NAMED = 5
 """So many pods are named; the rest is counted."""
-
-_EXPLAINED: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
-"""The kinds of workloads that `explain` takes."""
 
 
 def many(number: int, what: str) -> str:
@@ -38,12 +33,6 @@ def workloads(names: Sequence[WorkloadName]) -> str:
     """Name the first of many workloads with their kinds."""
     shown = ", ".join(f"{each.name} ({each.kind})" for each in names[:3])
     return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def explain_command(references: Iterable[Reference]) -> str:
-    """Say where the whole reasoning on the first workload is to be read that can be explained; "" for none."""
-    first = next((each for each in references if each.kind in _EXPLAINED), None)
-    return f"rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}" if first is not None else ""
 
 
 def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:

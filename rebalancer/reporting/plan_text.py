@@ -11,7 +11,6 @@ from rebalancer.reporting.landing import after, decided
 from rebalancer.reporting.phrases import (
     broken,
     change,
-    explain_command,
     limit_change,
     listed,
     many,
@@ -24,6 +23,7 @@ from rebalancer.reporting.plan_document import workload_name
 from rebalancer.reporting.sums import sums
 
 _PLACES = 4
+_EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 
 
 def plan_text(plan: Plan, snapshot: Snapshot, *, mode: str, satisfied: int, unplanned: int = 0) -> str:
@@ -142,6 +142,6 @@ def _held_back(group: GroupPlan, waiting: Sequence[Waiting], plan: Plan) -> Iter
     for (reason, message), names in kept.items():
         stay = "stays" if len(names) == 1 else "stay"
         yield f"    {listed(names)} {stay}  {reason}: {message}"
-    command = explain_command(group.workloads)
-    if group.state is not State.VIOLATED and command:
-        yield f"    {command}"
+    first = next((each for each in group.workloads if each.kind in _EXPLAINED), None)
+    if group.state is not State.VIOLATED and first is not None:
+        yield f"    rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}"

@@ -6,7 +6,6 @@ from typing import Final
 from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.model.verdicts import Reason, State, ViolationCause
 from rebalancer.reporting import forcing
-from rebalancer.reporting.phrases import explain_command
 
 _OF_REASONS: Final[Mapping[Reason, str]] = {
     Reason.NO_ARRANGEMENT: "Change the number of pods, or loosen the bound.",
@@ -38,14 +37,12 @@ def remedy(reason: Reason | None, cause: ViolationCause | None) -> str:
 
 
 def limit_remedy(limit: JudgedLimit, reason: Reason | None, cause: ViolationCause | None) -> str:
-    """Say the same of a limit; where nothing forces it, also the constraint that would, and who writes it out."""
+    """Say the same of a limit; where nothing forces it, also the constraint that would."""
     if limit.state is not State.VIOLATED or limit.guaranteed or reason in _OF_REASONS.keys() - {Reason.NOT_FORCED}:
         return remedy(reason, cause)
     found = forcing.of_limit(limit)
     if found is None:
         return remedy(reason, cause)
     key, gives = found.topology_key, found.gives.replace(f" of {found.topology_key}", "")
-    forced = f"DoNotSchedule with maxSkew {found.max_skew} on {key} forces it: {gives}."
-    command = explain_command(part.member.reference for part in limit.parts)
-    parts = (remedy(None, cause), forced, f"{command} prints it." if command else "")
-    return " ".join(filter(None, parts))
+    forced = f"DoNotSchedule with maxSkew {found.max_skew} on {key} forces it: {gives} (rebalancer explain prints it)."
+    return " ".join(filter(None, (remedy(None, cause), forced)))

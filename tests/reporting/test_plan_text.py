@@ -149,6 +149,8 @@ def test_what_is_proved_and_cannot_be_done_is_not_planned() -> None:
     takes = "1 eviction (minimum 1, proved), but no step leads there now"
     assert lines[3] == f"x default/web (Deployment)  Unfixable  {takes}"
     assert f"What does the repair take?\n  {takes}\n" in seen.explained()
+    asked = "Does the limit shop/third (maxShare <=1/3 per kubernetes.io/hostname, Deployment/web) hold?"
+    assert f"{asked}\n  Unfixable\n" in seen.explained()
     whole = plan_document(first.plan, first.snapshot).totals
     assert whole == Totals(evictions=1, now=1, lower_bound=1, out_of_reach=0, optimal=True)
 

@@ -58,7 +58,7 @@ def test_a_limit_that_nothing_forces_is_unfixable() -> None:
     assert f"\ndefault Deployment/web: shop/third: NotForced: {rows['third'].obstacle}\n" in text
     assert (
         "\ndefault Deployment/web: shop/third: DoNotSchedule with maxSkew 2 on node forces it: no domain can hold more "
-        "than 3 of 10. rebalancer explain deployment/web -n default prints it.\n"
+        "than 3 of 10 (rebalancer explain prints it).\n"
     ) in text
     assert text.endswith("\n0 of 2 limits hold.\n")
 
@@ -92,6 +92,19 @@ def test_infeasible_stays_infeasible() -> None:
     assert (row.state, row.reason) == ("Infeasible", "TooFewDomains")
     assert [str(each.state) for each in of_cycle(found).limits] == ["Infeasible"]
     assert report_text(report(found)).endswith("\n0 of 1 limit holds.\n")
+
+
+def test_what_no_arrangement_satisfies_together_is_infeasible() -> None:
+    """Even over four nodes, and half of it in a zone that has three of them: each could be had alone."""
+    blueprint = Blueprint()
+    blueprint.zones("a", 3)
+    blueprint.zones("b", 1)
+    blueprint.deployment("web", on={"a-1": 2, "a-2": 2, "a-3": 2, "b-1": 2}, spread={HOSTNAME: 1})
+    found = cycle(blueprint.snapshot(), rules(EVICTED_FOR))
+    row = of_limits(found)["half"]
+    assert (row.state, row.reason) == ("Infeasible", "NoArrangement")
+    assert "no arrangement of" in row.obstacle
+    assert [str(each.state) for each in of_cycle(found).limits] == ["Infeasible"]
 
 
 @given(
@@ -146,7 +159,7 @@ def test_what_the_pods_own_constraints_guarantee_is_told(pods: tuple[int, int]) 
     blueprint.deployment("web", on=dict(zip(("a-1", "b-1"), pods, strict=True)), spread={ZONE: 1})
     last = report_text(report(cycle(blueprint.snapshot(), rules(HALF)))).splitlines()
     if pods == (2, 2):
-        assert last[-1] == "1 of 1 limit holds, 1 of them guaranteed by the pods' own constraints."
+        assert last[-1] == "1 of 1 limit holds, guaranteed by the pods' own constraints."
     else:
         row = ["shop/half", "default", "Deployment/web", "Violated", "warning", "yes"]
         assert row in [line.split()[:6] for line in last]
