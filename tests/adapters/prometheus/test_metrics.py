@@ -187,6 +187,16 @@ def test_a_domain_is_named_only_while_it_breaks_the_limit() -> None:
     assert {labels[3] for labels in named} == {f"k{number}" for number in range(200, 1_200)}
 
 
+@pytest.mark.parametrize("state", [State.VIOLATED, State.UNFIXABLE, State.INFEASIBLE])
+def test_a_broken_limit_names_its_worst_domain_whatever_can_be_done(state: State) -> None:
+    """And exactly one state is 1."""
+    metrics = Metrics()
+    metrics.show(replace(LEADING, limits=(replace(REDIS, state=state),)))
+    assert [labels[-1] for labels in values(metrics, "rebalancer_limit_worst_domain")] == ["node-1"]
+    shown = values(metrics, "rebalancer_limit_state")
+    assert [labels[-1] for labels, value in shown.items() if value] == [state]
+
+
 def test_a_limit_without_domains_has_no_share() -> None:
     """Absent is not 0."""
     metrics = Metrics()
