@@ -28,7 +28,7 @@ POLICY = default_policy()
 def _as_the_process_does() -> Iterator[None]:
     """Let the collector work as it does in the process (`cli.main`)."""
     before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(1_000_000, 20, 100)
     yield
     gc.set_threshold(*before)
     gc.unfreeze()

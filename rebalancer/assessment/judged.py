@@ -1,6 +1,6 @@
 """Constraints, judged: the counts that each sees, and whether it holds."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from rebalancer.assessment.groups import Group
 from rebalancer.model.verdicts import State
@@ -8,8 +8,7 @@ from rebalancer.scheduling.pod_topology_spread import Counts
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
+class Judged(Struct, frozen=True, kw_only=True, gc=False):
     """One constraint of a group, counted. `state` is Satisfied or Violated; planning may know it to be worse."""
 
     constraint: EffectiveConstraint
@@ -21,8 +20,7 @@ class Judged:
         return State.VIOLATED if self.counts.violated else State.SATISFIED
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedGroup:
+class JudgedGroup(Struct, frozen=True, kw_only=True, gc=False):
     """A group with its constraints counted, hard ones first, each in the pod's own order."""
 
     group: Group

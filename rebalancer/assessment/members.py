@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
+from msgspec import Struct
+
 from rebalancer.model.moves import Reference
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
 from rebalancer.model.workloads import Workload
@@ -14,12 +16,13 @@ from rebalancer.scheduling.replacement import REPLACING, replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
+_NAME: Final = attrgetter("name")
+
 _OF_NODES: Final = frozenset({"DaemonSet", "Node"})
 """Owners whose pods belong to their nodes: where they stand is nobody's choice."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Member:
+class Member(Struct, frozen=True, kw_only=True, gc=False):
     """One owner in a group: the workload people know it by, its living pods, and the pod it would make next.
 
     `owner` is None for pods that no known controller replaces; they count, and stay where they are.
@@ -61,8 +64,15 @@ def _members(view: View) -> Iterator[Member]:
 
 
 def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
-    pods = [pod for pod in snapshot.pods_of.get(uid, ()) if not pod.terminating and not pod.finished]
-    return sorted(pods, key=lambda pod: pod.name)
+    # Written out what `terminating` and `finished` say: this is asked of every pod of the cluster.
+    succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
+    pods = [
+        pod
+        for pod in snapshot.pods_of.get(uid, ())
+        if pod.deleted is None and pod.phase is not succeeded and pod.phase is not failed
+    ]
+    pods.sort(key=_NAME)
+    return pods
 
 
 def unowned(view: View) -> tuple[Pod, ...]:

@@ -9,6 +9,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
+from msgspec import Struct
+
 from rebalancer.assessment.members import Member, absentees, members, strays
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
 from rebalancer.model.moves import Reference
@@ -25,8 +27,7 @@ Affinities = frozenset[RequiredAffinity | None]
 _ANYWHERE: Final[Affinities] = frozenset({None})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True, gc=False):
     """The pods of one owner that are meant; none where the owner has none yet."""
 
     member: Member

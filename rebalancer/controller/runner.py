@@ -3,6 +3,7 @@
 Other threads (lease, policy, signals) only put events into the inbox; they take effect before the next eviction.
 """
 
+import gc
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -80,6 +81,7 @@ class Runner:
                 snapshot = self._cluster.snapshot(self._clock())
             self._handle(CycleDue(snapshot=snapshot, stale=stale))
             self._report()
+            gc.collect(0)  # now that nobody waits: in the midst of planning it would cost a fifth of the time
 
     def drain(self) -> None:
         """Take what is in the inbox, without a cycle."""

@@ -63,7 +63,7 @@ class UniformBoard:
                 alone(layout.shifted(without), layout.bounds),
                 -layout.held(site.path),
                 -site.count - changes.get(site.node, 0),
-                victim.cost,
+                victim.rank,
             )
             kind = layout.place(site.path), site.leaf, changes.get(site.node, 0)
             if kind not in found or order < found[kind][0]:

@@ -154,16 +154,20 @@ class Ledger:
         owners = self._snapshot.owned_by.get(workload.uid, ()) or (workload,)
         steady = timedelta(seconds=workload.min_ready_seconds)
         now, nodes = self._snapshot.taken_at, self._ready_nodes
-        return sum(
-            1
+        succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED  # asked of every pod of the cluster: see Pod.finished
+        serving = [
+            pod
             for owner in owners
             for pod in self._snapshot.pods_of.get(owner.uid, ())
             if pod.ready
             and pod.deleted is None
             and pod.node in nodes
-            and (pod.phase is PodPhase.RUNNING or not pod.finished)
-            and (not steady or pod.ready_since is None or now - pod.ready_since >= steady)
-        )
+            and pod.phase is not succeeded
+            and pod.phase is not failed
+        ]
+        if steady:
+            serving = [pod for pod in serving if pod.ready_since is None or now - pod.ready_since >= steady]
+        return len(serving)
 
     @cached_property
     def _ready_nodes(self) -> frozenset[str]:

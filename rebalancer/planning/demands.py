@@ -45,6 +45,11 @@ class Demand(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return selector is not None and selector.matches(labels)
 
     @property
+    def asked(self) -> tuple[str, int, int | None, int | None, bool, int | None, int]:
+        """All that is asked but for whom and where, to compare by."""
+        return self.key, self.many, self.max_skew, self.enforced, self.floor_at_zero, self.cap, self.least
+
+    @property
     def violated(self) -> bool:
         """Whether it does not hold now."""
         return self.source.state is not State.SATISFIED

@@ -1,6 +1,6 @@
 """Who may move at all. Every refusal has its reason and a sentence; refused pods count all the same."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -38,8 +38,6 @@ class Eligibility:
         self._scheduler = policy.scheduler.name
         self._now = snapshot.taken_at
         self._bound = self._priority_bound()
-        # What most pods have in common is looked at once, not 150,000 times.
-        self._plain: dict[PodSpec, bool] = {}
         self._everyone = self._rules.selector is None
         self._born_before = self._now - self._rules.min_age
 
@@ -61,12 +59,15 @@ class Eligibility:
         if not self._rules.namespaces.selects(owner.namespace):
             return Refusal(Reason.EXCLUDED, f"eligibility.namespaces leaves {owner.namespace} out")
         namespace = self._snapshot.namespace.get(owner.namespace)
-        notes = {"the namespace": namespace.annotations} if namespace else {}
-        notes |= {f"the {each.kind}": each.annotations for each in (owner, member.top) if each is not None}
-        for place, annotations in notes.items():
-            refused = self._annotated(annotations, place, since=None)
+        if namespace is not None and namespace.annotations:
+            refused = self._annotated(namespace.annotations, "the namespace", since=None)
             if refused is not None:
                 return refused
+        for each in (owner, member.top):
+            if each is not None and each.annotations:
+                refused = self._annotated(each.annotations, f"the {each.kind}", since=None)
+                if refused is not None:
+                    return refused
         if isinstance(member.next_pod, Unpredictable):
             return Refusal(member.next_pod.reason, member.next_pod.message)
         return self._unsettled(member)
@@ -99,15 +100,20 @@ class Eligibility:
                 )
         return None
 
-    def of_pod(self, pod: Pod) -> Refusal | None:
-        """Say why this pod may not move now although its owner's pods may, or None."""
-        spec = pod.spec
-        known = self._plain.get(spec)
-        if known is None:
-            known = self._plain[spec] = self._of_spec(pod) is None
-        if known and not pod.mirror and not pod.annotations and self._everyone and pod.created <= self._born_before:
-            return None
-        return self._refused(pod)
+    def of_pods(self, pods: Iterable[Pod]) -> Iterator[Refusal | None]:
+        """Say of each pod why it may not move now although its owner's pods may, or None."""
+        known: PodSpec | None = None
+        plain = False
+        born_before = self._born_before
+        for pod in pods:
+            # What most pods have in common is looked at once for those that stand side by side.
+            if pod.spec is not known:
+                known = pod.spec
+                plain = self._everyone and self._of_spec(pod) is None
+            if plain and not pod.annotations and pod.created <= born_before and not pod.mirror:
+                yield None
+            else:
+                yield self._refused(pod)
 
     def _of_spec(self, pod: Pod) -> Refusal | None:
         if pod.spec.scheduler != self._scheduler:

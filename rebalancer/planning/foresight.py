@@ -174,9 +174,11 @@ class _Search:
     def _good(self, end: _Point, evictions: int) -> bool:
         """Say whether a state at rest is as good as the aim promises, or may still become so where pods wait."""
         deltas, pending = dict(end.deltas), len(end.waiting)
-        if self._aim is Aim.PART:
-            return bool(pending) or (self._no_worse(deltas) and (self._board.alone(deltas), 0) < self._alone)
         fewest = self._board.fewest
+        if self._aim is Aim.PART:
+            if fewest and not self._board.within(deltas, end.waiting, fewest - evictions):
+                return False
+            return bool(pending) or (self._no_worse(deltas) and (self._board.alone(deltas), 0) < self._alone)
         if fewest is None or not (pending or self._no_worse(deltas)):
             return False
         goal = fewest - evictions + (self._aim is Aim.ALL_BUT_ONE)

@@ -7,7 +7,7 @@ the cheapest victim among equals. Only nodes that hold pods of the group are obj
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from operator import attrgetter
-from typing import cast
+from typing import Final, cast
 
 from msgspec import Struct
 
@@ -17,28 +17,35 @@ from rebalancer.planning.arrangement import Bound, Bounds, Inner, Leaf, Path, Pl
 from rebalancer.planning.ground import DomainPath, Ground
 from rebalancer.planning.room import Reception, Taken
 
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
-Cost = tuple[int, int, int, bool, float, str]
+Cost = tuple[bool, int, int, bool, float, str]
 
 
 class Victim(Struct, frozen=True, gc=False):
-    """A pod that may move, the workload it belongs to, and what moving it costs: the lowest goes first."""
+    """A pod that may move, and the workload it belongs to.
+
+    `rank` is its place by cost among all of its kind that may move; `avoided` are victims of last resort.
+    """
 
     pod: Pod
     member: Member
-    cost: Cost
+    rank: int
+    avoided: bool = False
+
+    @property
+    def cost(self) -> Cost:
+        """What moving it costs, the lowest goes first: wished to stay, important, costly to delete, ready, old."""
+        pod = self.pod
+        return self.avoided, pod.spec.priority, deletion_cost(pod), pod.ready, -pod.created.timestamp(), pod.name
 
 
-def cost_of(pod: Pod, *, avoided: bool = False) -> Cost:
-    """Return what moving a pod costs: wished to stay, important, costly to delete, ready, old."""
-    if not pod.annotations and not avoided:  # as most are
-        return 0, pod.spec.priority, 0, pod.ready, -pod.created.timestamp(), pod.name
+def deletion_cost(pod: Pod) -> int:
+    """Return what its annotation says that deleting a pod costs; 0 where it says nothing that can be read."""
     try:
-        deletion = int(pod.annotations.get(_DELETION_COST, "0"))
+        return int(pod.annotations.get(_DELETION_COST, "0"))
     except ValueError:
-        deletion = 0  # the API server refuses such a value, an old object may still carry it
-    return int(avoided), pod.spec.priority, deletion, pod.ready, -pod.created.timestamp(), pod.name
+        return 0  # the API server refuses such a value, an old object may still carry it
 
 
 class Site(Struct, eq=False, gc=False):
@@ -60,8 +67,9 @@ class Site(Struct, eq=False, gc=False):
 class Layout:
     """The tree of one group: the ground's nodes under its keys, with the group's pods on them.
 
-    `counts` are the group's pods by node, `movable` those that may go. `useful` is the most that any node can come to
-    hold: room beyond it is left out, so that most nodes look alike. `taken` is the room that is spoken for.
+    `counts` are the group's pods by node, `movable` those that may go, cheapest first. `useful` is the most that any
+    node can come to hold: room beyond it is left out, so that most nodes look alike. `taken` is the room that is
+    spoken for.
     """
 
     def __init__(
@@ -86,7 +94,10 @@ class Layout:
             path: leaves.copy() for path, leaves in reception.background(ground, useful, taken.everywhere).items()
         }
         self.singles: dict[DomainPath, list[Victim]] = {}
-        """Pods that may move and are alone on a node with room enough: as most are, so they are no sites at first."""
+        """Pods that may move and are alone on a node with room enough: as most are, so they are no sites at first.
+
+        Cheapest first, if `movable` is in that order.
+        """
         self._others: list[str] = []
         self._places: dict[DomainPath, Place] = {}
         self._root: Inner | None = None
@@ -97,16 +108,17 @@ class Layout:
 
     def _sort_out(self, roomy: frozenset[str]) -> None:
         """Count the group's pods into the leaves."""
-        paths, singles, movable, useful = self.ground.path, self.singles, self._movable, self._useful
-        for name, count in self._counts.items():
-            if count == 1 and name in movable and name in roomy:
-                path = paths[name]
-                if path in singles:
-                    singles[path].append(movable[name][0])
-                else:
-                    singles[path] = [movable[name][0]]
+        paths, singles, counts, useful = self.ground.path, self.singles, self._counts, self._useful
+        alone = [name for name in self._movable if name in roomy and counts.get(name) == 1]
+        for name in alone:
+            path = paths[name]
+            if path in singles:
+                singles[path] += self._movable[name]
             else:
-                self._others.append(name)
+                singles[path] = self._movable[name].copy()
+        if len(alone) < len(counts):
+            sorted_out = set(alone)
+            self._others = [name for name in counts if name not in sorted_out]
         for path, found in singles.items():
             leaves, bare, held = self._leaves[path], (0, 0, useful, 0), (1, 0, useful, 0)
             leaves[bare] -= len(found)
@@ -133,8 +145,6 @@ class Layout:
 
     def _site(self, name: str) -> Site:
         count, movers = self._counts[name], self._movable.get(name, [])
-        if len(movers) > 1:
-            movers.sort(key=_cost)
         left = self.reception.room.get(name, 0) - self._taken.of(name)
         cap = count if left <= 0 else max(count, min(count + left, self._useful))
         return Site(name, self.ground.path[name], count, cap, movers)
@@ -177,7 +187,7 @@ class Layout:
         """Undo `mark`."""
         before = site.leaf
         site.movable.append(victim)
-        site.movable.sort(key=_cost)
+        site.movable.sort(key=attrgetter("rank"))
         site.leaving -= 1
         self._swap(site.path, before, site.leaf)
         self._places.pop(site.path, None)
@@ -218,8 +228,7 @@ class Layout:
 
     def best(self, path: Path) -> tuple[Site, Victim]:
         """Return the cheapest victim among all nodes of the class that a path describes."""
-        found = [(site.movable[0].cost, site.node, site) for site in self._sites(path) if site.movable]
-        _, _, site = min(found)
+        site = min((site for site in self._sites(path) if site.movable), key=lambda site: site.movable[0].rank)
         return site, site.movable[0]
 
     def _sites(self, path: Path) -> Iterator[Site]:
@@ -278,6 +287,3 @@ def _nested(places: Mapping[DomainPath, Place]) -> Inner:
         child = _nested(under)
         counted[child] = counted.get(child, 0) + 1
     return tuple(sorted(counted.items()))
-
-
-_cost = attrgetter("cost")

@@ -196,7 +196,7 @@ class Mixtures:
             fixed={node: count - len(found.movable.get(node, ())) for node, count in counts.items()},
             cap={node: max(counts[node], cap.get(node, 0)) for node in sorted({*counts, *cap})},
             now=counts,
-            movable={node: sorted(victims, key=lambda each: each.cost) for node, victims in found.movable.items()},
+            movable=found.movable,
             pending=found.missing,
             demands=mine,
         )

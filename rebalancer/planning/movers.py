@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
 
 from rebalancer.assessment.groups import Member
 from rebalancer.model.labels import Labels
@@ -9,11 +11,17 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason
 from rebalancer.planning.budgets import Ledger
 from rebalancer.planning.eligibility import Eligibility, Refusal
-from rebalancer.planning.layout import Victim, cost_of
+from rebalancer.planning.layout import Victim, deletion_cost
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
+
+_NAME: Final = attrgetter("name")
+_CREATED: Final = attrgetter("created")
+_READY: Final = attrgetter("ready")
+_PRIORITY: Final = attrgetter("spec.priority")
+_ANNOTATIONS: Final = attrgetter("annotations")
 
 
 @dataclass
@@ -21,6 +29,7 @@ class Sorted:
     """The pods of a group. `missing` are without a place, those that owners have still to create among them."""
 
     movable: dict[str, list[Victim]] = field(default_factory=dict)
+    """By node; the nodes by their cheapest, and on each of them the cheapest first."""
     refused: list[tuple[Pod, Member, Refusal]] = field(default_factory=list)
     missing: int = 0
     waiting: list[Pod] = field(default_factory=list)
@@ -55,12 +64,45 @@ class Movers:
         repair nothing. The group is refused while a pod of it waits for a node that is not the scheduler's free choice.
         """
         found = Sorted()
+        movable: list[Pod] = []
+        several = len(members) > 1
+        owned: dict[str, Member] = {}
         for member, refusal in zip(members, whole, strict=True):
-            waiting = self._member(member, refusal, room, counts, found)
+            waiting = self._member(member, refusal, room, counts, found, movable)
+            if several:
+                owned.update(dict.fromkeys([pod.uid for pod in member.pods], member))
             blocked = waiting if isinstance(waiting, Refusal) else self._not_free(member, waiting)
             if blocked is not None:
                 return blocked
+        by_node, avoided = found.movable, self._avoided
+        for rank, pod in enumerate(self._cheapest_first(movable, several=several)):
+            node = pod.node or ""
+            if several or avoided:
+                victim = Victim(pod, owned.get(pod.uid, members[0]), rank, pod.uid in avoided)
+            else:
+                victim = Victim(pod, members[0], rank)
+            if node in by_node:
+                by_node[node].append(victim)
+            else:
+                by_node[node] = [victim]
         return found
+
+    def _cheapest_first(self, pods: list[Pod], *, several: bool) -> list[Pod]:
+        """Sort pods by what moving them costs (`Victim.cost`): from the least part of it on, each a stable sort.
+
+        That is many times faster than comparing whole costs, as most pods of a workload are alike in most parts. Those
+        of one member come by name.
+        """
+        if several:
+            pods.sort(key=_NAME)
+        pods.sort(key=_CREATED, reverse=True)
+        pods.sort(key=_READY)
+        if any(map(_ANNOTATIONS, pods)):
+            pods.sort(key=deletion_cost)
+        pods.sort(key=_PRIORITY)
+        if self._avoided:
+            pods.sort(key=lambda pod: pod.uid in self._avoided)
+        return pods
 
     def _member(
         self,
@@ -69,33 +111,32 @@ class Movers:
         room: frozenset[str],
         counts: Callable[[Labels], bool],
         found: Sorted,
+        movable: list[Pod],
     ) -> Sequence[Pod] | Refusal:
-        """Sort one member's pods into `found`; return those without a node."""
-        of_pod, of_budgets, nodes = self._eligibility.of_pod, self._ledger.refusal, self._view.nodes.by_name
-        movable, avoided = found.movable, self._avoided
+        """Sort one member's pods into `found` and `movable`; return those without a node."""
+        of_budgets, nodes = self._ledger.refusal, self._view.nodes.by_name
         alike: dict[Labels, tuple[bool, Refusal | None]] = {}
+        last: Labels | None = None
+        known: tuple[bool, Refusal | None] | None = None
         waiting: list[Pod] = []
-        for pod in member.pods:
+        for pod, refused in zip(member.pods, self._eligibility.of_pods(member.pods), strict=True):
             node, labels = pod.node, pod.labels
             if node is None:
                 waiting.append(pod)
                 continue
             if node not in nodes:
                 return Refusal(Reason.GROUP_IN_FLIGHT, f"node {node} is gone; pod {pod.name} is to be replaced first")
-            known = alike.get(labels)
-            if known is None:
-                known = alike[labels] = counts(labels), whole or of_budgets(pod)
+            if labels is not last or known is None:
+                last, known = labels, alike.get(labels)
+                if known is None:
+                    known = alike[labels] = counts(labels), whole or of_budgets(pod)
             if not known[0]:
                 continue
-            refusal = known[1] or of_pod(pod) or (self._pinned(pod, room) if pod.claims else None)
+            refusal = known[1] or refused or (self._pinned(pod, room) if pod.claims else None)
             if refusal is not None:
                 found.refused.append((pod, member, refusal))
-                continue
-            cost = cost_of(pod, avoided=True) if avoided and pod.uid in avoided else cost_of(pod)
-            if node in movable:
-                movable[node].append(Victim(pod, member, cost))
             else:
-                movable[node] = [Victim(pod, member, cost)]
+                movable.append(pod)
         if member.owner is not None:
             unborn = max(0, member.owner.replicas - len(member.pods))
             found.missing += unborn + len(waiting)

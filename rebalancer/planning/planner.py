@@ -89,7 +89,7 @@ class _Planner:
             spare_goal=self._spares.get(name),
             misses=self._misses.get(name, 0),
             moving=name in self._moving,
-            room=self._room(problem),
+            room=lambda: self._room(problem),
             effort=self._foresight,
             moves=self._moves,
         )

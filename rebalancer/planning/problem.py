@@ -70,6 +70,7 @@ class Rules:
         self.movers = Movers(view, self.eligibility, ledger, avoided)
         self._act_on = policy.spread.act_on
         self._mixtures = Mixtures(view, self.rooms, self.movers)
+        self._leveled: dict[Hashable, tuple[tuple[str, ...], tuple[Bound, ...]] | None] = {}
         self._settled: dict[int, tuple[Reception, Refusal | None]] = {}
 
     def problem(self, component: Component) -> Uniform | Mixed | Refusal:
@@ -216,8 +217,16 @@ class Rules:
         """
         first = demands[0]
         for each in demands[1:]:
-            if not self.grounds.equal(first.nodes, each.nodes) or each.counted != first.counted:
+            if not self.grounds.equal(first.nodes, each.nodes) or not _same(each.counted, first.counted):
                 return None
+        # Thousands of workloads ask for the same.
+        asked = first.nodes, tuple([each.asked for each in demands])
+        if asked not in self._leveled:
+            self._leveled[asked] = self._ordered(demands)
+        return self._leveled[asked]
+
+    def _ordered(self, demands: Sequence[Demand]) -> tuple[tuple[str, ...], tuple[Bound, ...]] | None:
+        first = demands[0]
         ordered = sorted(dict.fromkeys((each.many, each.key) for each in demands))
         keys = tuple(key for _, key in ordered)
         if len(set(keys)) < len(keys) or self.grounds.crossing(first.nodes, keys) is not None:
@@ -226,6 +235,10 @@ class Rules:
         if ordered[-1][0] == len(first.nodes):
             return keys, bounds
         return (*keys, NODE), (*bounds, FREE)
+
+
+def _same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    return one is other or one == other
 
 
 def _in_motion(whole: Sequence[Refusal | None]) -> Refusal | None:

@@ -90,7 +90,9 @@ class Aim(Enum):
 
     EVERY = "every eviction lowers the distance by one"
     ALL_BUT_ONE = "one eviction may turn out to have been for nothing"
-    PART = "the constraints come nearer to right, one by one, though no arrangement of all of them comes in reach"
+    PART = (
+        "the constraints come nearer to right one by one, and with each eviction an arrangement of all, if there is one"
+    )
 
 
 @lru_cache(maxsize=1 << 14)
@@ -235,19 +237,16 @@ def _goal(state: State, bounds: Bounds, aim: Aim) -> Callable[[State], bool] | N
     def at_rest(end: State) -> bool:
         return not end.pending and all(after <= now for after, now in zip(excess(end.root, bounds), worst, strict=True))
 
+    least = distance(state.root, bounds, state.pending)
+
+    def near(end: State) -> bool:
+        found = distance(end.root, bounds, 0)
+        return found is not None and least is not None and found <= least - _leaving(state.root)
+
     if aim is Aim.PART:
         before = alone(state.root, bounds), state.pending
-        return lambda end: at_rest(end) and (alone(end.root, bounds), 0) < before
-    least = distance(state.root, bounds, state.pending)
-    if least is None:
-        return None
-    goal = least - _leaving(state.root)
-
-    def reached(end: State) -> bool:
-        found = distance(end.root, bounds, 0)
-        return at_rest(end) and found is not None and found <= goal
-
-    return reached
+        return lambda end: at_rest(end) and (alone(end.root, bounds), 0) < before and (not least or near(end))
+    return None if least is None else lambda end: at_rest(end) and near(end)
 
 
 def _following(now: State, bounds: Bounds) -> list[State]:

@@ -1,6 +1,6 @@
 """What is to be done about one problem: the proof, the next step, or the reason why there is none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rebalancer.model.verdicts import Reason, State
@@ -39,14 +39,14 @@ MOST_MISSES = 3
 class Circumstances:
     """What is remembered of a component: the promise of a step that might take one eviction to spare, misses, moves.
 
-    `room` is how many of its pods may ever be out at once. `effort` is what is left for looking ahead on the real nodes
-    in this plan, `moves` for searching games to the end.
+    `room` says how many of its pods may ever be out at once. `effort` is what is left for looking ahead on the real
+    nodes in this plan, `moves` for searching games to the end.
     """
 
     spare_goal: int | None = None
     misses: int = 0
     moving: bool = False
-    room: int = WIDEST
+    room: Callable[[], int] = lambda: WIDEST
     effort: Effort = field(default_factory=lambda: Effort(MOST_FORESIGHT))
     moves: Effort = field(default_factory=lambda: Effort(MOST_MOVES))
 
@@ -112,7 +112,7 @@ def of_uniform(problem: Uniform, view: View, known: Circumstances) -> Verdict:
         taken = "room that it needs may be taken by what is on its way; planned anew after"
         return _refused(proved, State.VIOLATED, Reason.GROUP_IN_FLIGHT, taken)
     now, board = Standing(layout.root, pending), UniformBoard(problem, fewest)
-    step = forced_step(now, layout.bounds, min(fewest, WIDEST), out=known.room, effort=known.moves)
+    step = forced_step(now, layout.bounds, min(fewest, WIDEST), out=known.room(), effort=known.moves)
     if step.victims:
         return _with(proved, _Found(_named(layout, step), step.needed))
     aims = _aims(known, fewest)

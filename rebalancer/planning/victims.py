@@ -11,7 +11,7 @@ from rebalancer.planning.distance import Windows
 from rebalancer.planning.ground import DomainPath
 from rebalancer.planning.layout import Layout, Victim
 
-_cost = attrgetter("cost")
+_rank = attrgetter("rank")
 
 
 def cheapest(layout: Layout, windows: Windows, fewest: int) -> list[Victim]:
@@ -37,12 +37,12 @@ def cheapest(layout: Layout, windows: Windows, fewest: int) -> list[Victim]:
             gone.setdefault(site.path, []).extend(site.movable[:must])
         if may > must:
             spare.setdefault(site.path, []).extend(site.movable[must:may])
-    ends = {path: (counts[path], gone.get(path, []), sorted(spare.get(path, ()), key=_cost)) for path in counts}
+    ends = {path: (counts[path], gone.get(path, []), sorted(spare.get(path, ()), key=_rank)) for path in counts}
     for level in range(len(windows) - 2, -1, -1):
         ends = _joined(ends, *windows[level], level)
     _, chosen, rest = _gathered(ends)
     chosen += rest[: fewest - len(chosen)]
-    return sorted(chosen, key=_cost)
+    return sorted(chosen, key=_rank)
 
 
 _End = tuple[int, list[Victim], list[Victim]]
@@ -73,4 +73,4 @@ def _gathered(ends: Mapping[DomainPath, _End]) -> _End:
         held += each[0]
         gone += each[1]
         rest += each[2]
-    return held, gone, sorted(rest, key=_cost)
+    return held, gone, sorted(rest, key=_rank)

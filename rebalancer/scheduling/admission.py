@@ -8,6 +8,7 @@ from msgspec import structs
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, PreferredPodTerm, TaintEffect, Toleration
 from rebalancer.model.labels import LabelSelector, Operator, Requirement
 from rebalancer.model.pods import PodSpec
+from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.view import View
 
 AUTOMATIC: Final = tuple(
@@ -41,11 +42,13 @@ def merged(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
 
     For spread that is done by 1.34 and newer; earlier schedulers do it themselves, to the same effect.
     """
+    affinity = spec.pod_affinity
+    if affinity == NO_AFFINITY and not any(each.match_label_keys for each in spec.spread):
+        return spec
     spread = tuple(
         structs.replace(each, selector=_narrowed(each.selector, each.match_label_keys, (), labels))
         for each in spec.spread
     )
-    affinity = spec.pod_affinity
     return structs.replace(
         spec,
         spread=spread,

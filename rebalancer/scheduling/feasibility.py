@@ -17,6 +17,7 @@ from rebalancer.scheduling.node_unschedulable import NodeUnschedulable
 from rebalancer.scheduling.node_volume_limits import NodeVolumeLimits
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
+from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.taint_toleration import TaintToleration
 from rebalancer.scheduling.view import View
 from rebalancer.scheduling.volume_binding import VolumeBinding
@@ -63,6 +64,8 @@ def static_feasible(pod: Pod, view: View, group: Iterable[Pod] | None = None) ->
     nodes = _passing(OF_ITS_ROOM, pod, view, admissible(pod, view))
     if not nodes or InterPodAffinity.name in view.profile.filters_off:
         return nodes
+    if pod.spec.pod_affinity == NO_AFFINITY and not any(True for _ in view.repelling(pod)):
+        return nodes  # as of most pods, whose groups need not be taken out for nothing
     present = [each for each in group if view.where(each) is not None]
     return InterPodAffinity(pod, view.without(present) if present else view).admitted(nodes)
 

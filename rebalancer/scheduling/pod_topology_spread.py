@@ -66,6 +66,11 @@ class Eligibility:
         found = {value: members & self.nodes for value, members in self._groups.items()}
         return {value: members for value, members in found.items() if members}
 
+    @cached_property
+    def nodes_apart(self) -> bool:
+        """Whether every eligible node is a domain of its own, as it is by host name."""
+        return len(self.domains) == len(self.nodes)
+
 
 def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligibility:
     """Return the nodes whose pods count for a constraint of this pod.
@@ -141,17 +146,21 @@ class Counts:
     def by_node(self) -> Mapping[str, int]:
         """Counted pods by eligible node; nodes without any are absent."""
         nodes = self.eligible.nodes
+        if nodes.issuperset(self._per_node):
+            return self._per_node
         return {node: count for node, count in self._per_node.items() if node in nodes}
 
     @cached_property
     def by_domain(self) -> DomainCounts:
         """Counted pods by domain."""
-        nodes, values = self.eligible.nodes, self._values
-        filled: dict[str, int] = {}
-        for node, count in self._per_node.items():
-            if node in nodes:
-                value = values[node]
-                filled[value] = filled.get(value, 0) + count
+        values, by_node = self._values, self.by_node
+        if self.eligible.nodes_apart:
+            filled = dict(zip(map(values.__getitem__, by_node), by_node.values(), strict=True))
+            return DomainCounts(self.eligible.domains, filled)
+        filled = {}
+        for node, count in by_node.items():
+            value = values[node]
+            filled[value] = filled.get(value, 0) + count
         return DomainCounts(self.eligible.domains, filled)
 
     @cached_property

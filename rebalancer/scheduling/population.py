@@ -7,6 +7,7 @@ one of its requirements: 10,000 constraints over 150,000 pods touch each matchin
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from rebalancer.model.affinity import PodAffinity
@@ -39,11 +40,8 @@ class LabelSets:
         """Return the number of matching pods by node; nodes without any are absent."""
         counts = self._counts.get(selector)
         if counts is None:
-            found: dict[str, int] = {}
             nodes_of = self.nodes_of
-            for labels in self._matching(selector):
-                for node in nodes_of[labels]:
-                    found[node] = found.get(node, 0) + 1
+            found = Counter(chain.from_iterable([nodes_of[labels] for labels in self._matching(selector)]))
             counts = self._counts[selector] = found
         return counts
 
@@ -88,9 +86,16 @@ class Population:
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
         """Terminating pods by namespace: they hold room, ports and affinity until they are gone."""
+        self.on: dict[str, list[Pod]] = {name: [] for name in nodes}
+        """Pods by node, terminating ones among them."""
+        self._affine: list[Standing] = []
+        self._claiming: list[Pod] = []
         labels: Labels | None = None
+        affinity: PodAffinity = NO_AFFINITY
+        keen = False
         namespace = ""
         places: list[str] = []
+        on = self.on
         for pod, node, ending in _places(pods, nodes):
             # Pods of one workload stand side by side in most lists and share one label set: no look-up for those.
             if pod.labels is not labels or pod.namespace != namespace or ending:
@@ -98,6 +103,14 @@ class Population:
                 sets = (self.terminating if ending else self.live).setdefault(namespace, LabelSets())
                 places = sets.nodes_of.setdefault(pod.labels, [])
             places.append(node)
+            on[node].append(pod)
+            if pod.spec.pod_affinity is not affinity:
+                affinity = pod.spec.pod_affinity
+                keen = affinity != NO_AFFINITY
+            if keen:
+                self._affine.append(Standing(pod, node, ending))
+            if pod.claims:
+                self._claiming.append(pod)
 
     @cached_property
     def standings(self) -> Sequence[Standing]:
@@ -110,22 +123,13 @@ class Population:
         return {standing.pod.uid: standing for standing in self.standings}
 
     @cached_property
-    def on(self) -> Mapping[str, Sequence[Pod]]:
-        """Pods by node, terminating ones among them."""
-        found: dict[str, list[Pod]] = {name: [] for name in self.nodes}
-        for pod, node, _ in _places(self._pods, self.nodes):
-            found[node].append(pod)
-        return found
-
-    @cached_property
     def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
         """Pods with affinity or anti-affinity terms: by namespace and terms, how many on each node."""
         found: dict[str, dict[PodAffinity, dict[str, int]]] = {}
-        for pod, node, _ in _places(self._pods, self.nodes):
-            affinity = pod.spec.pod_affinity
-            if affinity != NO_AFFINITY:
-                places = found.setdefault(pod.namespace, {}).setdefault(affinity, {})
-                places[node] = places.get(node, 0) + 1
+        for pod, node, _ in self._affine:
+            assert node is not None, "who stands nowhere is not in the population"
+            places = found.setdefault(pod.namespace, {}).setdefault(pod.spec.pod_affinity, {})
+            places[node] = places.get(node, 0) + 1
         return found
 
     @cached_property
@@ -166,7 +170,7 @@ class Population:
     @cached_property
     def claim_users(self) -> Mapping[tuple[str, str], int]:
         """How many pods use a claim, by (namespace, name)."""
-        return Counter((pod.namespace, name) for pod, _, _ in _places(self._pods, self.nodes) for name in pod.claims)
+        return Counter((pod.namespace, name) for pod in self._claiming for name in pod.claims)
 
     def used(self, node: str) -> Usage:
         """Return what is taken of a node."""

@@ -122,7 +122,7 @@ def _split(
     System defaults do not require every key, so that nodes without a zone label are still spread by hostname.
     """
     lists: dict[WhenUnsatisfiable, tuple[EffectiveConstraint, ...]] = {}
-    for action in WhenUnsatisfiable:
+    for action in (WhenUnsatisfiable.DO_NOT_SCHEDULE, WhenUnsatisfiable.SCHEDULE_ANYWAY):
         entries = [each for each in made if each[0].when_unsatisfiable is action]
         keys = tuple(sorted({written.topology_key for written, _, _ in entries}))
         lists[action] = tuple(

@@ -50,23 +50,26 @@ def climbed(seed: int, steps: int) -> tuple[float, int, Outcome, Counts, tuple[i
     return ratio, least, found, counts, skews
 
 
+def held_to(counts: Counts, skews: tuple[int, int], ratio: float, least: int, found: Outcome) -> None:
+    """Fail where the planner wastes more than one eviction, or any where nothing need be wasted."""
+    assert found.evictions <= least + 1, (counts, skews, found)
+    # Forced without either constraint being worse at rest in between: that is asked of every step.
+    if found.right and Game(*skews, no_worse=True).forced(counts, spare=0) is not None:
+        assert ratio == 1, (counts, skews)
+
+
 def test_the_worst_that_was_found() -> None:
-    """Where force at the distance exists nothing is wasted, else at most what the game needs at the least."""
+    """Where force at the distance exists nothing is wasted, anywhere else one eviction at the most."""
     for seed in range(20):
         ratio, least, found, counts, skews = climbed(seed, 20)
-        # Forced without either constraint being worse at rest in between: that is asked of every step.
-        if found.right and Game(*skews, no_worse=True).forced(counts, spare=0) is not None:
-            assert ratio == 1, (counts, skews)
-        if found.right and found.evictions > least + 1:
-            forced = play(*skews).game.forced(counts, spare=found.evictions - least)
-            assert forced == found.evictions, (counts, skews, found)
+        held_to(counts, skews, ratio, least, found)
 
 
-def test_the_worst_known() -> None:
-    """Zones 3,1 | 1,3 | 0,4,1 with maxSkew 1 and 2: one eviction on paper, four to force it; the planner takes four."""
+def test_what_costs_far_more_than_the_distance_is_left_alone() -> None:
+    """Zones 3,1 | 1,3 | 0,4,1 with maxSkew 1 and 2: one eviction on paper, four to force it; the planner takes none."""
     game, counts = Play(1, 2), [[3, 1], [1, 3], [0, 4, 1]]
     assert (game.game.distance(counts), game.game.forced(counts, spare=3)) == (1, 4)
-    assert game.outcome(counts) == Outcome(4, right=True)
+    assert game.outcome(counts) == Outcome(0, right=False)
 
 
 @pytest.mark.thorough
@@ -74,14 +77,13 @@ def test_the_worst_known() -> None:
 def test_ten_minutes_of_hill_climbing() -> None:
     """Random restarts and hill climbing on evictions over distance; the worst is printed, forced or not."""
     worst: tuple[float, str] = (0, "")
-    above, until = 0, monotonic() + 600
+    wasted, until = 0, monotonic() + 600
     for seed in count(10**6):
         ratio, least, found, counts, skews = climbed(seed, 40)
-        # Forced without either constraint being worse at rest in between: that is asked of every step.
-        if found.right and Game(*skews, no_worse=True).forced(counts, spare=0) is not None:
-            assert ratio == 1, (counts, skews)
-        above += found.right and found.evictions > least + 1
+        held_to(counts, skews, ratio, least, found)
+        wasted += found.right and found.evictions > least
         worst = max(worst, (ratio, f"{counts} under {skews}: {found.evictions} evictions, distance {least}"))
         if monotonic() > until:
-            print(f"\n{seed - 10**6 + 1} climbs; worst {worst[0]:.2f}: {worst[1]}; above distance + 1: {above}")
+            climbs = seed - 10**6 + 1
+            print(f"\n{climbs} climbs; worst {worst[0]:.2f}: {worst[1]}; one eviction above the distance: {wasted}")
             return
