@@ -124,7 +124,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.SELECTOR_MISSES_OWN_PODS: "A constraint selects other pods than the workload's own.",
     FindingKind.SELECTOR_NULL: "A constraint has no selector, and counts no pod.",
     FindingKind.SELECTOR_EMPTY: "A constraint's selector is `{}`, which counts no pod from 1.27 to 1.37.",
-    FindingKind.TOPOLOGY_KEY_MISSING: "Nodes that the pods may use lack a constraint's key, or misspell it.",
+    FindingKind.TOPOLOGY_KEY_MISSING: "Nodes that pods may use lack a constraint's key, or all nodes a policy's.",
     FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that can never hold together.",
     FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than there are.",
     FindingKind.DOMAIN_UNUSED: "A zone that affinity or a limit names holds none of the pods.",

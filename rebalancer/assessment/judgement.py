@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from rebalancer.assessment.causes import Causes, causes
 from rebalancer.assessment.deadlocks import Deadlock, deadlocks
@@ -12,6 +12,7 @@ from rebalancer.assessment.judged import Judged, JudgedGroup
 from rebalancer.assessment.limit_judgement import judge
 from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.assessment.pod_groups import GatheredGroup, gather
+from rebalancer.assessment.unmatched import Unmatched, unmatched
 from rebalancer.model.moves import Memory
 from rebalancer.policy import Policy
 from rebalancer.scheduling.pod_topology_spread import counts
@@ -34,6 +35,8 @@ class Assessment:
     seek_causes: Callable[[], Causes] = field(default=dict, compare=False, repr=False)
     seek_findings: Callable[[], tuple[Finding, ...]] = field(default=tuple, compare=False, repr=False)
 
+    seek_unmatched: Callable[[], tuple[Unmatched, ...]] = field(default=tuple, compare=False, repr=False)
+
     @cached_property
     def causes(self) -> Causes:
         """What led to each violation; worked out when it is asked for, as planning does without it."""
@@ -43,6 +46,11 @@ class Assessment:
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong without being violated, or why something is; worked out when it is asked for."""
         return self.seek_findings()
+
+    @cached_property
+    def unmatched(self) -> tuple[Unmatched, ...]:
+        """What the policy names and the cluster does not have; worked out when it is asked for."""
+        return self.seek_unmatched()
 
     @property
     def violated(self) -> tuple[JudgedGroup, ...]:
@@ -55,13 +63,15 @@ def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
     gathered = gather(view, policy.groups)
     judged = tuple(_judge(group, view) for group in groups(view))
     limits = judge(gathered, view, memory)
+    seek_unmatched = cache(lambda: unmatched(policy.groups, gathered, view))
     return Assessment(
         groups=judged,
         pod_groups=gathered,
         limits=limits,
         deadlocks=deadlocks(view),
         seek_causes=lambda: causes(judged, limits, view, memory),
-        seek_findings=lambda: findings(view, judged, gathered, limits),
+        seek_findings=lambda: findings(view, judged, gathered, limits, seek_unmatched()),
+        seek_unmatched=seek_unmatched,
     )
 
 

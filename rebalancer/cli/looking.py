@@ -1,8 +1,10 @@
 """What `report`, `plan` and other verbs that only look begin with: a snapshot, judged and planned."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from rebalancer.adapters.files import UnreadableSnapshot, read_snapshot
 from rebalancer.adapters.kubernetes.cluster import read_once
@@ -17,6 +19,9 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
 from rebalancer.planning.plans import Plan
 from rebalancer.scheduling.view import View
+
+_MOST_TOLD: Final = 50
+"""Things that match nothing of which each has its warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +53,20 @@ def read(reading: Reading) -> Snapshot:
             )
         except UnreadableSnapshot as error:
             raise CliError(str(error)) from None
-    for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
+    _warn(warnings)
     return snapshot
 
 
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
+
+
 def look(reading: Reading) -> Look:
-    """Read, judge and plan. The plan is the controller's own, made without memory and not carried out."""
+    """Read, judge and plan; what the policy names and the cluster lacks is told on standard error.
+
+    The plan is the controller's own, made without memory and not carried out.
+    """
     try:
         profile = profile_of(reading.policy)
     except NoProfile as error:
@@ -62,6 +74,10 @@ def look(reading: Reading) -> Look:
     snapshot = read(reading)
     view = View(snapshot, profile)
     assessment = assess(view, reading.policy, NO_MEMORY)
+    idle = [each.message for each in assessment.unmatched]
+    _warn(idle[:_MOST_TOLD])
+    if len(idle) > _MOST_TOLD:
+        _warn([f"and {len(idle) - _MOST_TOLD} more that the policy names and the cluster lacks"])
     return Look(
         snapshot=snapshot, view=view, assessment=assessment, plan=plan(view, assessment, reading.policy, NO_MEMORY)
     )

@@ -23,6 +23,7 @@ from rebalancer.adapters.prometheus import (
 from rebalancer.adapters.web import WebServer
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.loop import Loop
+from rebalancer.controller.unmatched import UnmatchedLog
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.verdicts import FindingKind, Reason
 from rebalancer.ports import EvictionResult
@@ -63,6 +64,7 @@ class Telling:
         self._led = False
         self._shown: Cycle | None = None
         self._of_cycle = CycleFigures()
+        self._unmatched = UnmatchedLog()
 
     def start(self) -> None:
         """Begin to answer."""
@@ -92,6 +94,8 @@ class Telling:
         self._count_ended(state)
         if state.cycle is not self._shown:
             self._shown, self._of_cycle = state.cycle, of_cycle(state.cycle)
+            if state.cycle is not None:
+                self._unmatched.take(state.cycle)
         self._metrics.show(figures(state, self._of_cycle))
 
     def _count_ended(self, state: Loop) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.controller.loop import Leading, Loop
-from rebalancer.controller.runner import Runner
+from rebalancer.controller.runner import Observer, Runner
 from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
@@ -47,12 +47,13 @@ class Watching:
 
 
 class Simulation:
-    """One controller, leading, on one simulated cluster."""
+    """One controller, leading, on one simulated cluster; with `telling` that is told in place of `observer`."""
 
-    def __init__(self, cluster: SimulatedCluster, policy: Policy) -> None:
+    def __init__(self, cluster: SimulatedCluster, policy: Policy, telling: Observer | None = None) -> None:
         self.cluster = cluster
         self.policy = policy
         self.observer = Watching()
+        self._telling = telling or self.observer
         self.runner = self._runner()
 
     def _runner(self) -> Runner:
@@ -60,7 +61,7 @@ class Simulation:
             state=Loop(policy=self.policy, policy_since=self.cluster.now),
             cluster=self.cluster,
             clock=lambda: self.cluster.now,
-            observer=self.observer,
+            observer=self._telling,
             may_act=lambda: True,
             identity="test",
             policy_source="test",

@@ -13,10 +13,11 @@ from rebalancer.assessment.findings.mixtures import mixtures
 from rebalancer.assessment.findings.replacements import blocked
 from rebalancer.assessment.findings.selectors import of_selectors
 from rebalancer.assessment.findings.templates import refused
-from rebalancer.assessment.findings.topology_keys import missing_keys
+from rebalancer.assessment.findings.topology_keys import keys_of_policy, missing_keys
 from rebalancer.assessment.judged import JudgedGroup
 from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.assessment.pod_groups import GatheredGroup
+from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.verdicts import FindingKind
 from rebalancer.scheduling.view import View
 
@@ -26,7 +27,11 @@ _ORDER = {kind: place for place, kind in enumerate(FindingKind)}
 
 
 def findings(
-    view: View, groups: Sequence[JudgedGroup], gathered: Sequence[GatheredGroup], limits: Sequence[JudgedLimit]
+    view: View,
+    groups: Sequence[JudgedGroup],
+    gathered: Sequence[GatheredGroup],
+    limits: Sequence[JudgedLimit],
+    unmatched: Sequence[Unmatched],
 ) -> tuple[Finding, ...]:
     """Find everything, by kind, object and message. Without knowledge of nodes nothing is said of places."""
     found = [*of_selectors(groups, view), *mixtures(view), *of_budgets(view), *refused(view)]
@@ -34,6 +39,7 @@ def findings(
         found += [
             *blocked(groups, view),
             *missing_keys(groups, view),
+            *keys_of_policy(unmatched, gathered),
             *contradictions(groups, view),
             *too_few(groups, limits, view),
             *unused(gathered, view),

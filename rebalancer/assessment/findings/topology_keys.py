@@ -1,23 +1,23 @@
 """TopologyKeyMissing: nodes that a workload may use and that lack the key of one of its constraints, or misspell it.
 
-Such a node takes no pod under a hard constraint, and what stands there is not counted.
+Such a node takes no pod under a hard constraint, and what stands there is not counted. Of a key in the policy it is
+told where no node at all has it.
 """
 
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from itertools import chain
 
 from rebalancer.assessment.findings.finding import Finding, listed
 from rebalancer.assessment.judged import JudgedGroup
+from rebalancer.assessment.pod_groups import GatheredGroup
+from rebalancer.assessment.spelling import misspelt
+from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import FindingKind
 from rebalancer.scheduling.node_index import NONE, required_part
 from rebalancer.scheduling.spread_constraints import Origin
 from rebalancer.scheduling.view import View
-
-_ALIKE = 0.8
-"""From this similarity on (difflib's, 1 for equal) another key is taken for a misspelling."""
 
 _READ = 100
 """Nodes without the key that are searched for a misspelling."""
@@ -48,6 +48,19 @@ def missing_keys(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]
         )
 
 
+def keys_of_policy(unmatched: Sequence[Unmatched], gathered: Sequence[GatheredGroup]) -> Iterator[Finding]:
+    """Yield one finding for each topology key of the policy that no node has."""
+    for each in unmatched:
+        if each.of_nodes:
+            owners = {owner for group in gathered if group.group.name == each.group for owner in group.owners}
+            yield Finding(
+                kind=FindingKind.TOPOLOGY_KEY_MISSING,
+                object=f"node label {each.value}",
+                message=each.message,
+                workloads=tuple(sorted(owners)),
+            )
+
+
 def _usable(sample: Pod, key: str, view: View) -> tuple[frozenset[str], frozenset[str]]:
     """Return the nodes that a pod may use, and those of them that lack a key."""
     affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
@@ -65,16 +78,6 @@ def _message(key: str, nodes: Sequence[str], usable: int, asking: Sequence[Refer
     text += "a hard constraint admits none of them, and pods there are not counted"
     for node in nodes[:_READ]:
         for found in sorted(view.nodes.by_name[node].labels):
-            if _misspelt(key, found):
+            if misspelt(key, found):
                 return f"{text}; {node} has {found} instead: rename it to {key}"
     return f"{text}; label them, or keep the pods off them by node affinity"
-
-
-def _misspelt(key: str, found: str) -> bool:
-    """Say whether a label is probably meant to be the key: a longer or shorter form of it, or nearly the same word."""
-    if found == key:
-        return False
-    name, other = key.rpartition("/")[2], found.rpartition("/")[2]
-    if name == other or other.startswith((f"{name}-", f"{name}_")) or other.endswith((f"-{name}", f"_{name}")):
-        return True
-    return SequenceMatcher(None, key, found).ratio() >= _ALIKE and SequenceMatcher(None, name, other).ratio() >= _ALIKE

@@ -1,0 +1,272 @@
+"""What the policy names and the cluster does not have is told with what would do, and nothing else is."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
+from rebalancer.assessment.judgement import Assessment, assess
+from rebalancer.assessment.spelling import nearest, nearest_key
+from rebalancer.model.cluster import Namespace
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.verdicts import FindingKind
+from rebalancer.policy import Policy, default_policy, load_policy
+from rebalancer.scheduling.view import View
+from tests.assessment.redis import AZ, machines, redis
+from tests.scheduling.build import node, pod
+
+NETEASE = load_policy(
+    (Path(__file__).parents[2] / "config" / "examples" / "netease.yaml").read_bytes(), source="netease.yaml"
+)
+
+
+def shop() -> Snapshot:
+    """Return two Deployments in two namespaces, on two nodes in each of two zones."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("web", on={"a-1": 2, "b-1": 2}, namespace="shop")
+    blueprint.deployment("db", on={"a-2": 1, "b-2": 1}, namespace="data")
+    return blueprint.snapshot()
+
+
+SHOP = shop()
+"""Its pods have the labels app and pod-template-hash, its nodes kubernetes.io/hostname and the zone's."""
+
+LIMIT = {"name": "l", "maxPods": 9, "topologyKey": ZONE}
+APP_WEB = {"matchLabels": {"app": "web"}}
+
+
+def policy(*groups: dict[str, Any]) -> Policy:
+    """Read a policy of groups `g0`, `g1` and so on, of all pods where nothing else is said."""
+    made = [{"name": f"g{at}", "selector": {}, **fields} for at, fields in enumerate(groups)]
+    document = {"apiVersion": "rebalancer.dev/v1alpha1", "kind": "RebalancePolicy", "groups": made}
+    return load_policy(json.dumps(document).encode(), source="policy.json")
+
+
+def limited(**fields: Any) -> dict[str, Any]:
+    """Write a group with one limit."""
+    return {"limits": [{**LIMIT, **fields}]}
+
+
+def looked(snapshot: Snapshot, of: Policy) -> Assessment:
+    return assess(View(snapshot), of, NO_MEMORY)
+
+
+def told(snapshot: Snapshot, of: Policy) -> list[str]:
+    return [each.message for each in looked(snapshot, of).unmatched]
+
+
+def expression(operator: str, *values: str) -> dict[str, Any]:
+    return {"key": "app", "operator": operator, "values": list(values)}
+
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "a selector's key": (
+        {"selector": {"matchLabels": {"ap": "web"}}},
+        "group g0: selector ap=web selects no pod: none has the label ap; did you mean app?",
+    ),
+    "a selector's value": (
+        {"selector": {"matchLabels": {"app": "cache"}}},
+        "group g0: selector app=cache selects no pod: none is app=cache",
+    ),
+    "a selector's value that is near": (
+        {"selector": {"matchExpressions": [expression("In", "webb")]}},
+        "group g0: selector app=webb selects no pod: none is app=webb; did you mean app=web?",
+    ),
+    "conditions that no pod meets together": (
+        {"selector": {"matchExpressions": [expression("In", "web"), expression("NotIn", "web")]}},
+        "group g0: selector app=web,app!=web selects no pod: none meets all of it",
+    ),
+    "a namespace": (
+        {"namespaces": {"include": ["shp"]}},
+        "group g0: namespaces.include shp matches no namespace; did you mean shop?",
+    ),
+    "one glob of two": (
+        {"namespaces": {"include": ["shop", "team-*"]}},
+        "group g0: namespaces.include team-* matches no namespace",
+    ),
+    "a namespace of other pods": (
+        {"selector": APP_WEB, "namespaces": {"include": ["data"]}},
+        "group g0: selector app=web selects no pod: none is app=web",
+    ),
+    "a label to group by": (
+        {"groupBy": ["apps"]},
+        "group g0: groupBy apps is a label of no pod that is selected; did you mean app?",
+    ),
+    "the zone's key": (
+        {"zoneKey": AZ},
+        f"group g0: zoneKey {AZ} is a label of none of 4 nodes; did you mean {ZONE}?",
+    ),
+    "a topology key": (
+        limited(topologyKey="kubernetes.io/host"),
+        f"group g0, limit l: topologyKey kubernetes.io/host is a label of none of 4 nodes; did you mean {HOSTNAME}?",
+    ),
+    "a topology key like no other": (
+        limited(topologyKey="example.com/rack", when={"zones": 2}),
+        "group g0, limit l: topologyKey example.com/rack is a label of none of 4 nodes",
+    ),
+    "the key of larger domains": (
+        limited(topologyKey=HOSTNAME, within="zone"),
+        f"group g0, limit l: within zone is a label of none of 4 nodes; did you mean {ZONE}?",
+    ),
+    "a limit's selector": (
+        limited(selector={"matchLabels": {"role": "master"}}),
+        "group g0, limit l: selector role=master selects no pod: none has the label role",
+    ),
+    "a limit's groupBy": (
+        limited(groupBy=["shard", "app"]),
+        "group g0, limit l: groupBy shard is a label of no pod that is selected",
+    ),
+    "domains": (limited(domains=["a", "zone-b"]), f"group g0, limit l: domains zone-b is the {ZONE} of no node"),
+}
+
+MATCHING = {
+    "selector": APP_WEB,
+    "namespaces": {"include": ["sh*"]},
+    "groupBy": ["app"],
+    **limited(domains=["a"], within=HOSTNAME, groupBy=["app"], selector=APP_WEB),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), CASES.values(), ids=CASES)
+def test_what_matches_nothing_is_told(fields: dict[str, Any], message: str) -> None:
+    """Group, limit, field and value, and the nearest that there is; beside it a group that matches says nothing."""
+    assert told(SHOP, policy(fields, MATCHING)) == [message]
+
+
+def test_what_matches_is_not_told() -> None:
+    """Every field that can match nothing, each with something that it matches."""
+    assert told(SHOP, policy(MATCHING)) == []
+
+
+def test_labels_that_no_pod_has_together() -> None:
+    """Each is there, and still no group comes of them."""
+    pods = [
+        structs.replace(each, labels=Labels({**each.labels, "tier" if each.namespace == "shop" else "team": "x"}))
+        for each in SHOP.pods
+    ]
+    found = told(replace(SHOP, pods=pods), policy({"groupBy": ["tier", "team"]}))
+    assert found == ["group g0: groupBy [tier, team] are labels that no selected pod has together"]
+
+
+@pytest.mark.parametrize("zones", ["", "ab"], ids=["without zones", "with zones"])
+def test_the_shipped_policy_is_silent_in_an_ordinary_cluster(zones: str) -> None:
+    """With zones or without: its limit over zones asks for two of them."""
+    names = [("n1", "a"), ("n2", "b")]
+    nodes = tuple(node(name, {ZONE: zone} if zones else {}) for name, zone in names)
+    assert told(Snapshot(taken_at=SHOP.taken_at, nodes=nodes, pods=SHOP.pods), default_policy()) == []
+    assert told(SHOP, default_policy()) == []
+
+
+def test_kubernetes_own_zone_key_is_told_where_a_limit_waits_for_it() -> None:
+    """Nodes that name their zones otherwise, or a limit for a single zone: either is idle, and looks satisfied."""
+    named, bare = (machines("ab", 1), [node("n1"), node("n2")])
+    pods = tuple(pod({"app": "web"}, on=each) for each in ("a1", "n1"))
+    clusters = [Snapshot(taken_at=SHOP.taken_at, nodes=tuple(each), pods=pods) for each in (named, bare)]
+    several, single = (policy({"groupBy": ["app"], **limited(when={"zones": zones})}) for zones in (">=2", 1))
+    key = f"group g0: zoneKey {ZONE} is a label of none of 2 nodes"
+    assert [message for message in told(clusters[0], several) if "zoneKey" in message] == [f"{key}; did you mean {AZ}?"]
+    assert [message for message in told(clusters[1], several) if "zoneKey" in message] == []
+    assert [message for message in told(clusters[1], single) if "zoneKey" in message] == [key]
+
+
+def test_the_example_is_silent_where_it_is_meant() -> None:
+    """And tells once of a zone key that nodes do not have, not with each of its limits."""
+    places: list[list[str | None]] = [["a1", "b1"], ["b2", "c1"], ["c2", "a2"]]
+    assert told(redis(machines("abc", 2), places), NETEASE) == []
+    renamed = [node(each.name, {ZONE: each.labels[AZ]}) for each in machines("abc", 2)]
+    assert told(redis(renamed, places), NETEASE) == [
+        f"group redis: zoneKey {AZ} is a label of none of 6 nodes; did you mean {ZONE}?"
+    ]
+
+
+NO_POD = {"matchLabels": {"none": "such"}}
+WRONG = policy(
+    {"selector": NO_POD, "namespaces": {"include": ["none", "sh*"]}, "zoneKey": "none"},
+    limited(topologyKey="none", selector=NO_POD),
+)
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    """Of pods without pods, of nodes without nodes, of namespaces where these were not read."""
+    everything = told(SHOP, WRONG)
+    assert len(everything) == 5
+    of_nodes = [each for each in everything if "nodes" in each]
+    assert len(of_nodes) == 2
+    for nothing in ({"pods": ()}, {"unknown": frozenset({"Pod"})}):
+        assert told(replace(SHOP, **nothing), WRONG) == of_nodes
+    for nothing in ({"nodes": ()}, {"unknown": frozenset({"Node"})}):
+        assert told(replace(SHOP, **nothing), WRONG) == [each for each in everything if each not in of_nodes]
+    unread = told(replace(SHOP, unknown=frozenset({"Namespace"})), WRONG)
+    assert unread == [each for each in everything if "namespaces.include" not in each]
+    assert told(Snapshot(taken_at=SHOP.taken_at), WRONG) == []
+
+
+def test_what_is_there_without_a_pod_is_no_error() -> None:
+    """A workload that is scaled to nothing, and a namespace that is still empty."""
+    none = replace(
+        SHOP,
+        pods=[each for each in SHOP.pods if each.namespace == "data"],
+        namespaces=(Namespace(name="shop"), Namespace(name="data"), Namespace(name="next")),
+        workloads=[structs.replace(each, replicas=0) if each.namespace == "shop" else each for each in SHOP.workloads],
+    )
+    assert told(none, policy({"selector": APP_WEB}, {"namespaces": {"include": ["next", "data"]}})) == []
+
+
+def test_a_key_that_no_node_has_is_a_finding() -> None:
+    """Of the policy as of a constraint, with the workloads that the limit is about."""
+    found = looked(
+        SHOP,
+        policy({"groupBy": ["app"], "zoneKey": AZ, **limited(topologyKey="zon")}),
+    )
+    missing = [each for each in found.findings if each.kind is FindingKind.TOPOLOGY_KEY_MISSING]
+    assert [(each.object, each.message) for each in missing] == [
+        (f"node label {AZ}", f"group g0: zoneKey {AZ} is a label of none of 4 nodes; did you mean {ZONE}?"),
+        ("node label zon", f"group g0, limit l: topologyKey zon is a label of none of 4 nodes; did you mean {ZONE}?"),
+    ]
+    assert all(len(each.workloads) == 2 for each in missing)
+    assert not [
+        each for each in looked(SHOP, default_policy()).findings if each.kind is FindingKind.TOPOLOGY_KEY_MISSING
+    ]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sampled_from(["app", "ap", "tier"]),
+    st.sampled_from(["web", "db", "wbe"]),
+    st.sampled_from(["*", "shop", "data", "shp"]),
+    st.sampled_from(["app", "Workload", "shard"]),
+)
+def test_told_if_and_only_if_nothing_is_gathered(key: str, value: str, namespace: str, group_by: str) -> None:
+    """Of groups without limits: whatever gathers no pod says so, and whatever gathers one is silent."""
+    group = {"selector": {"matchLabels": {key: value}}, "namespaces": {"include": [namespace]}, "groupBy": [group_by]}
+    found = looked(SHOP, policy(group))
+    assert bool(found.unmatched) == (not found.pod_groups)
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "near"),
+    [
+        ("topology.kubernetes.io/zone", {"topology.kubernetes.io/region", "kubernetes.io/os"}, None),
+        ("topology.kubernetes.io/zon", {"topology.kubernetes.io/region", ZONE}, ZONE),
+        ("kubernetes.io/host", {"kubernetes.io/hostname", "kubernetes.io/os"}, "kubernetes.io/hostname"),
+        ("team", {"app", "tier"}, None),
+        ("app", {"app.kubernetes.io/name", "apps"}, "apps"),
+    ],
+)
+def test_the_nearest_key(word: str, there: set[str], near: str | None) -> None:
+    """One that is meant, or none: a wrong hint is worse than none."""
+    assert nearest_key(word, there) == near
+
+
+def test_the_nearest_value() -> None:
+    assert nearest("shp", {"shop", "data"}) == "shop"
+    assert nearest("shop-a", {"data"}) is None

@@ -1,0 +1,79 @@
+"""The controller logs what its policy names and the cluster lacks: once, not with every cycle."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
+from rebalancer.adapters.simulator import ZONE, Blueprint, SimulatedCluster
+from rebalancer.controller.loop import PolicyLoaded
+from rebalancer.controller.observing import Telling
+from rebalancer.policy import Limit, PodGroup, Policy, Selector, default_policy
+from rebalancer.settings import Address
+from tests.adapters.kubernetes.fake_server import served
+from tests.controller.simulated import Simulation, eager
+
+
+def of_group(name: str, **fields: Any) -> Policy:
+    return eager(groups=(PodGroup(name=name, selector=Selector(), **fields),))
+
+
+Starting = Callable[[Policy], Simulation]
+
+
+@pytest.fixture
+def running() -> Iterator[Starting]:
+    """Start a controller whose observer is the process's own, over the simulated cluster."""
+    with served(lambda _: None) as transport, ExitStack() as ending:
+
+        def start(policy: Policy) -> Simulation:
+            blueprint = Blueprint()
+            blueprint.zones("ab", 1)
+            blueprint.deployment("web", on={"a-1": 1, "b-1": 1})
+            cluster = SimulatedCluster(blueprint.snapshot())
+            telling = Telling(cast("KubernetesCluster", cluster), Address("127.0.0.1", 0), transport, interval=60)
+            telling.start()
+            ending.callback(telling.stop)
+            return Simulation(cluster, policy, telling)
+
+        yield start
+
+
+def warned(simulation: Simulation, cycles: int) -> list[str]:
+    with capture_logs() as logs:
+        simulation.cycles(cycles)
+    return [each["what"] for each in logs if each["event"] == "the policy names what there is not"]
+
+
+def test_it_is_told_once_for_a_policy(running: Starting) -> None:
+    """However many cycles see it; with another policy it is told anew."""
+    simulation = running(of_group("first", group_by=("shard",)))
+    told = "groupBy shard is a label of no pod that is selected"
+    assert warned(simulation, 3) == [f"group first: {told}"]
+    simulation.runner.tell(PolicyLoaded(policy=of_group("second", group_by=("shard",))))
+    assert warned(simulation, 2) == [f"group second: {told}"]
+    simulation.runner.tell(PolicyLoaded(policy=of_group("second", group_by=("app",))))
+    assert warned(simulation, 2) == []
+
+
+def test_it_is_told_again_when_it_comes_back(running: Starting) -> None:
+    """A domain that goes, comes and goes is told of twice; that there are fewer nodes makes it no other."""
+    limits = [
+        Limit(name=name, topology_key=key, max_pods=9, domains=("b",)) for name, key in (("l", ZONE), ("r", "rack"))
+    ]
+    simulation = running(of_group("all", limits=tuple(limits)))
+    rack, zone = "topologyKey rack is a label of none of 2 nodes", f"domains b is the {ZONE} of no node"
+    assert warned(simulation, 2) == [f"group all, limit r: {rack}"]
+    nodes = simulation.cluster.nodes
+    for _ in range(2):
+        nodes.remove("b-1")
+        assert warned(simulation, 2) == [f"group all, limit l: {zone}"]
+        nodes.restore("b-1")
+        assert warned(simulation, 2) == []
+
+
+def test_the_shipped_policy_says_nothing(running: Starting) -> None:
+    assert warned(running(default_policy()), 2) == []
