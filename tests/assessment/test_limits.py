@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import ZONE, Blueprint
+from rebalancer.adapters.simulator import Blueprint
 from rebalancer.assessment.domains import named as named_values
 from rebalancer.assessment.domains import zones_seen
 from rebalancer.assessment.judgement import assess
@@ -603,4 +603,4 @@ def test_counts_and_verdicts_equal_an_independent_count(data: st.DataObject) -> 
     assert (limit.headroom < 0) == broken
     if limit.state is not State.INFEASIBLE:
         assert (limit.state is State.VIOLATED) == broken
-    assert ZONE not in limit.key
+    assert limit.key == {CLUSTER: "one"}

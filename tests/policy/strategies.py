@@ -50,9 +50,10 @@ shares = st.one_of(
     ),
     st.sampled_from(["<34%", "<=33.5%", "<100%", "<1/1", "<=99.999999%"]),
 )
-conditions = st.integers(1, 99) | st.tuples(st.sampled_from([">=", ">", "!="]), st.integers(0, 99)).map(
-    lambda drawn: f"{drawn[0]}{drawn[1]}"
-)
+_open = st.tuples(st.sampled_from([">=", ">", "!="]), st.integers(0, 99)).map(lambda drawn: f"{drawn[0]}{drawn[1]}")
+conditions = st.integers(1, 99) | _open
+totals = st.integers(201, 299) | _open
+"""So many that each of the shares allows one: what nothing satisfies is refused."""
 group_by = st.just(["Workload"]) | st.lists(keys.filter(lambda key: key != "Workload"), min_size=1, unique=True)
 
 
@@ -69,7 +70,7 @@ def _limit(bound: tuple[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[
             bound[0]: bound[1],
         },
         optional={
-            "when": _section(zones=st.none() | conditions, total=st.none() | conditions),
+            "when": _section(zones=st.none() | conditions, total=st.none() | totals),
             "selector": st.none() | selectors,
             "groupBy": st.none() | group_by,
             "within": st.sampled_from(["large.example.com/domain", None]),

@@ -1,8 +1,10 @@
 """Durations, amounts, owners, globs and selectors: the small types of a policy."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -141,10 +143,24 @@ def test_a_changed_copy_matches_what_it_says() -> None:
     assert not chosen.model_copy(update={"include": ("b",)}).selects("a")
 
 
-@given(strategies.selectors)
-def test_every_valid_selector_compiles(document: dict[str, object]) -> None:
+@given(strategies.selectors, st.data())
+def test_every_valid_selector_matches_as_kubernetes_documents(document: dict[str, Any], data: st.DataObject) -> None:
+    """Held against the documented meaning, over labels with the keys and values that the selector names."""
+    pairs = [*document.get("matchLabels", {}).items()]
+    written = document.get("matchExpressions", [])
+    pairs += [(each["key"], value) for each in written for value in each.get("values", ["x"])]
+    labels = dict(data.draw(st.lists(st.sampled_from(pairs)))) if pairs else {}
+    meant: dict[str, Callable[[str, list[str]], bool]] = {
+        "In": lambda key, values: labels.get(key) in values,
+        "NotIn": lambda key, values: labels.get(key) not in values,
+        "Exists": lambda key, _: key in labels,
+        "DoesNotExist": lambda key, _: key not in labels,
+    }
+    expected = document.get("matchLabels", {}).items() <= labels.items() and all(
+        meant[each["operator"]](each["key"], each.get("values", [])) for each in written
+    )
     selector = Selector.model_validate(document)
-    assert isinstance(selector.compiled.matches({}), bool)
+    assert selector.compiled.matches(labels) == expected
     assert selector == Selector.model_validate(selector.model_dump(mode="json"))
 
 
