@@ -4,15 +4,13 @@
 """
 
 import gc
-import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from msgspec import structs
 
 from benchmarks.scheduling_states import REPLICAS, large
+from benchmarks.timing import seconds
 from rebalancer.assessment.judgement import assess
 from rebalancer.assessment.limit_judgement import judge
 from rebalancer.assessment.limits import JudgedLimit
@@ -64,15 +62,6 @@ def limits_of(view: View) -> list[JudgedLimit]:
     policy = default_policy()
     found = judge(gather(view, policy.groups), view, NO_MEMORY)
     return [limit for limit in found if limit.state is not State.SATISFIED]
-
-
-def seconds(function: Callable[[], Any], times: int = 3) -> float:
-    best = float("inf")
-    for _ in range(times):
-        start = time.process_time()
-        function()
-        best = min(best, time.process_time() - start)
-    return best
 
 
 def test_limits_cost_less_than_the_skew(full: Snapshot) -> None:

@@ -5,13 +5,13 @@ seconds of processor time are printed.
 """
 
 import gc
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from benchmarks.planning_states import zone_returned
+from benchmarks.timing import seconds
 from rebalancer.assessment.judgement import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
@@ -55,15 +55,6 @@ def full_skew(snapshot: Snapshot) -> int:
     return sum(
         counts(constraint, pod, view).violated for pod in samples for constraint in constraints_of(pod, view).hard
     )
-
-
-def seconds(function: Callable[[], Any], times: int = 3) -> float:
-    best = float("inf")
-    for _ in range(times):
-        start = time.process_time()
-        function()
-        best = min(best, time.process_time() - start)
-    return best
 
 
 def test_a_zone_returned() -> None:

@@ -5,14 +5,14 @@ seconds are printed, and kept in docs/fidelity.md.
 """
 
 import gc
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from benchmarks.scheduling_states import REPLICAS, large
+from benchmarks.timing import seconds
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.feasibility import feasible
@@ -34,16 +34,6 @@ def full_skew(snapshot: Snapshot, pods: Sequence[Pod]) -> tuple[int, int]:
     view = View(snapshot)
     found = [counts(constraint, pod, view) for pod in pods for constraint in constraints_of(pod, view).hard]
     return len(found), sum(each.violated for each in found)
-
-
-def seconds(function: Callable[[], Any], times: int = 3) -> float:
-    """Return the least processor time of several runs: what others do on the machine counts less that way."""
-    best = float("inf")
-    for _ in range(times):
-        start = time.process_time()
-        function()
-        best = min(best, time.process_time() - start)
-    return best
 
 
 def test_full_skew_of_10_000_constraints(benchmark: Any, full: tuple[Snapshot, list[Pod]]) -> None:

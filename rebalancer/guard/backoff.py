@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rebalancer.model.moves import Memory, Miss, Move, MoveState
+from rebalancer.model.moves import MOST_MISSES, Memory, Miss, Move, MoveState
 
 FIRST_WAIT = timedelta(minutes=5)
-MOST_MISSES = 3
 _MISSES = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 
 

@@ -77,6 +77,10 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """UID of the pod that took its place, once it is seen."""
 
 
+MOST_MISSES = 3
+"""Moves of a group in a row that did not come out as foreseen, after which nothing is foreseen for it any more."""
+
+
 class Miss(Struct, frozen=True, gc=False):
     """How often in a row the repair of a group did not come out as foreseen, and when that was last seen."""
 

@@ -99,14 +99,22 @@ def excess(root: Inner, bounds: Bounds) -> tuple[int, ...]:
 
 
 def _excess(root: Inner, level: int, bound: Bound) -> int:
-    low, high = spread_of(root, level)
-    over = [0]
+    return exceeded(*spread_of(root, level), bound)
+
+
+def exceeded(low: int, high: int, bound: Bound) -> int:
+    """Return by how many pods a bound is exceeded where domains hold from `low` to `high`; 0 where it holds."""
+    over = [0, bound.least - low]
     if bound.max_skew is not None:
         over.append(high - (0 if bound.floor_at_zero else low) - bound.max_skew)
     if bound.cap is not None:
         over.append(high - bound.cap)
-    over.append(bound.least - low)
     return max(over)
+
+
+def no_worse(after: Sequence[int], before: Sequence[int]) -> bool:
+    """Say whether nothing is exceeded by more than before."""
+    return all(now <= then for now, then in zip(after, before, strict=True))
 
 
 def ceilings(root: Inner, bounds: Bounds) -> tuple[int | None, ...]:

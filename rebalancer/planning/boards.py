@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import cast
 
 from rebalancer.model.pods import Pod
-from rebalancer.planning.arrangement import Bound, excess
+from rebalancer.planning.arrangement import Bound, exceeded, excess
 from rebalancer.planning.demands import Demand
 from rebalancer.planning.distance import alone, distance, needed
 from rebalancer.planning.layout import Victim
@@ -98,6 +98,7 @@ class MixedBoard:
         holds = aim is not None and not aim.unplaced and not aim.excess
         self.fewest = aim.evictions if aim is not None and holds else None
         self._bounds = [_bound(each) for each in mixed.demands]
+        self._now = [each.by_domain() for each in mixed.demands]
         self._known: dict[Hashable, int | None] = {}
 
     @property
@@ -137,10 +138,8 @@ class MixedBoard:
     def _held(self, deltas: Mapping[Hashable, int]) -> Sequence[Mapping[str, int]]:
         changes = cast("Mapping[Cell, int]", deltas)
         found = []
-        for number, demand in enumerate(self._mixed.demands):
-            held = Counter[str]()
-            for node, count in demand.counted.items():
-                held[demand.domain[node]] += count
+        for number, (demand, now) in enumerate(zip(self._mixed.demands, self._now, strict=True)):
+            held = Counter(now)
             for (kind, node), change in changes.items():
                 if number in self._mixed.kinds[kind].demands and node in demand.nodes:
                     held[demand.domain[node]] += change
@@ -157,7 +156,8 @@ class MixedBoard:
     def excess(self, deltas: Mapping[Hashable, int]) -> tuple[int, ...]:
         """Return by how much each demand is exceeded."""
         return tuple(
-            _excess(held, demand) for held, demand in zip(self._held(deltas), self._mixed.demands, strict=True)
+            _excess(held, demand.many, bound)
+            for held, demand, bound in zip(self._held(deltas), self._mixed.demands, self._bounds, strict=True)
         )
 
     def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
@@ -218,12 +218,6 @@ def _spectrum(held: Mapping[str, int], many: int) -> Mapping[int, int]:
     return found
 
 
-def _excess(held: Mapping[str, int], demand: Demand) -> int:
-    high = max(held.values(), default=0)
-    low = min(held.values(), default=0) if len(held) >= demand.many else 0
-    over = [0, demand.least - low]
-    if demand.max_skew is not None:
-        over.append(high - (0 if demand.floor_at_zero else low) - demand.max_skew)
-    if demand.cap is not None:
-        over.append(high - demand.cap)
-    return max(over)
+def _excess(held: Mapping[str, int], many: int, bound: Bound) -> int:
+    low = min(held.values(), default=0) if len(held) >= many else 0
+    return exceeded(low, max(held.values(), default=0), bound)

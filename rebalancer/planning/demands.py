@@ -1,5 +1,6 @@
 """What is asked of how pods stand, each thing on one topology key: a constraint of theirs, or a limit of the policy."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -54,16 +55,17 @@ class Demand(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         """Whether it does not hold now."""
         return self.source.state is not State.SATISFIED
 
-    def held(self, value: str) -> int:
-        """Count the pods of a domain."""
-        return sum(count for node, count in self.counted.items() if self.domain[node] == value)
+    def by_domain(self) -> Mapping[str, int]:
+        """Count the pods by domain; those without any are absent."""
+        held: Counter[str] = Counter()
+        for node, count in self.counted.items():
+            held[self.domain[node]] += count
+        return held
 
     @property
     def emptiest(self) -> int:
         """The least count of a domain."""
-        held: dict[str, int] = {}
-        for node, count in self.counted.items():
-            held[self.domain[node]] = held.get(self.domain[node], 0) + count
+        held = self.by_domain()
         return min(held.values()) if held and len(held) == self.many and not self.floor_at_zero else 0
 
     @property

@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from rebalancer.model.moves import Target
 from rebalancer.planning.layout import Layout
 
-MOST_NAMED = 100
+_MOST_NAMED = 100
 """A key with more domains that may take a replacement is not named: a list that long says nothing, and is kept with
 every move."""
 
@@ -39,13 +39,20 @@ def targets(layout: Layout, going: Mapping[str, int], arriving: int) -> tuple[Ta
                 held = site.count - going.get(name, 0) if site is not None else 0
                 if layout.cap(name) > held and (level < last or held < full):
                     named.add(value)
-                    if level < last or len(named) > MOST_NAMED:
+                    if level < last or len(named) > _MOST_NAMED:
                         break
-            if len(named) > MOST_NAMED:
+            if len(named) > _MOST_NAMED:
                 break
-        if len(named) <= MOST_NAMED:
+        if len(named) <= _MOST_NAMED:
             made.append(Target(key, tuple(sorted(named))))
     return tuple(made)
+
+
+def landed(domains: Mapping[str, Mapping[str, str]], landing: Iterable[str]) -> tuple[Target, ...]:
+    """Return for each key the domains of the nodes on which pods may land; `domains` are by key and node."""
+    nodes = frozenset(landing)
+    found = [Target(key, tuple(sorted({values[node] for node in nodes}))) for key, values in domains.items()]
+    return tuple(each for each in found if len(each.values) <= _MOST_NAMED)
 
 
 def _filled(counts: Iterable[int], empty: int, arriving: int) -> int:

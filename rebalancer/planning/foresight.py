@@ -14,6 +14,7 @@ from typing import Protocol
 from msgspec import structs
 
 from rebalancer.model.pods import Pod
+from rebalancer.planning.arrangement import no_worse
 from rebalancer.planning.layout import Victim
 from rebalancer.planning.movers import Sorted
 from rebalancer.planning.reach import Aim, Effort, TooLarge
@@ -187,7 +188,7 @@ class _Search:
         )
 
     def _no_worse(self, deltas: Deltas) -> bool:
-        return all(after <= now for after, now in zip(self._board.excess(deltas), self._excess, strict=True))
+        return no_worse(self._board.excess(deltas), self._excess)
 
     def _rests(self, start: _Point) -> Iterator[_Point]:
         """Yield every state in which the scheduler can come to rest."""

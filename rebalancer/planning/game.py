@@ -11,7 +11,7 @@ plan has to be remembered: together they are never more than were enough at the 
 from collections.abc import Iterator
 from typing import cast
 
-from rebalancer.planning.arrangement import Bounds, Leaf, Path, departed, excess, landings, leaves, marked
+from rebalancer.planning.arrangement import Bounds, Leaf, Path, departed, excess, landings, leaves, marked, no_worse
 from rebalancer.planning.distance import distance
 from rebalancer.planning.reach import WIDEST, Effort, State, Step, TooLarge, ends, next_step
 
@@ -120,7 +120,7 @@ class _Game:
             return False
         if not now.pending:
             found = excess(now.root, self._bounds)
-            if any(after > most for after, most in zip(found, worst, strict=True)):
+            if not no_worse(found, worst):
                 return False
             if not least:
                 return True

@@ -1,7 +1,7 @@
 """A component of pods of several kinds: who counts for what, where each kind may stand, what keeps which apart."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -72,11 +72,6 @@ class Mixed:
     def pending(self) -> int:
         """How many pods have no place."""
         return sum(kind.pending for kind in self.kinds)
-
-    @property
-    def victims(self) -> Iterable[Victim]:
-        """The pods that may move."""
-        return (victim for kind in self.kinds for victims in kind.movable.values() for victim in victims)
 
     def kind_of(self, pod: Pod) -> int:
         """Return the kind of a pod that stands or comes."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from rebalancer.assessment.judgement import Assessment
 from rebalancer.assessment.limits import JudgedLimit
@@ -14,7 +15,7 @@ from rebalancer.planning.budgets import Ledger
 from rebalancer.planning.components import Component, components, counts_now, wanted
 from rebalancer.planning.demands import Demand
 from rebalancer.planning.eligibility import Refusal
-from rebalancer.planning.forecast import counts_after, targets
+from rebalancer.planning.forecast import counts_after, landed, targets
 from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused, Repair, Waiting
@@ -24,8 +25,6 @@ from rebalancer.planning.stuck import stuck_pods
 from rebalancer.planning.verdict import MOST_FORESIGHT, MOST_MOVES, Circumstances, Verdict, of_mixed, of_uniform
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
-
-_MOST_NAMED = 100
 
 
 def plan(view: View, assessment: Assessment, policy: Policy, memory: Memory) -> Plan:
@@ -89,26 +88,22 @@ class _Planner:
             spare_goal=self._spares.get(name),
             misses=self._misses.get(name, 0),
             moving=name in self._moving,
-            room=lambda: self._room(problem),
             effort=self._foresight,
             moves=self._moves,
         )
         if isinstance(problem, Mixed):
             verdict = of_mixed(problem, self._view, known)
         else:
-            verdict = of_uniform(problem, self._view, known)
+            verdict = of_uniform(problem, self._view, known, partial(self._room, problem))
         if verdict.victims:
             self._take(problem, verdict)
         else:
             self._leave(component, verdict)
 
-    def _room(self, problem: Uniform | Mixed) -> int:
+    def _room(self, problem: Uniform) -> int:
         """Return how many pods the budgets ever let be out at once, of the owner that has the least room."""
-        found = [
-            self._ledger.most(victim.member, victim.pod)
-            for victim in {victim.member.reference: victim for victim in problem.victims}.values()
-        ]
-        return min(found, default=0)
+        of_owner = {each.member.reference: each for each in problem.victims}
+        return min((self._ledger.most(each.member, each.pod) for each in of_owner.values()), default=0)
 
     def _leave(self, component: Component, verdict: Verdict) -> None:
         refusal = verdict.refusal
@@ -256,10 +251,8 @@ def _foresee(problem: Uniform | Mixed, verdict: Verdict, view: View) -> Callable
     if isinstance(problem, Uniform) and verdict.landing is None:
         layout, going = problem.layout, _going(verdict)
         return lambda: targets(layout, going, problem.pending + len(verdict.victims))
-    landing = verdict.landing or frozenset()
-    keys = dict.fromkeys(each.key for each in problem.demands)
-    found = [Target(key, tuple(sorted({view.nodes.values(key)[node] for node in landing}))) for key in keys]
-    return lambda: tuple(each for each in found if len(each.values) <= _MOST_NAMED)
+    landing, keys = verdict.landing or frozenset(), dict.fromkeys(each.key for each in problem.demands)
+    return lambda: landed({key: view.nodes.values(key) for key in keys}, landing)
 
 
 def _sentence(demands: Sequence[Demand]) -> Callable[[Pod], str]:
@@ -270,7 +263,7 @@ def _sentence(demands: Sequence[Demand]) -> Callable[[Pod], str]:
         for each in demands:
             value = each.domain.get(pod.node or "")
             if each.violated and value is not None:
-                held, least = each.held(value), each.emptiest
+                held, least = each.by_domain().get(value, 0), each.emptiest
                 parts.append(f"{each.key} {value} holds {held}, the emptiest {least}, {each.text}")
         return "; ".join(parts) or "a pod that waits finds a place once it has gone"
 

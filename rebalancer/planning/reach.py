@@ -24,6 +24,7 @@ from rebalancer.planning.arrangement import (
     landings,
     leaves,
     marked,
+    no_worse,
     spread_of,
 )
 from rebalancer.planning.certificate import certain
@@ -235,7 +236,7 @@ def _goal(state: State, bounds: Bounds, aim: Aim) -> Callable[[State], bool] | N
     worst = excess(state.root, bounds)
 
     def at_rest(end: State) -> bool:
-        return not end.pending and all(after <= now for after, now in zip(excess(end.root, bounds), worst, strict=True))
+        return not end.pending and no_worse(excess(end.root, bounds), worst)
 
     least = distance(state.root, bounds, state.pending)
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import msgspec
 
-from rebalancer.guard.backoff import FIRST_WAIT, MOST_MISSES, after_moves, held_back, missed
+from rebalancer.guard.backoff import FIRST_WAIT, after_moves, held_back, missed
 from rebalancer.guard.moves import merged
-from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
+from rebalancer.model.moves import MOST_MISSES, NO_MEMORY, Memory, MoveState
 from rebalancer.model.verdicts import Reason
 from tests.guard.test_admission import admitted, rules
 from tests.guard.test_moves import MOVE, moved
