@@ -5,7 +5,8 @@
 
 import pytest
 
-from benchmarks.test_limits import full, seconds
+from benchmarks.test_limits import full
+from benchmarks.timing import seconds
 from rebalancer.assessment.findings import findings
 from rebalancer.assessment.judgement import assess
 from rebalancer.model.moves import NO_MEMORY
