@@ -72,6 +72,11 @@ docs: install ## Renew the generated parts of docs/ and the schemas of the docum
 .PHONY: thorough
 thorough: install ## The long checks; their last results stand in docs/
 	$(BIN)/python -m pytest -m thorough -s
+	$(MAKE) --no-print-directory mutation
+
+.PHONY: mutation
+mutation: install ## Does a test notice when what decides about evictions is wrong? A hundred changes, each alone
+	$(BIN)/python -m tools.mutation
 
 .PHONY: comparison
 comparison: install ## Compare with the descheduler on the same states (builds it once, then minutes); writes docs/comparison.md

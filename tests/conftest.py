@@ -4,6 +4,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import Phase, settings
+
+settings.register_profile("unshrunk", phases=(Phase.explicit, Phase.generate), derandomize=True, database=None)
+"""For whoever asks only whether a test fails, always with the same examples (tools/mutation.py)."""
 
 pytest_plugins = ["tests.control_plane.fixtures"]
 
