@@ -99,6 +99,7 @@ class MixedBoard:
         self.fewest = aim.evictions if aim is not None and holds else None
         self._bounds = [_bound(each) for each in mixed.demands]
         self._now = [each.by_domain() for each in mixed.demands]
+        self._shared = [each for each in mixed.apart if len(set(each.domain.values())) < len(each.domain)]
         self._known: dict[Hashable, int | None] = {}
 
     @property
@@ -191,11 +192,7 @@ class MixedBoard:
                     each.domain.get(node) if node in each.nodes and each.many < len(each.nodes) else node in each.nodes
                     for each in self._mixed.demands
                 ),
-                tuple(
-                    each.domain.get(node)
-                    for each in self._mixed.apart
-                    if len(set(each.domain.values())) < len(each.domain)
-                ),
+                tuple(each.domain.get(node) for each in self._shared),
                 tuple(
                     (kind.counts.get(node, 0) + changes.get((number, node), 0), kind.cap.get(node, 0))
                     for number, kind in enumerate(self._mixed.kinds)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from msgspec import structs
 
@@ -75,13 +76,18 @@ class Mixed:
 
     def kind_of(self, pod: Pod) -> int:
         """Return the kind of a pod that stands or comes."""
-        owner = pod.owner.uid if pod.owner is not None else ""
-        return next(
-            number
+        assert pod.owner is not None, "a pod without an owner belongs to no kind"
+        return self._kinds[pod.owner.uid]
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, int]:
+        """Kinds by the UID of an owner."""
+        return {
+            member.owner.uid: number
             for number, kind in enumerate(self.kinds)
             for member in kind.members
-            if member.owner is not None and member.owner.uid == owner
-        )
+            if member.owner is not None
+        }
 
     def supposed(self, deltas: Mapping[Cell, int], pending: Mapping[int, int]) -> "Mixed":
         """Return the mixture with pods more or less in its cells, and so many of each kind without a place."""
