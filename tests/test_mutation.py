@@ -88,6 +88,7 @@ def test_a_wrong_result_is_of_the_declared_type(declared: str, result: str) -> N
         "@cache(1)\ndef f():\n    pass\n",
         "def f():\n    assert a > 3\n",
         "x = f'{a + 1} more'\n",
+        "x = zip(a, b, strict=True)\n",
         "__all__ = ['f']\n",
         "match a:\n    case 3:\n        x = y\n",
     ],
@@ -164,7 +165,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-HEIGHTS = Package(path="heights", count=100, tests=("tests",), patience=2)
+HEIGHTS = Package(path="heights", count=100, tests=("tests",), patience=10)
 
 
 def test_what_survives_is_what_no_test_asks_for(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ class Package:
     count: int
     tests: tuple[str, ...]
     patience: float = 20
-    """Seconds more than four times its usual ones that a test gets before it counts as failed."""
+    """Seconds more than four times the usual ones that a test, and all together, get before they count as failed."""
 
 
 PACKAGES: Final = (
@@ -81,8 +81,10 @@ class Copy:
     def baseline(self, package: Package) -> Baseline:
         """Run a package's tests without any change, which must pass; they leave their byte code, too."""
         report = self._folder / "report.xml"
+        begun = monotonic()
         if not self._passes([*package.tests, f"--junit-xml={report}"], limit=None, byte_code=True):
             sys.exit(f"Without any change:\n{self._output.read_text(encoding='utf-8')}")
+        whole = monotonic() - begun
         files: dict[str, float] = {}
         longest = 0.0
         for case in ET.parse(report).iter("testcase"):
@@ -93,8 +95,7 @@ class Copy:
             file = Path(*parts).with_suffix(".py").as_posix()
             files[file] = files.get(file, 0.0) + seconds
             longest = max(longest, seconds)
-        together = 3 * package.patience + 4 * sum(files.values())
-        return Baseline(files=files, each=package.patience + 4 * longest, together=together)
+        return Baseline(files=files, each=package.patience + 4 * longest, together=package.patience + 4 * whole)
 
     def kills(self, mutant: Mutant, baseline: Baseline) -> bool:
         """Say whether a test fails with this change. One that takes far too long has failed."""

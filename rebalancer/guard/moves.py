@@ -63,7 +63,7 @@ def observed(moves: tuple[Move, ...], snapshot: Snapshot, now: datetime) -> tupl
 
     The last few that ended are kept; older ones are forgotten.
     """
-    claimed = {move.replacement for move in moves if move.replacement}
+    claimed = {move.replacement for move in moves}
     followed: list[Move] = []
     for move in moves:
         current = move

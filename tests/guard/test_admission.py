@@ -10,8 +10,9 @@ import pytest
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
 from rebalancer.assessment.judgement import Assessment, assess
 from rebalancer.guard.admission import Admission, Circumstances, admit, remembered
+from rebalancer.guard.backoff import missed
 from rebalancer.guard.pause import Pause
-from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.moves import NO_MEMORY, Memory, Spare
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
 from rebalancer.planning.planner import plan
@@ -109,14 +110,18 @@ def test_at_once() -> None:
 
 
 def test_what_recovers_begins_anew() -> None:
-    """A group that was right in between has not been violated all the time."""
+    """A group that was right in between has not been violated all the time, nor missed; its repair may spare anew."""
     snapshot, assessment, made = found(rules())
     now = snapshot.taken_at
     first = remembered(NO_MEMORY, assessment, made, now)
     assert {since for _, since in first.seen} == {now}
     kept = remembered(first, assessment, made, now + timedelta(hours=1))
     assert {since for _, since in kept.seen} == {now}
-    assert remembered(kept, Assessment(groups=()), replace(made, groups=()), now).seen == ()
+    held = msgspec.structs.replace(
+        missed(kept, first.seen[0][0], now), spares=tuple(Spare(name, 1) for name, _ in first.seen)
+    )
+    assert remembered(held, assessment, made, now) == held
+    assert remembered(held, Assessment(groups=()), replace(made, groups=()), now) == NO_MEMORY
 
 
 @pytest.mark.parametrize(
@@ -136,6 +141,9 @@ def test_rates(budget: dict[str, Amount], allowed: int) -> None:
     assert len(admission.evictions) == allowed
     assert reasons(admission) == {Reason.RATE_LIMITED}
     assert len(admission.waiting) == 8 - allowed
+    ((field, _),) = budget.items()
+    name = Budgets.model_fields[field].alias
+    assert all(each.message.startswith(f"budgets.{name} allows ") for each in admission.waiting)
 
 
 def test_the_last_minute_counts() -> None:
