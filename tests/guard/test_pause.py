@@ -86,6 +86,13 @@ def test_what_the_command_writes_is_what_the_controller_reads(until: datetime | 
     assert read_pause(pause_text(pause)) == pause
 
 
+def test_people_can_read_what_the_command_writes() -> None:
+    """In UTC, in the order of the message, letters as they are typed."""
+    until = NOON.astimezone(ZONES[1])
+    text = "until: '2026-01-31T12:00:00Z'\nreason: Umbau für Zürich\nby: Łucja\n"
+    assert pause_text(Pause(until=until, reason="Umbau für Zürich", by="Łucja")) == text
+
+
 def test_it_ends_by_itself() -> None:
     """At `until`, not a moment later or sooner."""
     pause = Pause(until=NOON)
