@@ -6,8 +6,9 @@ older pods still carry binds nobody any more.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from rebalancer.assessment.members import Member, members, stray_reference, unowned
 from rebalancer.model.affinity import Toleration
@@ -22,8 +23,7 @@ __all__ = ["Group", "Member", "groups"]
 _Key = tuple[str, Constraints, RequiredAffinity | None, tuple[Toleration, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True, dict=True):
     """Owners that share constraints and eligibility. `sample` is a pod that stands for all their next pods."""
 
     namespace: str

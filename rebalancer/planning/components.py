@@ -7,8 +7,9 @@ must not break the others.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from rebalancer.assessment.groups import Member
 from rebalancer.assessment.judgement import Assessment, JudgedGroup
@@ -20,8 +21,7 @@ from rebalancer.model.verdicts import State
 from rebalancer.planning.demands import ActOn, acts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Component:
+class Component(Struct, frozen=True, kw_only=True, dict=True, eq=False):
     """Groups and limits over the same pods, in a stable order; one of the two may be missing."""
 
     groups: tuple[JudgedGroup, ...]

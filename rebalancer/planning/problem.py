@@ -5,10 +5,9 @@ problem is `Uniform`: counting is enough. Everything else is `Mixed`.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from rebalancer.assessment.groups import Member
 from rebalancer.assessment.members import members
@@ -30,8 +29,7 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 
-@dataclass(frozen=True, kw_only=True)
-class Uniform:
+class Uniform(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """Equal pods on their nodes. `sorted` are the pods; `sample` stands for all that will come.
 
     `lost` is how many places of each domain may be taken meanwhile by pods that are on their way and whose room the

@@ -1,7 +1,9 @@
 """What is to be done about one problem: the proof, the next step, or the reason why there is none."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rebalancer.model.moves import MOST_MISSES
 from rebalancer.model.verdicts import Reason, State
@@ -33,8 +35,7 @@ MOST_MOVES = 150_000
 """How many states all games of one plan may look at."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Circumstances:
+class Circumstances(Struct, frozen=True, kw_only=True, gc=False):
     """What is remembered of a component: the promise of a step that might take one eviction to spare, misses, moves.
 
     `effort` is what is left for looking ahead on the real nodes in this plan, `moves` for searching games to the end.
@@ -51,8 +52,7 @@ class Circumstances:
         return self.spare_goal is not None and fewest > self.spare_goal
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True, gc=False):
     """What was found out.
 
     `victims` are the next step, a prefix of at least `needed` being a step too. `out` is how many may have to be out
