@@ -33,6 +33,20 @@ def test_an_empty_configuration_is_the_default_scheduler() -> None:
     assert only(written()) == Profile()
 
 
+def test_the_default_plugins_written_out_are_the_default_scheduler() -> None:
+    """As kube-scheduler writes its configuration itself (`--write-config-to`), and with what newer releases add."""
+    weights = {"TaintToleration": 3, "NodeAffinity": 2, "PodTopologySpread": 2, "InterPodAffinity": 2}
+    weights |= dict.fromkeys(("NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality"), 1)
+    others = (
+        "SchedulingGates PrioritySort NodeUnschedulable NodeName NodePorts VolumeRestrictions NodeVolumeLimits"
+        " VolumeBinding VolumeZone DefaultPreemption DefaultBinder DynamicResources NodeDeclaredFeatures GangScheduling"
+        " TopologyPlacementGenerator PodGroupPodsCount"
+    )
+    enabled = [{"name": name, "weight": weight} for name, weight in weights.items()]
+    enabled += [{"name": name} for name in others.split()]
+    assert only(written({"plugins": {"multiPoint": {"enabled": enabled}}})) == Profile()
+
+
 def test_profiles_are_found_by_the_name_that_pods_give() -> None:
     found = profiles(written({"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 30}))
     assert {name: profile.percentage for name, profile in found.items()} == {"a": 0, "b": 30}

@@ -259,6 +259,15 @@ class TestMinimum:
         assert repr(counted.by_domain) == "{'a': 2, 'b': 0}"
 
 
+class TestSkew:
+    @pytest.mark.parametrize(("allowed", "violated"), [(1, True), (2, False)])
+    def test_it_is_the_greatest_count_less_the_minimum(self, allowed: int, violated: bool) -> None:
+        view = View(snapshot(zones("a", "b", "c"), webs(a_1=4, b_1=2, c_1=3)))
+        found = first(web(spread(selects=WEB, max_skew=allowed)), view)
+        assert (found.maximum, found.minimum, found.skew, found.violated) == (4, 2, 2, violated)
+        assert [found.skew_of(zone) for zone in "abc"] == [2, 0, 1]
+
+
 class TestSeveralConstraints:
     def test_the_first_failure_in_list_order_decides_the_code(self) -> None:
         nodes = [*zones("a", "b")]
