@@ -100,7 +100,7 @@ class Mixed:
                     kind,
                     counts=counts,
                     fixed={node: min(count, kind.fixed.get(node, 0)) for node, count in counts.items()},
-                    cap={**kind.cap, **{node: max(kind.cap.get(node, 0), count) for node, count in counts.items()}},
+                    cap={**kind.cap, **{node: max(kind.cap.get(node, count), count) for node, count in counts.items()}},
                     pending=pending.get(number, 0),
                 )
             )

@@ -351,7 +351,9 @@ def test_the_next_pod_of_a_victim_may_be_unknown() -> None:
     _, made = problem(snapshot, policy(limit("maxPods: 2")))
     board = UniformBoard(made, 1)
     gone = replace(snapshot, workloads=())
-    assert foreseen_step(View(gone), board, Aim.EVERY, Effort(5000), forced=False) is None
+    assert foreseen_step(View(gone), board, Aim.EVERY, Effort(1000), forced=False) is None
+    with pytest.raises(TooLarge):  # ranking the victims is work too, even where none is followed
+        foreseen_step(View(gone), board, Aim.EVERY, Effort(999), forced=False)
 
 
 def test_room_for_what_may_have_to_follow() -> None:

@@ -797,19 +797,21 @@ def test_volumes_that_were_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "namespace"),
+    ("owner", "namespace", "named"),
     [
-        ({"annotations": Labels({"rebalancer.dev/exclude": "true"})}, {}),
-        ({}, Labels({"rebalancer.dev/exclude": "true"})),
+        ({"annotations": Labels({"rebalancer.dev/exclude": "true"})}, {}, "the ReplicaSet"),
+        ({}, Labels({"rebalancer.dev/exclude": "true"}), "the namespace"),
     ],
 )
-def test_whole_workloads_are_excluded(owner: dict[str, Any], namespace: Labels) -> None:
-    """An annotation on the owner or on the namespace excludes all its pods."""
+def test_whole_workloads_are_excluded(owner: dict[str, Any], namespace: Labels, named: str) -> None:
+    """An annotation on the owner or on the namespace excludes all its pods, and the message says where it is."""
     snapshot = owners(returned(), lambda each: msgspec.structs.replace(each, **owner))
     annotated = replace(snapshot, namespaces=(Namespace(name="shop", annotations=Labels(namespace)),))
     found = planned(annotated)
     assert found.evictions == ()
     assert {each.reason for each in found.refusals} == {Reason.EXCLUDED}
+    why = f"{named} is annotated rebalancer.dev/exclude: true"
+    assert [each.message for each in found.refusals if not each.message.endswith(why)] == []
 
 
 def test_others_decide() -> None:
