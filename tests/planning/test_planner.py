@@ -406,15 +406,23 @@ def test_room_is_not_promised_twice() -> None:
     assert len(found.evictions) == 2
 
 
-def test_arithmetic() -> None:
-    """What no arrangement can satisfy is Infeasible, with the nearest numbers that would do."""
+@pytest.mark.parametrize(
+    ("on", "nearest"),
+    [
+        ({"a-1": 2, "b-1": 4, "b-2": 1, "b-3": 1}, "5 would do"),
+        ({"a-1": 1, "b-1": 1, "b-2": 1, "b-3": 1}, "3 or 5 would do"),
+    ],
+)
+def test_arithmetic(on: dict[str, int], nearest: str) -> None:
+    """What no arrangement can satisfy is Infeasible, with the nearest numbers that would do: here 1, 2, 3 and 5 do."""
     blueprint = Blueprint()
     blueprint.zones("a", 1)
     blueprint.zones("b", 3)
-    blueprint.deployment("web", on={"a-1": 2, "b-1": 4, "b-2": 1, "b-3": 1}, spread={ZONE: 1, HOSTNAME: 1})
+    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
     (group,) = planned(blueprint.snapshot()).groups
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.NO_ARRANGEMENT)
-    assert "would do" in group.message
+    total = sum(on.values())
+    assert group.message == f"no arrangement of {total} pods over these domains satisfies all; {nearest}"
 
 
 def test_too_few_domains() -> None:
@@ -812,6 +820,19 @@ def test_whole_workloads_are_excluded(owner: dict[str, Any], namespace: Labels, 
     assert {each.reason for each in found.refusals} == {Reason.EXCLUDED}
     why = f"{named} is annotated rebalancer.dev/exclude: true"
     assert [each.message for each in found.refusals if not each.message.endswith(why)] == []
+
+
+@pytest.mark.parametrize(("excluded", "reason"), [(11, Reason.EXCLUDED), (5, Reason.OTHER_SCHEDULER)])
+def test_what_ties_most_pods_is_the_reason(excluded: int, reason: Reason) -> None:
+    """Where none may move and each has a reason of its own, the plan tells what most have in common, and how many."""
+    snapshot = returned()
+    other = msgspec.structs.replace(snapshot.pods[0].spec, scheduler="other")
+    annotated = Labels({"rebalancer.dev/exclude": "true"})
+    tied = [msgspec.structs.replace(pod, annotations=annotated) for pod in snapshot.pods[:excluded]]
+    tied += [msgspec.structs.replace(pod, spec=other) for pod in snapshot.pods[excluded:]]
+    (group,) = planned(replace(snapshot, pods=tuple(tied))).groups
+    assert group.reason is reason
+    assert group.message.startswith(f"{max(excluded, 12 - excluded)} pods stay where they are, ")
 
 
 def test_others_decide() -> None:
