@@ -5,7 +5,7 @@ dataclass and every property; cosmic-ray changes the checkout itself, knows one 
 neither changed results nor removed statements. Neither draws a sample from a seed.
 
 What no test could or should notice is left alone: docstrings, annotations and aliases of types, `cast`, decorators,
-assertions (they tell the type checker, `strict` of `zip` among them), and the parts of f-strings.
+what only asserts (`assert`, `strict` of `zip`, `frozen` and `gc` of a type), and the parts of f-strings.
 """
 
 import ast
@@ -126,7 +126,12 @@ def _put(parent: ast.AST, field: str, index: int | None, child: ast.AST) -> None
 
 def _left_alone(node: ast.AST, *, inside: bool) -> bool:
     match node:
-        case ast.Expr(value=ast.Constant()) | ast.Assert() | ast.JoinedStr() | ast.keyword(arg="strict"):
+        case (
+            ast.Expr(value=ast.Constant())
+            | ast.Assert()
+            | ast.JoinedStr()
+            | ast.keyword(arg="strict" | "frozen" | "gc")
+        ):
             return True
         case ast.Call(func=ast.Name(id="cast" | "TypeVar")) | ast.Assign(targets=[ast.Name(id="__all__")]):
             return True
