@@ -112,11 +112,11 @@ class GroupPlan:
 
     component: Component
     state: State
-    reason: Reason | None = None
-    message: str = ""
-    evictions: int = 0
-    lower_bound: int = 0
-    optimal: bool = False
+    reason: Reason | None
+    message: str
+    evictions: int
+    lower_bound: int
+    optimal: bool
     outlook: Callable[[], Counts]
 
     @property

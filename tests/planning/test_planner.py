@@ -492,12 +492,32 @@ def test_affinity_to_pods(affinity: dict[str, str], reason: Reason | None) -> No
     assert len(found.evictions) == (1 if reason is not Reason.NOT_PREDICTABLE else 0)
 
 
-def test_narrowed() -> None:
-    """A plan can be cut down to chosen workloads."""
-    found = planned(returned())
-    assert narrowed(found, None) is found
-    assert narrowed(found, frozenset()).evictions == ()
-    assert narrowed(found, frozenset({Reference("shop", "Deployment", "web")})) == found
+def test_a_part_of_a_plan_is_about_the_workloads_asked_for() -> None:
+    """What goes, what waits, what is refused and what was found out of them, and nothing of others."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 2)
+    for name in ("one", "two"):
+        blueprint.deployment(name, on={"a-1": 6, "b-1": 1}, spread={ZONE: 1})
+    excluded = {"rebalancer.dev/exclude": "true"}
+    last = {each.labels["app"]: each.uid for each in blueprint.snapshot().pods if each.node == "a-1"}
+    snapshot = pods(
+        blueprint.snapshot(),
+        lambda pod: msgspec.structs.replace(pod, annotations=Labels(excluded)) if pod.uid in last.values() else pod,
+    )
+    whole = planned(snapshot, policy(budgets=Budgets(max_unavailable=Amount(value=1))))
+    both = sorted({each.workload for each in whole.evictions})
+    assert [each.name for each in both] == ["one", "two"]
+    parts = [narrowed(whole, frozenset({each})) for each in both]
+    for name, part in zip(both, parts, strict=True):
+        assert {each.workload for each in part.evictions} == {name}
+        assert {each.eviction.workload for each in part.waiting} == {name}
+        assert {each.workload for each in part.refusals} == {name}
+        assert {each for group in part.groups for each in group.workloads} == {name}
+    for of in ("evictions", "waiting", "refusals", "groups"):
+        assert sum(len(getattr(part, of)) for part in parts) == len(getattr(whole, of)), of
+    assert narrowed(whole, None) is whole
+    assert narrowed(whole, frozenset(both)) == whole
+    assert narrowed(whole, frozenset()).evictions == ()
 
 
 def test_an_unread_object_stops_what_it_may_touch() -> None:
