@@ -508,11 +508,11 @@ def test_a_part_of_a_plan_is_about_the_workloads_asked_for() -> None:
     both = sorted({each.workload for each in whole.evictions})
     assert [each.name for each in both] == ["one", "two"]
     parts = [narrowed(whole, frozenset({each})) for each in both]
-    for name, part in zip(both, parts, strict=True):
-        assert {each.workload for each in part.evictions} == {name}
-        assert {each.eviction.workload for each in part.waiting} == {name}
-        assert {each.workload for each in part.refusals} == {name}
-        assert {each for group in part.groups for each in group.workloads} == {name}
+    for workload, part in zip(both, parts, strict=True):
+        assert {each.workload for each in part.evictions} == {workload}
+        assert {each.eviction.workload for each in part.waiting} == {workload}
+        assert {each.workload for each in part.refusals} == {workload}
+        assert {each for group in part.groups for each in group.workloads} == {workload}
     for of in ("evictions", "waiting", "refusals", "groups"):
         assert sum(len(getattr(part, of)) for part in parts) == len(getattr(whole, of)), of
     assert narrowed(whole, None) is whole
