@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rebalancer.planning.arrangement import Bound, Inner, Leaf, Path, departed, excess, inner, marked
 from rebalancer.planning.distance import distance
-from rebalancer.planning.reach import State, next_step, settles
-from tests.planning.states import PLENTY, Counts, bounds, brute_distance, feasible, satisfied, state
+from rebalancer.planning.reach import Aim, State, next_step, settles
+from tests.planning.states import PLENTY, Counts, bounds, brute_distance, feasible, layouts, satisfied, state
 from tests.planning.test_distance import CASES
 
 MANY = 99
@@ -93,6 +93,36 @@ def test_every_prefix_of_a_step_is_a_step(counts: Counts, zone: int, host: int) 
         if position >= step.needed:
             assert settles(State(now), limits)
             assert distance(departed(now), limits, position) == (brute_distance(counts, zone, host) or 0) - position
+
+
+def test_in_part() -> None:
+    """Where no arrangement satisfies both, a step brings them nearer, and leaves neither worse than it was."""
+
+    def over(counts: Counts) -> tuple[int, int]:
+        totals, nodes = [sum(each) for each in counts], [held for each in counts for held in each]
+        return max(0, max(totals) - min(totals) - 1), max(0, max(nodes) - min(nodes) - 1)
+
+    def alone(counts: Counts) -> int:
+        return (brute_distance(counts, 1, PLENTY) or 0) + (brute_distance(counts, PLENTY, 1) or 0)
+
+    nearer = 0
+    for before in layouts(2, 3, 6):
+        if distance(state(before), bounds(1, 1), 0) is not None:
+            continue
+        step = next_step(State(state(before)), bounds(1, 1), 1, Aim.PART)
+        if not step.victims:
+            continue
+        counts = [list(each) for each in before]
+        place, node = node_of(counts, step.victims[0])
+        counts[place][node] -= 1
+        for place, node in feasible(counts, 1, 1):
+            after = [list(each) for each in counts]
+            after[place][node] += 1
+            assert all(now <= then for now, then in zip(over(after), over(before), strict=True)), before
+            assert alone(after) < alone(before), before
+            nearer += 1
+        assert feasible(counts, 1, 1), "a replacement is left pending"
+    assert nearer > 20
 
 
 def test_unreachable() -> None:
