@@ -526,6 +526,7 @@ def test_a_mixed_component_waits_for_a_predicted_move() -> None:
     moving = of_mixed(made, view, Circumstances(moving=True, effort=Effort(0)))
     assert moving.refusal is not None
     assert moving.refusal.reason is Reason.GROUP_IN_FLIGHT
+    assert "only predicted" in moving.refusal.message, "the reason has other causes too"
     missed = of_mixed(made, view, Circumstances(misses=3, effort=Effort(0)))
     assert missed.refusal is not None
     assert (missed.refusal.reason, missed.state) == (Reason.NOT_FORCED, State.UNFIXABLE)
