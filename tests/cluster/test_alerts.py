@@ -124,10 +124,11 @@ def check_limit_alerts(stack: Stack) -> Alert:
     wanted = {"alertname": "TopologyShareLimitViolated", "severity": "warning", "limit": "third", **labels}
     assert alert["labels"] == wanted
     assert alert["annotations"]["description"] == (
-        f"Limit redis/third of sessions in cache is violated: 66.67% of its pods share a domain of {HOSTNAME} (a-0)."
+        f"Limit redis/third of sessions in cache is violated over {HOSTNAME}; the worst domain is a-0; "
+        "the fullest holds 66.67% of the pods."
     )
     assert alert["annotations"]["runbook_url"].endswith("/TopologyShareLimitViolated")
-    quorum = stack.wait_for("TopologyShareLimitViolated", "firing", limit="masters-quorum", severity="critical")
+    quorum = stack.wait_for("TopologyShareLimitViolated", "firing", limit="masters-quorum", cause="quorum")
     assert quorum["labels"].items() >= labels.items()
     assert quorum["annotations"]["description"].startswith("66.67% of the pods that limit redis/masters-quorum counts")
     return alert
