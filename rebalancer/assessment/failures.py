@@ -1,21 +1,25 @@
 """What the loss of each single node and zone would break, and whether what is lost could be placed on what is left.
 
 The question of the night before. A domain is lost with its nodes and all that runs there; then the pods that their
-owners make anew are placed one after the other, as kube-scheduler most likely would, on the nodes that are left.
+owners make anew are placed one after the other, as kube-scheduler most likely would, on the nodes that are left. The
+Node objects of the lost stay for long after an outage, tainted, and count as domains without pods; or somebody deletes
+them. The worse of the two is told.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
 from msgspec import structs
 
 from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.assessment.pod_groups import GatheredGroup, Part, total
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
+from rebalancer.policy import Basis
 from rebalancer.scheduling.node_order import node_order
 from rebalancer.scheduling.place import modelled, place
 from rebalancer.scheduling.replacement import replacement
@@ -37,14 +41,21 @@ _QUORUM: Final = 3
 
 @dataclass(frozen=True, kw_only=True)
 class GroupLoss:
-    """What one set of pods loses. `holds`: a majority is left, and no more is lost than its limits allow."""
+    """What one set of pods loses: a group's, or those of it that a limit selects.
+
+    `holds`: of `total` desired pods a majority is `left`, Ready and elsewhere, and no more is lost than the limits on
+    exactly these pods allow.
+    """
 
     group: str
+    limit: str | None
+    """The limit that selects the pods; None for all of the group's."""
     namespace: str
     key: Labels
     workloads: frozenset[Reference]
     lost: int
     total: int
+    left: int
     holds: bool
 
     @property
@@ -73,25 +84,38 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Failures:
+    """The loss of each single domain that holds pods of the policy's groups, the worst first.
+
+    `domains` is how many there are of these keys, with such pods or without.
+    """
+
+    domains: int
+    found: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Unit:
-    """A set of pods with the limits on it, and how many of them are on each node."""
+    """A set of pods with the limits on it, and how many of them are on each node, and Ready there."""
 
     group: str
+    limit: str | None
     namespace: str
     key: Labels
     workloads: frozenset[Reference]
     total: int
-    limits: tuple[JudgedLimit, ...]
     on: Mapping[str, int]
+    ready: Mapping[str, int]
+    limits: list[JudgedLimit] = field(default_factory=list)
 
 
-def failures(limits: Sequence[JudgedLimit], view: View) -> tuple[Failure, ...]:
-    """Lose each domain that holds pods of a limit in force, the worst first.
+def failures(gathered: Sequence[GatheredGroup], limits: Sequence[JudgedLimit], view: View) -> Failures:
+    """Lose each domain that holds pods of the policy's groups, whether or not a limit on them is in force.
 
-    The keys are the host name, those of the limits, and the groups' zones.
+    The keys are the host name, those of the limits in force, and the groups' zones.
     """
-    units = list(_units(limits))
-    keys = {HOSTNAME, *(each.topology_key for each in limits), *(each.gathered.group.zone_key for each in limits)}
+    units = tuple(_units(gathered, limits))
+    keys = {HOSTNAME, *(each.topology_key for each in limits), *(each.group.zone_key for each in gathered)}
     found = [
         (key, domain, losses) for key in sorted(keys) for domain, losses in sorted(_losses(key, units, view).items())
     ]
@@ -105,30 +129,57 @@ def failures(limits: Sequence[JudgedLimit], view: View) -> tuple[Failure, ...]:
         unplaceable = None
         if len(coming) <= left:
             left -= len(coming)
-            unplaceable = len(place(coming, view.without_nodes(nodes), _likely).pending) if coming else 0
+            unplaceable = _unplaceable(coming, nodes, view)
         made.append(Failure(topology_key=key, domain=domain, losses=losses, unplaceable=unplaceable, unknown=unknown))
-    return tuple(
-        sorted(made, key=lambda each: (-each.broken, -(each.unplaceable or 0), each.topology_key, each.domain))
-    )
+    made.sort(key=lambda each: (-each.broken, -(each.unplaceable or 0), each.topology_key, each.domain))
+    return Failures(domains=sum(len(view.nodes.groups(key)) for key in keys), found=tuple(made))
 
 
-def _units(limits: Iterable[JudgedLimit]) -> Iterator[_Unit]:
-    """Put the limits on the same pods together; those within a larger domain are about no fixed set of pods."""
-    found: dict[tuple[str, str, Labels], list[JudgedLimit]] = {}
+def _unplaceable(coming: Sequence[Pod], nodes: frozenset[str], view: View) -> int:
+    """Count the pods that find no node, with the lost nodes still there or deleted, whichever is worse."""
+    if not coming:
+        return 0
+    states: tuple[Callable[[Iterable[str]], View], ...] = view.with_unreachable, view.without_nodes
+    return max(len(place(coming, state(nodes), _likely).pending) for state in states)
+
+
+def _units(gathered: Iterable[GatheredGroup], limits: Iterable[JudgedLimit]) -> Iterator[_Unit]:
+    """Yield each group's pods, then the other sets that limits are about, each with the limits on exactly these pods.
+
+    Those within a larger domain are about no fixed set of pods.
+    """
+    of_group: dict[int, list[JudgedLimit]] = {}
     for limit in limits:
         if limit.rule.within is None:
-            found.setdefault((limit.group, limit.namespace, limit.key), []).append(limit)
-    for (group, namespace, key), several in found.items():
-        first = several[0]
-        yield _Unit(
-            group=group,
-            namespace=namespace,
-            key=key,
-            workloads=frozenset(part.member.reference for part in first.parts),
-            total=first.total,
-            limits=tuple(several),
-            on=Counter(pod.node for pod in first.pods if pod.node is not None),
-        )
+            of_group.setdefault(id(limit.gathered), []).append(limit)
+    for group in gathered:
+        whole = _unit(group, None, group.key, group.parts)
+        parted: dict[tuple[Labels, frozenset[str]], _Unit] = {(group.key, _uids(group.parts)): whole}
+        for limit in of_group.get(id(group), ()):
+            unit = whole
+            if limit.parts is not group.parts:
+                pods = limit.key, _uids(limit.parts)
+                unit = parted.get(pods) or parted.setdefault(pods, _unit(group, limit.limit, limit.key, limit.parts))
+            unit.limits.append(limit)
+        yield from parted.values()
+
+
+def _uids(parts: Iterable[Part]) -> frozenset[str]:
+    return frozenset(pod.uid for part in parts for pod in part.pods)
+
+
+def _unit(group: GatheredGroup, limit: str | None, key: Labels, parts: Sequence[Part]) -> _Unit:
+    placed = [(pod.node, pod.ready) for part in parts for pod in part.pods if pod.node is not None]
+    return _Unit(
+        group=group.group.name,
+        limit=limit,
+        namespace=group.namespace,
+        key=key,
+        workloads=frozenset(part.member.reference for part in parts),
+        total=total(parts, Basis.DESIRED, group.population),
+        on=Counter(node for node, _ in placed),
+        ready=Counter(node for node, ready in placed if ready),
+    )
 
 
 def _losses(key: str, units: Iterable[_Unit], view: View) -> dict[str, tuple[GroupLoss, ...]]:
@@ -137,29 +188,35 @@ def _losses(key: str, units: Iterable[_Unit], view: View) -> dict[str, tuple[Gro
     found: dict[str, list[GroupLoss]] = {}
     for unit in units:
         lost: Counter[str] = Counter()
+        silenced: Counter[str] = Counter()
         for node, number in unit.on.items():
             if node in values:
                 lost[values[node]] += number
+                silenced[values[node]] += unit.ready.get(node, 0)
+        ready = sum(unit.ready.values())
         for domain, number in lost.items():
+            left = ready - silenced[domain]
             loss = GroupLoss(
                 group=unit.group,
+                limit=unit.limit,
                 namespace=unit.namespace,
                 key=unit.key,
                 workloads=unit.workloads,
                 lost=number,
                 total=max(unit.total, number),
-                holds=_holds(unit, key, number),
+                left=left,
+                holds=_holds(unit, key, number, left),
             )
             found.setdefault(domain, []).append(loss)
     return {domain: tuple(sorted(losses, key=_badness)) for domain, losses in found.items()}
 
 
-def _badness(loss: GroupLoss) -> tuple[bool, Fraction, str, str, list[tuple[str, str]]]:
-    return loss.holds, -loss.share, loss.namespace, loss.group, sorted(loss.key.items())
+def _badness(loss: GroupLoss) -> tuple[bool, Fraction, str, str, str, list[tuple[str, str]]]:
+    return loss.holds, -loss.share, loss.namespace, loss.group, loss.limit or "", sorted(loss.key.items())
 
 
-def _holds(unit: _Unit, key: str, lost: int) -> bool:
-    if unit.total >= _QUORUM and 2 * (unit.total - lost) <= unit.total:
+def _holds(unit: _Unit, key: str, lost: int, left: int) -> bool:
+    if unit.total >= _QUORUM and 2 * left <= unit.total:
         return False
     caps = [each.cap for each in unit.limits if each.topology_key == key and each.cap is not None]
     return all(lost <= cap for cap in caps)

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         found.assessment,
         found.plan,
         everything if workloads is None else workloads.__contains__,
-        failures(found.assessment.limits, found.view) if args.failures else None,
+        failures(found.assessment.pod_groups, found.assessment.limits, found.view) if args.failures else None,
     )
     match reading.output:
         case "json":

@@ -207,12 +207,19 @@ class ReportedFinding(Written, frozen=True, kw_only=True):
 
 
 class LostGroup(Written, frozen=True, kw_only=True):
-    """What one set of pods loses. `holds`: a majority is left, and no more is lost than its limits allow."""
+    """What one set of pods loses: a group's, or those of it that `limit` selects.
+
+    `holds`: of `total` desired pods a majority is `left`, Ready and elsewhere, and no more is lost than the limits on
+    exactly these pods allow.
+    """
 
     group: Text
+    limit: str | None
     namespace: Text
     key: Mapping[str, str]
     lost: Number
+    total: Number
+    left: Number
     share: Annotated[float, Meta(ge=0, le=1)]
     holds: bool
 
@@ -243,7 +250,9 @@ class ReportDocument(Written, frozen=True, kw_only=True):
     deadlocks: tuple[ReportedDeadlock, ...]
     findings: tuple[ReportedFinding, ...]
     failures: tuple[ReportedFailure, ...] | None
-    """Null where they were not asked for."""
+    """One for each domain that holds pods of the policy's groups; null where they were not asked for."""
+    failure_domains: Number | None
+    """How many domains of their keys there are, with such pods or without; null likewise."""
 
 
 def to_json(document: Struct) -> bytes:

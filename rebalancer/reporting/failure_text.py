@@ -1,9 +1,8 @@
 """What losing each single domain would break, as a person reads it: the worst, and how many could be lost unharmed."""
 
-from collections.abc import Sequence
 from typing import Final
 
-from rebalancer.reporting.documents import LostGroup, ReportedFailure
+from rebalancer.reporting.documents import LostGroup, ReportDocument, ReportedFailure
 from rebalancer.reporting.keys import key_text
 from rebalancer.reporting.limit_text import aligned
 
@@ -11,15 +10,22 @@ _COLUMNS: Final = ("IF LOST", "BROKEN", "UNPLACEABLE", "WORST")
 _MOST: Final = 20
 
 
-def failure_lines(failures: Sequence[ReportedFailure]) -> list[str]:
-    """Show the domains whose loss would break a bound or a majority, or leave pods without a node."""
+def failure_lines(document: ReportDocument) -> list[str]:
+    """Show the domains whose loss would break a bound or a majority, or leave pods without a node; [] if not asked."""
+    failures, domains = document.failures, document.failure_domains
+    if failures is None or domains is None:
+        return []
+    if not failures:
+        return ["", f"None of the {domains} domains holds pods of the policy's groups."]
     bad = [each for each in failures if each.unplaceable or not all(group.holds for group in each.groups)]
-    fine = len(failures) - len(bad)
     rows = [_row(each) for each in bad[:_MOST]]
     more = [f"… and {len(bad) - _MOST} more"] if len(bad) > _MOST else []
     untried = sum(each.unplaceable is None for each in failures)
     notes = [f"For {untried} it was not tried whether replacements find nodes."] if untried else []
-    held = f"{fine} of {len(failures)} domains can be lost without breaking a bound, a majority or a placement."
+    held = (
+        f"{len(failures)} of {domains} domains hold pods of the policy's groups; {len(failures) - len(bad)} of these "
+        f"{len(failures)} can be lost without breaking a bound, a majority or a placement."
+    )
     return ["", *(aligned([_COLUMNS, *rows]) if rows else ()), *more, *([""] if rows else ()), held, *notes]
 
 
@@ -31,5 +37,7 @@ def _row(each: ReportedFailure) -> tuple[str, ...]:
 
 
 def loss(of: LostGroup) -> str:
-    """Say what a set of pods loses."""
-    return f"{of.group} {of.namespace} {key_text(of.key)} loses {of.lost} ({round(100 * of.share)} %)"
+    """Say what a set of pods loses, and what is left."""
+    name = of.group if of.limit is None else f"{of.group}/{of.limit}"
+    who = f"{name} {of.namespace} {key_text(of.key)}"
+    return f"{who} loses {of.lost} of {of.total} ({round(100 * of.share)} %), {of.left} left"

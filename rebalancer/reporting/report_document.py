@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from rebalancer.assessment.causes import constraint_token, limit_token
-from rebalancer.assessment.failures import Failure
+from rebalancer.assessment.failures import Failure, Failures
 from rebalancer.assessment.judgement import Assessment, Judged, JudgedGroup
 from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.model.moves import Reference
@@ -40,7 +40,7 @@ def everything(_: Reference) -> bool:
 
 
 def report_document(
-    assessment: Assessment, plan: Plan, chosen: Chosen = everything, lost: Sequence[Failure] | None = None
+    assessment: Assessment, plan: Plan, chosen: Chosen = everything, lost: Failures | None = None
 ) -> ReportDocument:
     """Write a report on the chosen workloads, the violated first; `lost` is what losing each domain would break."""
     verdicts = Verdicts(plan)
@@ -71,7 +71,8 @@ def report_document(
             for each in assessment.findings
             if any(map(chosen, each.workloads)) or (chosen is everything and not each.workloads)
         ),
-        failures=tuple(_failures(lost, chosen)) if lost is not None else None,
+        failures=tuple(_failures(lost.found, chosen)) if lost is not None else None,
+        failure_domains=lost.domains if lost is not None else None,
     )
 
 
@@ -85,9 +86,12 @@ def _failures(lost: Sequence[Failure], chosen: Chosen) -> Iterator[ReportedFailu
                 groups=tuple(
                     LostGroup(
                         group=loss.group,
+                        limit=loss.limit,
                         namespace=loss.namespace,
                         key=dict(loss.key),
                         lost=loss.lost,
+                        total=loss.total,
+                        left=loss.left,
                         share=float(loss.share),
                         holds=loss.holds,
                     )

@@ -31,7 +31,7 @@ def report_text(document: ReportDocument) -> str:
     found = [f"{each.kind}: {each.object}: {each.message}" for each in document.findings]
     lines += ["", *found] if found else []
     lines += limit_lines(document.limits)
-    lines += failure_lines(document.failures) if document.failures is not None else []
+    lines += failure_lines(document)
     return "\n".join([*lines, ""])
 
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Self, TypeVar
 
-from rebalancer.model.affinity import PodAffinity
+from msgspec import structs
+
+from rebalancer.model.affinity import PodAffinity, Taint, TaintEffect
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
@@ -29,6 +31,11 @@ T = TypeVar("T")
 
 SETTLE_AFTER: Final = 1024
 """Moved pods after which the indexes are rebuilt: the differences would otherwise cost more than they save."""
+
+UNREACHABLE: Final = tuple(
+    Taint("node.kubernetes.io/unreachable", effect) for effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+)
+"""Taints that the node controller puts on a node whose kubelet is silent."""
 
 
 class View:
@@ -70,15 +77,36 @@ class View:
     def without_nodes(self, nodes: Iterable[str]) -> Self:
         """Return the state in which these nodes are gone, with all that runs there: they are no domains any more."""
         gone = set(nodes)
-        derived = self.without([pod for node in sorted(gone) for pod in self.pods_on(node)])
-        left = [node for node in self.snapshot.nodes if node.name not in gone]
-        # Answers that depend on the nodes do not hold for the rest; where the other pods stand, and their sums, do.
+        left = tuple(node for node in self.snapshot.nodes if node.name not in gone)
+        derived = self._deserted(gone, left)
         derived.__dict__.update(
-            snapshot=replace(self.snapshot, nodes=left),
-            nodes=NodeIndex(left),
-            _memo={},
-            changes_on={node: changes for node, changes in derived.changes_on.items() if node not in gone},
+            changes_on={node: changes for node, changes in derived.changes_on.items() if node not in gone}
         )
+        return derived
+
+    def with_unreachable(self, nodes: Iterable[str]) -> Self:
+        """Return the state some minutes after these nodes went silent: nothing runs there, and they take no pod.
+
+        The Node objects stay, and with them their domains, which hold nothing then.
+        """
+        silent = set(nodes)
+        # No room, too: a pod that tolerates every taint would be bound there and not run.
+        there = tuple(
+            structs.replace(node, taints=(*node.taints, *UNREACHABLE), ready=False, ready_since=None, pods=0)
+            if node.name in silent
+            else node
+            for node in self.snapshot.nodes
+        )
+        derived = self._deserted(silent, there)
+        # As changed nodes these are asked anew whether they have room.
+        derived.__dict__.update(changes_on={**dict.fromkeys(silent, ()), **derived.changes_on})
+        return derived
+
+    def _deserted(self, deserted: Iterable[str], nodes: tuple[Node, ...]) -> Self:
+        """Return the state without the pods of some nodes, and with other nodes than before."""
+        derived = self.without([pod for node in sorted(deserted) for pod in self.pods_on(node)])
+        # Answers that depend on the nodes do not hold any more; where the other pods stand, and their sums, do.
+        derived.__dict__.update(snapshot=replace(self.snapshot, nodes=nodes), nodes=NodeIndex(nodes), _memo={})
         return derived
 
     def _moving(self, pods: Iterable[tuple[Pod, str | None, bool]]) -> Self:

@@ -11,6 +11,7 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
 from rebalancer.reporting.documents import LostGroup, ReportDocument, ReportedFailure
+from rebalancer.reporting.failure_text import loss
 from rebalancer.reporting.junit import report_junit
 from rebalancer.reporting.report_document import report_document
 from rebalancer.reporting.text import report_text
@@ -107,8 +108,18 @@ def failure(**changes: Any) -> ReportedFailure:
 
 def test_junit_has_a_case_for_each_domain_that_could_be_lost() -> None:
     """It fails where a majority, a bound or a placement would not hold, with what would be lost."""
-    half = LostGroup(group="redis", namespace="cache", key={"cluster": "one"}, lost=3, share=0.5, holds=False)
-    few = structs.replace(half, lost=1, share=1 / 6, holds=True)
+    half = LostGroup(
+        group="redis",
+        limit=None,
+        namespace="cache",
+        key={"cluster": "one"},
+        lost=3,
+        total=6,
+        left=3,
+        share=0.5,
+        holds=False,
+    )
+    few = structs.replace(half, limit="R1", lost=1, left=5, share=1 / 6, holds=True)
     suite = lost(
         failure(groups=(few,)),
         failure(domain="b", groups=(half, few), unplaceable=2),
@@ -118,7 +129,8 @@ def test_junit_has_a_case_for_each_domain_that_could_be_lost() -> None:
     )
     assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["skipped"]) == ("5", "3", "1")
     assert [case.attrib["name"] for case in suite] == [f"loss of zone {domain}" for domain in "abcde"]
-    one = "redis cache cluster=one loses 3 (50 %)"
+    one = "redis cache cluster=one loses 3 of 6 (50 %), 3 left"
+    assert loss(few) == "redis/R1 cache cluster=one loses 1 of 6 (17 %), 5 left"
     untried = "whether replacements find nodes was not tried"
     assert [[(each.tag, each.attrib["message"]) for each in case] for case in suite] == [
         [],

@@ -73,7 +73,10 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         return to_json(document)
 
     yield "plan", text(plan_document(made, snapshot))
-    yield "report", text(report_document(assessment, made, lost=failures(assessment.limits, view)))
+    yield (
+        "report",
+        text(report_document(assessment, made, lost=failures(assessment.pod_groups, assessment.limits, view))),
+    )
     wish = Wish(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion(wish))
     for workload in snapshot.workloads:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Toleration
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
@@ -105,3 +105,21 @@ def test_nodes_that_are_gone_are_no_domains() -> None:
     assert feasible(incoming, View(made)) == {"b"}
     with pytest.raises(KeyError, match="there is no node 'a'"):
         view.with_placed(incoming, "a")
+
+
+def test_silent_nodes_are_domains_that_hold_and_take_nothing() -> None:
+    """Their pods are gone, their domains are not; what tolerates all taints does not come either."""
+    view = View(cluster()).with_unreachable(["a"])
+    assert view.nodes.names == {"a", "b"}
+    assert view.live("default", WEB) == {}
+    assert not view.nodes.by_name["a"].ready
+    bearing = PodSpec(tolerations=(Toleration(operator="Exists"),))
+    whole = View(cluster())
+    assert feasible(pod({"app": "web"}, spec=bearing), whole) == {"a", "b"}
+    assert feasible(pod({"app": "web"}, spec=bearing), whole.with_unreachable(["b"])) == {"a"}
+    assert feasible(pod({"app": "web"}, spec=bearing), view) == {"b"}
+    assert feasible(pod({"app": "web"}), view) == {"b"}
+    even = PodSpec(spread=(spread("kubernetes.io/hostname", selects=WEB),))
+    first = pod({"app": "web"}, spec=even)
+    assert feasible(first, view) == {"b"}
+    assert feasible(pod({"app": "web"}, name="second", spec=even), view.with_placed(first, "b")) == frozenset()
