@@ -2,7 +2,10 @@
 
 Every query aggregates without the replica that tells, since only the leader shows the cluster. What each domain holds
 comes from the recording rules of `rules.yaml` over kube-state-metrics; the controller itself exports a limit's largest
-share and the domain that has it.
+share and the worst domain.
+
+What nobody tells is shown as missing, never as 0: a dead controller has not mended anything. What is told of a cluster is
+counted once, whoever tells it, and added up over the clusters that are chosen.
 """
 
 from dataclasses import dataclass
@@ -14,6 +17,8 @@ _WHERE: Final = f'{_CLUSTER},namespace=~"$namespace"'
 _LIMIT: Final = "cluster, group, limit, namespace, key, topology_key"
 _LIMIT_TEXT: Final = "{{cluster}} {{group}}/{{limit}} {{namespace}}/{{key}}"
 _WORKLOAD: Final = "cluster, namespace, workload_kind, workload, topology_key"
+_NOUGHT: Final = f"0 * max(rebalancer_leader{{{_CLUSTER}}} == 1)"
+"""0 where somebody leads, so that there being nothing is known; else nothing."""
 _FALLBACK: Final = "namespace_key_node:rebalancer_fallback_pods:count"
 _FALLBACK_ZONE: Final = "namespace_key_zone:rebalancer_fallback_pods:sum"
 
@@ -50,27 +55,35 @@ def _number(title: str, about: str, expr: str, unit: str = "short") -> Panel:
     return Panel(title=title, about=about, queries=(Query(expr=expr),), form=Form.NUMBER, unit=unit, width=4)
 
 
+def _total(name: str) -> str:
+    """Return the query for a number of each cluster, added up."""
+    return f"sum(max by (cluster) ({name}{{{_CLUSTER}}}))"
+
+
 _NOW: Final = (
     _number(
         "Limits violated",
         "Share limits that do not hold, whether they can be repaired or not.",
-        "count(max by (cluster, group, limit, namespace, key, topology_key)"
-        f' (rebalancer_limit_state{{{_WHERE},state!="Satisfied"}}) == 1) or vector(0)',
+        f'count(max by ({_LIMIT}) (rebalancer_limit_state{{{_WHERE},state!="Satisfied"}}) == 1) or {_NOUGHT}',
     ),
     _number(
         "Constraints violated",
         "Hard topology spread constraints that do not hold.",
         f"count(max by ({_WORKLOAD})"
         f' (rebalancer_constraint_state{{{_WHERE},state!="Satisfied",when_unsatisfiable="DoNotSchedule"}}) == 1)'
-        " or vector(0)",
+        f" or {_NOUGHT}",
     ),
-    _number("Evictions planned", "Of the last plan.", f"max(rebalancer_planned_evictions{{{_CLUSTER}}})"),
-    _number("In flight", "Evicted pods without a Ready replacement.", f"max(rebalancer_in_flight{{{_CLUSTER}}})"),
-    _number("Leaders", "One, or nothing is judged.", f"sum(rebalancer_leader{{{_CLUSTER}}})"),
+    _number("Evictions planned", "Of the last plan of each cluster.", _total("rebalancer_planned_evictions")),
+    _number("In flight", "Evicted pods without a Ready replacement.", _total("rebalancer_in_flight")),
+    _number(
+        "Leaders",
+        "One in each cluster, or nothing is judged.",
+        f"sum(max by (cluster, instance) (rebalancer_leader{{{_CLUSTER}}}))",
+    ),
     _number(
         "Last cycle",
-        "How long ago it ended.",
-        f"time() - max(rebalancer_last_cycle_timestamp_seconds{{{_CLUSTER}}})",
+        "How long ago it ended, where that is longest.",
+        f"time() - min(max by (cluster) (rebalancer_last_cycle_timestamp_seconds{{{_CLUSTER}}}))",
         "s",
     ),
 )
@@ -89,7 +102,7 @@ _SPREAD: Final = (
     ),
     Panel(
         title="Headroom by limit",
-        about="Pods that the fullest domain may still take; below zero the limit is violated. The 20 least.",
+        about="Pods that the worst domain is away from breaking the limit; below zero it is broken. The 20 least.",
         queries=(
             Query(
                 expr=f"bottomk(20, min by ({_LIMIT}) (rebalancer_limit_headroom{{{_WHERE}}}))",
@@ -100,7 +113,7 @@ _SPREAD: Final = (
     ),
     Panel(
         title="Worst domains",
-        about="The fullest domain of every violated limit, and its share.",
+        about="The domain that breaks each limit (the emptiest for minPods), and the share of the fullest.",
         queries=(
             Query(
                 expr=f"max by ({_LIMIT}, domain) (rebalancer_limit_worst_domain{{{_WHERE}}})"
@@ -155,9 +168,9 @@ _REPAIR: Final = (
         title="Planned against proven",
         about="Evictions of the last plan, and the least that can do, proved. They differ where no proof was found.",
         queries=(
-            Query(expr=f"max(rebalancer_planned_evictions{{{_CLUSTER}}})", legend="planned"),
-            Query(expr=f"max(rebalancer_minimum_evictions{{{_CLUSTER}}})", legend="proven minimum"),
-            Query(expr=f"max(rebalancer_in_flight{{{_CLUSTER}}})", legend="in flight"),
+            Query(expr=_total("rebalancer_planned_evictions"), legend="planned"),
+            Query(expr=_total("rebalancer_minimum_evictions"), legend="proven minimum"),
+            Query(expr=_total("rebalancer_in_flight"), legend="in flight"),
         ),
     ),
     Panel(
@@ -184,7 +197,10 @@ _REPAIR: Final = (
         title="Refusals",
         about="What the last cycle left undone, by the reason why.",
         queries=(
-            Query(expr=f"max by (reason) (rebalancer_refusals{{{_CLUSTER}}}) > 0 or vector(0)", legend="{{reason}}"),
+            Query(
+                expr=f"sum by (reason) (max by (cluster, reason) (rebalancer_refusals{{{_CLUSTER}}})) > 0 or {_NOUGHT}",
+                legend="{{reason}}",
+            ),
         ),
         width=24,
     ),
@@ -214,7 +230,12 @@ _HEALTH: Final = (
     Panel(
         title="Objects known",
         about="By kind.",
-        queries=(Query(expr=f"max by (kind) (rebalancer_cache_objects{{{_CLUSTER}}})", legend="{{kind}}"),),
+        queries=(
+            Query(
+                expr=f"sum by (kind) (max by (cluster, kind) (rebalancer_cache_objects{{{_CLUSTER}}}))",
+                legend="{{kind}}",
+            ),
+        ),
         width=6,
     ),
     Panel(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,4 +95,82 @@ def test_promtool_understands_every_query(promtool: Path, tmp_path: Path) -> Non
 def test_no_query_shows_a_change_of_leader(query: str) -> None:
     """Series are those of the cluster; only what a replica says of itself has its name."""
     kept = set(re.findall(r"\w+", " ".join(re.findall(r"\b(?:by|on) \(([^)]*)\)", query))))
-    assert kept.isdisjoint({"pod", "instance"}) or "process_" in query
+    assert kept.isdisjoint({"pod", "instance"}) or re.search("process_|rebalancer_leader", query)
+
+
+def shown(promtool: Path, folder: Path, series: Mapping[str, str], expected: Mapping[str, Sequence[float]]) -> str:
+    """Have the queries of panels, by title, give these values at the tenth minute."""
+    found = {panel["title"]: panel["targets"][0]["expr"] for panel in PANELS}
+    checks = [
+        {
+            "expr": found[title].replace("$cluster", ".*").replace("$namespace", ".*"),
+            "eval_time": "10m",
+            "exp_samples": [{"labels": "{}", "value": value} for value in values],
+        }
+        for title, values in expected.items()
+    ]
+    given = [{"series": name, "values": values} for name, values in series.items()]
+    tests = {
+        "evaluation_interval": "1m",
+        "tests": [{"interval": "1m", "input_series": given, "promql_expr_test": checks}],
+    }
+    file = folder / "tests.yaml"
+    file.write_text(yaml.safe_dump(tests))
+    return run(promtool, "test", "rules", file)
+
+
+LIMIT = 'group="redis",limit="R2",namespace="cache",key="sessions",topology_key="zone",severity="warning"'
+HARD = (
+    'namespace="shop",workload_kind="Deployment",workload="web",topology_key="zone",when_unsatisfiable="DoNotSchedule"'
+)
+
+
+def test_a_dead_controller_is_not_shown_as_no_violation(promtool: Path, tmp_path: Path) -> None:
+    """What was told until it died is missing afterwards, violations and refusals too; there is no 0 for it."""
+    series = {
+        'rebalancer_leader{instance="10.0.0.1:8080"}': "1x2 stale",
+        f'rebalancer_limit_state{{{LIMIT},state="Violated"}}': "1x2 stale",
+        f'rebalancer_constraint_state{{{HARD},state="Violated"}}': "1x2 stale",
+        "rebalancer_planned_evictions": "3x2 stale",
+        "rebalancer_in_flight": "1x2 stale",
+        'rebalancer_refusals{reason="TooYoung"}': "1x2 stale",
+    }
+    titles = [panel.title for panel in ROWS[0][1]]
+    assert "SUCCESS" in shown(promtool, tmp_path, series, {title: () for title in (*titles, "Refusals")})
+
+
+def test_a_controller_that_finds_nothing_shows_0(promtool: Path, tmp_path: Path) -> None:
+    series = {
+        'rebalancer_leader{instance="10.0.0.1:8080"}': "1x10",
+        'rebalancer_leader{instance="10.0.0.2:8080"}': "0x10",
+        f'rebalancer_limit_state{{{LIMIT},state="Violated"}}': "0x10",
+        'rebalancer_refusals{reason="TooYoung"}': "0x10",
+    }
+    expected = {"Limits violated": [0.0], "Constraints violated": [0.0], "Refusals": [0.0], "Leaders": [1.0]}
+    assert "SUCCESS" in shown(promtool, tmp_path, series, expected)
+
+
+def test_clusters_are_added_up_and_each_is_counted_once(promtool: Path, tmp_path: Path) -> None:
+    """Two jobs that scrape one replica, and a leader that takes over, do not double anything."""
+    series = {}
+    for cluster, number in (("east", 3), ("west", 4)):
+        for job in ("one", "two"):
+            who = f'cluster="{cluster}",job="{job}",instance="{cluster}:8080"'
+            series |= {
+                f"rebalancer_leader{{{who}}}": "1x10",
+                f"rebalancer_planned_evictions{{{who}}}": f"{number}x10",
+                f"rebalancer_in_flight{{{who}}}": "1x10",
+                f'rebalancer_limit_state{{{who},{LIMIT},state="Violated"}}': "1x10",
+                f'rebalancer_constraint_state{{{who},{HARD},state="Unfixable"}}': "1x10",
+                f"rebalancer_last_cycle_timestamp_seconds{{{who}}}": f"{number * 100}x10",
+            }
+    expected = {
+        "Limits violated": [2.0],
+        "Constraints violated": [2.0],
+        "Evictions planned": [7.0],
+        "In flight": [2.0],
+        "Leaders": [2.0],
+        "Last cycle": [300.0],
+        "Planned against proven": [7.0],
+    }
+    assert "SUCCESS" in shown(promtool, tmp_path, series, expected)
