@@ -4,8 +4,8 @@ Every query aggregates without the replica that tells, since only the leader sho
 comes from the recording rules of `rules.yaml` over kube-state-metrics; the controller itself exports a limit's largest
 share and the worst domain.
 
-What nobody tells is shown as missing, never as 0: a dead controller has not mended anything. What is told of a cluster is
-counted once, whoever tells it, and added up over the clusters that are chosen.
+What nobody tells is shown as missing, never as 0: a dead controller has not mended anything. What is told of a cluster
+is counted once, whoever tells it, and added up over the clusters that are chosen.
 """
 
 from dataclasses import dataclass

@@ -136,7 +136,7 @@ def test_a_dead_controller_is_not_shown_as_no_violation(promtool: Path, tmp_path
         'rebalancer_refusals{reason="TooYoung"}': "1x2 stale",
     }
     titles = [panel.title for panel in ROWS[0][1]]
-    assert "SUCCESS" in shown(promtool, tmp_path, series, {title: () for title in (*titles, "Refusals")})
+    assert "SUCCESS" in shown(promtool, tmp_path, series, dict.fromkeys((*titles, "Refusals"), ()))
 
 
 def test_a_controller_that_finds_nothing_shows_0(promtool: Path, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_controller_that_finds_nothing_shows_0(promtool: Path, tmp_path: Path)
 
 def test_clusters_are_added_up_and_each_is_counted_once(promtool: Path, tmp_path: Path) -> None:
     """Two jobs that scrape one replica, and a leader that takes over, do not double anything."""
-    series = {}
+    series: dict[str, str] = {}
     for cluster, number in (("east", 3), ("west", 4)):
         for job in ("one", "two"):
             who = f'cluster="{cluster}",job="{job}",instance="{cluster}:8080"'
