@@ -13,6 +13,7 @@ from rebalancer.planning.mixture import Cell, Mixed
 from rebalancer.planning.movers import Sorted
 from rebalancer.planning.problem import Uniform
 from rebalancer.planning.program import Solution, Unsolved, solve
+from rebalancer.planning.reach import Effort
 
 _SUPPOSED_NODES = 2_000
 """How many nodes of the search tree the solution of a supposed state may take."""
@@ -89,11 +90,13 @@ class MixedBoard:
     """Pods of several kinds: a cell is a kind and a node.
 
     `aim` is the arrangement that is aimed at. Where not everything that is asked holds in it, it only says who should
-    go first, and no state is `within` anything.
+    go first, and no state is `within` anything. `effort` is spent on solutions of supposed states, by their size.
     """
 
-    def __init__(self, mixed: Mixed, aim: Solution | None) -> None:
+    def __init__(self, mixed: Mixed, aim: Solution | None, effort: Effort) -> None:
         self._mixed = mixed
+        self._effort = effort
+        self._size = sum(len(kind.cap) for kind in mixed.kinds)
         self._aim = aim
         holds = aim is not None and not aim.unplaced and not aim.excess
         self.fewest = aim.evictions if aim is not None and holds else None
@@ -119,6 +122,7 @@ class MixedBoard:
         waiting = Counter(self._mixed.kind_of(pod) for pod in pending)
         key = tuple(sorted(deltas.items(), key=repr)), tuple(sorted(waiting.items()))
         if key not in self._known:
+            self._effort.spend(self._size)
             found = solve(self._mixed.supposed(changes, waiting), nodes=_SUPPOSED_NODES)
             self._known[key] = None if isinstance(found, Unsolved) else found.evictions
         known = self._known[key]

@@ -7,10 +7,12 @@ from msgspec import Struct
 
 from rebalancer.assessment.judgement import Judged, JudgedGroup
 from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.assessment.pod_groups import workload_key
 from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Reference
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.verdicts import State
-from rebalancer.policy import LimitAction
+from rebalancer.policy import WORKLOAD, LimitAction
 from rebalancer.scheduling.pod_topology_spread import ineffective
 from rebalancer.scheduling.view import View
 
@@ -38,10 +40,10 @@ class Demand(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     cap: int | None = None
     least: int = 0
 
-    def counts(self, labels: Labels) -> bool:
-        """Say whether a pod with these labels counts."""
+    def counts(self, labels: Labels, workload: Reference) -> bool:
+        """Say whether a pod of a workload with these labels counts."""
         if isinstance(self.source, JudgedLimit):
-            return _meant(self.source, labels)
+            return _meant(self.source, labels, workload)
         selector = self.source.constraint.selector
         return selector is not None and selector.matches(labels)
 
@@ -76,13 +78,18 @@ class Demand(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return f"maxSkew is {self.max_skew}"
 
 
-def _meant(limit: JudgedLimit, labels: Labels) -> bool:
+def _meant(limit: JudgedLimit, labels: Labels, workload: Reference) -> bool:
     rule, group = limit.rule, limit.gathered.group
+    key = dict(limit.key)
+    if WORKLOAD in (*group.group_by, *(rule.group_by or ())) and workload_key(workload) != {
+        "workload": key.pop("workload", "")
+    }:
+        return False
     if not group.selector.compiled.matches(labels):
         return False
     if rule.selector is not None and not rule.selector.compiled.matches(labels):
         return False
-    return all(labels.get(key) == value for key, value in limit.key.items() if key not in {"workload", rule.within})
+    return all(labels.get(name) == value for name, value in key.items() if name != rule.within)
 
 
 def of_group(judged: JudgedGroup, view: View, act_on: ActOn) -> tuple[Demand, ...]:

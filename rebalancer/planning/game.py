@@ -54,13 +54,21 @@ def forced_step(state: State, bounds: Bounds, room: int, *, out: int = _OUT, eff
     """Return the step that the scheduler is forced to repay; empty where none is found.
 
     The game's first move with `out` at once; where the game is too large, or cannot be won, a step of at most `room`
-    that keeps its own promise, rather one that leaves further pods a place.
+    that keeps its own promise, rather one that leaves further pods a place. What needs more than `out` at once is
+    returned without victims, with the least number that would do.
     """
     move = first_move(state, bounds, out, effort=effort)
     if move is not None and move.victims:
         return move
-    step = next_step(state, bounds, room, stay_open=True)
-    return step if step.victims else next_step(state, bounds, room)
+    steps = [next_step(state, bounds, room, stay_open=True), next_step(state, bounds, room)]
+    fitting = next((step for step in steps if step.victims and step.needed <= out), None)
+    if fitting is not None:
+        return fitting
+    for more in range(out + 1, _OUT + 1):
+        move = first_move(state, bounds, more, effort=effort)
+        if move is not None and move.victims:
+            return Step(needed=more)
+    return Step(needed=max(step.needed for step in steps), complete=steps[-1].complete)
 
 
 class _Game:

@@ -135,7 +135,7 @@ class Mixtures:
             if isinstance(member.next_pod, Unpredictable):
                 return Refusal(member.next_pod.reason, f"{member.reference}: {member.next_pod.message}")
             pod = member.next_pod
-            key = _alike(pod), tuple(each.counts(pod.labels) for each in demands)
+            key = _alike(pod), tuple(each.counts(pod.labels, member.reference) for each in demands)
             kind = made.setdefault(key, _Making(pod))
             kind.members.append(member)
             kind.whole.append(refusal)
@@ -171,12 +171,16 @@ class Mixtures:
         if sample.spec.pod_affinity.required:
             return Refusal(Reason.NOT_PREDICTABLE, "its affinity to other pods moves with every placement")
         reception = self._rooms.without_own(sample, own)
-        mine = frozenset(number for number, each in enumerate(demands) if each.counts(sample.labels))
+        workload = making.members[0].reference
 
-        def as_the_next(labels: Labels) -> bool:
-            return frozenset(number for number, each in enumerate(demands) if each.counts(labels)) == mine
+        def counting(labels: Labels) -> frozenset[int]:
+            return frozenset(number for number, each in enumerate(demands) if each.counts(labels, workload))
 
-        found = self._movers.sorted_out(making.members, making.whole, reception.nodes, as_the_next)
+        mine = counting(sample.labels)
+
+        found = self._movers.sorted_out(
+            making.members, making.whole, reception.nodes, lambda labels: counting(labels) == mine
+        )
         if isinstance(found, Refusal):
             return found
         everything.refused += found.refused

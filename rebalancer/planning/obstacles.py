@@ -34,19 +34,24 @@ def obstacle(problem: Uniform) -> tuple[State, Refusal]:
 
 def mixed_obstacle(mixed: Mixed, unsolved: Unsolved) -> tuple[State, Refusal]:
     """Say the same of pods of several kinds."""
+    cut_short = State.VIOLATED, Refusal(Reason.NOT_FORCED, "the search for the fewest evictions was cut short")
     if unsolved is Unsolved.GIVEN_UP:
-        return State.VIOLATED, Refusal(Reason.NOT_FORCED, "the search for the fewest evictions was cut short")
+        return cut_short
     free = replace(mixed, kinds=tuple(replace(kind, fixed={}) for kind in mixed.kinds))
-    if not isinstance(solve(free), Unsolved):
+    found = solve(free)
+    if not isinstance(found, Unsolved):
         return State.UNFIXABLE, _tied(mixed.sorted.refused)
     total = sum(sum(kind.counts.values()) + kind.pending for kind in mixed.kinds)
     roomy = replace(
         free, kinds=tuple(replace(kind, cap=_anywhere(mixed, kind, total), now={}) for kind in free.kinds), view=None
     )
-    if not isinstance(solve(roomy), Unsolved):
+    with_room = solve(roomy)
+    if not isinstance(with_room, Unsolved):
         return State.UNFIXABLE, Refusal(
             Reason.NO_CAPACITY, "the nodes that would have to take more of these pods have no room for them"
         )
+    if Unsolved.GIVEN_UP in {found, with_room}:
+        return cut_short
     return State.INFEASIBLE, Refusal(
         Reason.NO_ARRANGEMENT, f"no arrangement of these {total} pods of {len(mixed.kinds)} kinds satisfies all"
     )

@@ -22,7 +22,16 @@ from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused
 from rebalancer.planning.problem import Rules, Uniform
 from rebalancer.planning.reach import Effort, forget
 from rebalancer.planning.stuck import stuck_pods
-from rebalancer.planning.verdict import MOST_FORESIGHT, MOST_MOVES, Circumstances, Verdict, of_mixed, of_uniform
+from rebalancer.planning.verdict import (
+    COMPONENT_FORESIGHT,
+    LEAST_FORESIGHT,
+    MOST_FORESIGHT,
+    MOST_MOVES,
+    Circumstances,
+    Verdict,
+    of_mixed,
+    of_uniform,
+)
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
@@ -32,6 +41,7 @@ def plan(view: View, assessment: Assessment, policy: Policy, memory: Memory) -> 
     planner = _Planner(view, assessment, policy, memory)
     for component in components(assessment, planner.stuck, policy.spread.act_on):
         planner.consider(component)
+    planner.look_ahead()
     forget()
     return planner.plan()
 
@@ -56,6 +66,7 @@ class _Planner:
         self._refusals: list[Refused] = []
         self._steps = 0
         self._foresight = Effort(MOST_FORESIGHT)
+        self._later: list[Component] = []
         self._moves = Effort(MOST_MOVES)
         self.stuck = stuck_pods(view)
 
@@ -71,6 +82,7 @@ class _Planner:
         )
 
     def consider(self, component: Component) -> None:
+        """Plan for a component; one for which that takes looking ahead on the real nodes comes later."""
         if not wanted(component, self._policy.spread.act_on, self.stuck):
             not_acted = Refusal(Reason.EXCLUDED, "spread.actOn does not list what is violated")
             self._leave(component, Verdict(refusal=not_acted))
@@ -78,27 +90,55 @@ class _Planner:
         problem = self._rules.problem(component)
         if isinstance(problem, Refusal):
             self._leave(component, Verdict(refusal=problem))
-            return
+        elif isinstance(problem, Mixed):
+            self._later.append(component)
+        else:
+            none = Effort(0)
+            verdict = of_uniform(problem, self._view, self._known(component, none), partial(self._room, problem))
+            if none.cut:
+                self._later.append(component)
+            else:
+                self._conclude(problem, verdict)
+
+    def look_ahead(self) -> None:
+        """Plan for those that come later.
+
+        What all of them may cost is bounded. Where that is not enough for all, others come first in the next minute.
+        """
+        many = max(1, len(self._later))
+        share = min(max(MOST_FORESIGHT // many, LEAST_FORESIGHT), COMPONENT_FORESIGHT)
+        first = (
+            int(self._now.timestamp() // 60) * (MOST_FORESIGHT // share) % many if share * many > MOST_FORESIGHT else 0
+        )
+        for component in (*self._later[first:], *self._later[:first]):
+            # Made anew: others may have taken room meanwhile.
+            problem = self._rules.problem(component)
+            known = self._known(component, self._foresight.part(share))
+            assert not isinstance(problem, Refusal), "what depends on room that was taken is no refusal"
+            if isinstance(problem, Mixed):
+                self._conclude(problem, of_mixed(problem, self._view, known))
+            else:
+                self._conclude(problem, of_uniform(problem, self._view, known, partial(self._room, problem)))
+
+    def _known(self, component: Component, foresight: Effort) -> Circumstances:
+        name = component.name
+        return Circumstances(
+            spare_goal=self._spares.get(name),
+            misses=self._misses.get(name, 0),
+            moving=name in self._moving,
+            effort=foresight,
+            moves=self._moves,
+        )
+
+    def _conclude(self, problem: Uniform | Mixed, verdict: Verdict) -> None:
         for pod, member, refusal in problem.sorted.refused:
             self._refusals.append(
                 Refused(workload=member.reference, pod=pod.name, reason=refusal.reason, message=refusal.message)
             )
-        name = component.name
-        known = Circumstances(
-            spare_goal=self._spares.get(name),
-            misses=self._misses.get(name, 0),
-            moving=name in self._moving,
-            effort=self._foresight,
-            moves=self._moves,
-        )
-        if isinstance(problem, Mixed):
-            verdict = of_mixed(problem, self._view, known)
-        else:
-            verdict = of_uniform(problem, self._view, known, partial(self._room, problem))
         if verdict.victims:
             self._take(problem, verdict)
         else:
-            self._leave(component, verdict)
+            self._leave(problem.component, verdict)
 
     def _room(self, problem: Uniform) -> int:
         """Return how many pods the budgets ever let be out at once, of the owner that has the least room."""

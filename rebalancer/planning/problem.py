@@ -10,7 +10,8 @@ from functools import cached_property
 from msgspec import Struct, structs
 
 from rebalancer.assessment.groups import Member
-from rebalancer.assessment.members import members
+from rebalancer.assessment.members import members, reference_of, stray_reference
+from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason
 from rebalancer.model.workloads import Workload
@@ -107,8 +108,13 @@ class Rules:
         refusal = self.settling(reception)
         if refusal is not None:
             return refusal
-        first = demands[0]
-        found = self.movers.sorted_out(component.members, whole, reception.nodes, first.counts)
+        # Where all that is asked counts the same pods, one asked of a workload alone counts no other's.
+        first, workload = demands[0], component.workloads[0]
+
+        def counts(labels: Labels) -> bool:
+            return first.counts(labels, workload)
+
+        found = self.movers.sorted_out(component.members, whole, reception.nodes, counts)
         if isinstance(found, Refusal):
             return found
         total = sum(first.counted.values())
@@ -173,11 +179,18 @@ class Rules:
         members = {member.owner.uid for member in component.members if member.owner is not None}
         for owner in creating:
             template = owner.template
-            if owner.uid not in members and template and any(each.counts(template.labels) for each in demands):
+            if owner.uid in members or template is None:
+                continue
+            workload = reference_of(self.view.snapshot.workload.get(owner.owner.uid, owner) if owner.owner else owner)
+            if any(each.counts(template.labels, workload) for each in demands):
                 return Refusal(Reason.GROUP_IN_FLIGHT, f"{owner} has pods to create that count too")
         own = {pod.uid for member in component.members for pod in member.pods}
         for pod in waiting:
-            if pod.uid not in own and any(each.counts(pod.labels) for each in demands):
+            if pod.uid in own:
+                continue
+            top = self.view.snapshot.top_owner_of(pod)
+            workload = reference_of(top) if top is not None else stray_reference(pod)
+            if any(each.counts(pod.labels, workload) for each in demands):
                 return Refusal(
                     Reason.GROUP_IN_FLIGHT, f"pod {pod.name} of another workload counts too and has no node yet"
                 )

@@ -5,12 +5,14 @@ that is asked is a row over whole columns. Nothing is taken on trust: an answer 
 numbers, and presolve is off, since it has called feasible models infeasible (HiGHS 1.15.1).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import ceil, inf
 
 from rebalancer.model.pods import Resources
+from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Cell, Kind, Mixed
 
 _NODES = 20_000
@@ -72,6 +74,25 @@ def solve(mixed: Mixed, *, relaxed: bool = False, nodes: int = _NODES) -> Soluti
     return _Program(mixed, relaxed=relaxed).solved(nodes)
 
 
+def cheapest(mixed: Mixed, solution: Solution) -> Solution:
+    """Return a solution with as few evictions that spares those who are to go last; the same where none is found.
+
+    That are victims of last resort, then those of high priority and of high deletion cost.
+    """
+    tiers = {_tier(each) for kind in mixed.kinds for victims in kind.movable.values() for each in victims}
+    if len(tiers) < 2 or not solution.evictions:
+        return solution
+    program = _Program(mixed, relaxed=False)
+    program.spare(sorted(tiers), solution.evictions)
+    found = program.solved(_NODES)
+    return solution if isinstance(found, Unsolved) else replace(solution, stand=found.stand)
+
+
+def _tier(victim: Victim) -> tuple[bool, int, int]:
+    avoided, priority, deletion, *_ = victim.cost
+    return avoided, priority, deletion
+
+
 class _Program:
     """One mixture as columns and rows."""
 
@@ -110,6 +131,29 @@ class _Program:
             self._unplaced.append(unplaced)
             row[unplaced] = 1
         model.rows.append((total, total, row))
+
+    def spare(self, tiers: Sequence[tuple[bool, int, int]], evictions: int) -> None:
+        """Ask for so many evictions at the most, and for the cheapest pods to go.
+
+        One victim of last resort weighs more than all others together.
+        """
+        model = self._model
+        ordinary = sum(not avoided for avoided, _, _ in tiers)
+        price = {
+            tier: position if not tier[0] else position + ordinary * evictions
+            for position, tier in enumerate(tiers, start=1)
+        }
+        kept: dict[int, float] = {}
+        for (number, node), stay in self._stay.items():
+            kind = self._mixed.kinds[number]
+            model.costs[stay] = 0
+            kept[stay] = 1
+            row: dict[int, float] = {stay: -1}
+            for tier, many in Counter(_tier(each) for each in kind.movable[node]).items():
+                row[model.column(0, many, -price[tier], whole=False)] = 1
+            model.rows.append((-kind.fixed.get(node, 0), -kind.fixed.get(node, 0), row))
+        movable = sum(self._mixed.kinds[kind].counts[node] for kind, node in self._stay)
+        model.rows.append((movable - evictions, inf, kept))
 
     def _demand(self, number: int) -> None:
         mixed, model = self._mixed, self._model

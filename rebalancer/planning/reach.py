@@ -69,21 +69,24 @@ class TooLarge(Exception):  # noqa: N818  # a signal: the search would look at m
 class Effort:
     """What is left of a search's bound."""
 
-    def __init__(self, left: int = _EFFORT, whole: "Effort | None" = None) -> None:
-        self._left = left
-        self._whole = whole
+    def __init__(self, left: int = _EFFORT, wholes: "tuple[Effort, ...]" = ()) -> None:
+        self.left = left
+        self.cut = False
+        """Whether something was not looked at for it, here or in a part."""
+        self._all = (self, *wholes)
 
     def spend(self, number: int) -> None:
         """Count what is looked at; raises TooLarge when nothing is left."""
-        self._left -= number
-        if self._whole is not None:
-            self._whole.spend(number)
-        if self._left < 0:
+        for each in self._all:
+            each.left -= number
+        if any(each.left < 0 for each in self._all):
+            for each in self._all:
+                each.cut = True
             raise TooLarge
 
     def part(self, most: int) -> "Effort":
         """Return a bound of its own for a part of the search, which counts against this one too."""
-        return Effort(most, self)
+        return Effort(most, self._all)
 
 
 class Aim(Enum):

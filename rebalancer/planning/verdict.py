@@ -18,6 +18,7 @@ from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.obstacles import mixed_obstacle, obstacle
 from rebalancer.planning.problem import Uniform
 from rebalancer.planning.program import Unsolved, solve
+from rebalancer.planning.program import cheapest as cheapest_solution
 from rebalancer.planning.reach import WIDEST, Aim, Effort, Step, TooLarge, next_step
 from rebalancer.planning.reach import State as Standing
 from rebalancer.planning.unreachable import out_of_reach
@@ -26,9 +27,15 @@ from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
 
 _FORESIGHT = 6_000
-"""How many nodes one search of a component on the real nodes may look at, counted once for each pod and state."""
+"""How much one search of a component on the real nodes may cost, in nodes looked at."""
 
-MOST_FORESIGHT = 60_000
+COMPONENT_FORESIGHT = 15_000
+"""The same for all searches of a component."""
+
+LEAST_FORESIGHT = 10_000
+"""The same where there are many components: fewer have their turn then, not less of it."""
+
+MOST_FORESIGHT = 200_000
 """The same for all searches of one plan."""
 
 MOST_MOVES = 150_000
@@ -98,13 +105,18 @@ def of_uniform(problem: Uniform, view: View, known: Circumstances, room: Callabl
         taken = "room that it needs may be taken by what is on its way; planned anew after"
         return replace(proved, refusal=Refusal(Reason.GROUP_IN_FLIGHT, taken))
     now, board = Standing(layout.root, pending), UniformBoard(problem, fewest)
-    step = forced_step(now, layout.bounds, min(fewest, WIDEST), out=room(), effort=known.moves)
+    most = room() or WIDEST  # where nobody may ever go, the budgets say so of the step
+    step = forced_step(now, layout.bounds, min(fewest, WIDEST), out=most, effort=known.moves)
     if step.victims:
         return replace(proved, victims=_named(layout, step), needed=step.needed)
     found = _predicted(board, view, known, proved)
     if found is not None:
         return found
-    return _in_part(board, view, known, _unforced(proved, known, now, layout, complete=step.complete), problem)
+    otherwise = _unforced(proved, known, now, layout, complete=step.complete)
+    if step.needed > most:
+        exceeding = f"{step.needed} must be out at once, and its budgets never allow over {most}"
+        otherwise = replace(proved, state=State.UNFIXABLE, refusal=Refusal(Reason.STEP_EXCEEDS_BUDGET, exceeding))
+    return _in_part(board, view, known, otherwise, problem, most)
 
 
 def _aims(known: Circumstances, fewest: int) -> Sequence[Aim]:
@@ -129,10 +141,10 @@ def of_mixed(mixed: Mixed, view: View, known: Circumstances) -> Verdict:
     if isinstance(solution, Unsolved):
         state, refusal = mixed_obstacle(mixed, solution)
         nearest = solve(mixed, relaxed=True)
-        board = MixedBoard(mixed, None if isinstance(nearest, Unsolved) else nearest)
+        board = MixedBoard(mixed, None if isinstance(nearest, Unsolved) else nearest, known.effort)
         return _in_part(board, view, known, Verdict(state=state, refusal=refusal), mixed)
     proved = Verdict(evictions=solution.evictions, lower_bound=solution.bound)
-    board = MixedBoard(mixed, solution)
+    board = MixedBoard(mixed, cheapest_solution(mixed, solution), known.effort)
     if not solution.evictions:
         return _waiting(board, view, known, mixed)
     for aim in _aims(known, solution.evictions):
@@ -142,7 +154,7 @@ def of_mixed(mixed: Mixed, view: View, known: Circumstances) -> Verdict:
     predicted = _predicted(board, view, known, proved)
     if predicted is not None:
         return predicted
-    return _in_part(board, view, known, _not_forced(proved, known, complete=False), mixed)
+    return _in_part(board, view, known, _not_forced(proved, known, complete=True), mixed)
 
 
 def _waiting(board: Board, view: View, known: Circumstances, problem: Uniform | Mixed) -> Verdict:
@@ -190,12 +202,19 @@ def _foreseen(
     )
 
 
-def _in_part(board: Board, view: View, known: Circumstances, otherwise: Verdict, problem: Uniform | Mixed) -> Verdict:
-    """Repair what can be repaired of a component that cannot be brought right as a whole."""
+def _in_part(
+    board: Board,
+    view: View,
+    known: Circumstances,
+    otherwise: Verdict,
+    problem: Uniform | Mixed,
+    most: int = WIDEST,
+) -> Verdict:
+    """Repair what can be repaired of a component that cannot be brought right as a whole, `most` out at once."""
     found: Verdict | None = None
     if isinstance(problem, Uniform):
         layout = problem.layout
-        step = next_step(Standing(layout.root, problem.pending), layout.bounds, WIDEST, Aim.PART)
+        step = next_step(Standing(layout.root, problem.pending), layout.bounds, min(most, WIDEST), Aim.PART)
         if step.victims:
             found = replace(otherwise, victims=_named(layout, step), needed=step.needed)
     else:
@@ -217,6 +236,6 @@ def _not_forced(proved: Verdict, known: Circumstances, *, complete: bool) -> Ver
     message = "no eviction was found after which the scheduler must, or by its scores will, bring it nearer to right"
     if known.misses >= MOST_MISSES:
         message = f"{known.misses} moves in a row did not come out as predicted, and nothing forces them to"
-    elif not complete:
+    elif not complete or known.effort.cut:
         message = "too many ways for the scheduler to go: the search for a safe step was cut short"
     return replace(proved, state=State.UNFIXABLE, refusal=Refusal(Reason.NOT_FORCED, message))

@@ -5,6 +5,7 @@ from random import Random
 from rebalancer.planning.boards import MixedBoard
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.program import Unsolved, solve
+from rebalancer.planning.reach import Effort
 from tests.planning.scenes import problems, several_kinds
 
 
@@ -17,7 +18,7 @@ def test_first_go_those_that_the_arrangement_lets_go() -> None:
             aim = solve(problem) if isinstance(problem, Mixed) else Unsolved.GIVEN_UP
             if not isinstance(problem, Mixed) or isinstance(aim, Unsolved):
                 continue
-            found = MixedBoard(problem, aim).candidates({}, frozenset())
+            found = MixedBoard(problem, aim, Effort()).candidates({}, frozenset())
             cells = [(problem.kind_of(each.pod), each.pod.node or "") for each in found]
             assert len(set(cells)) == len(cells)
             leaves = [problem.kinds[kind].counts[node] > aim.stand.get((kind, node), 0) for kind, node in cells]
