@@ -93,6 +93,11 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.STALE_DATA: "A watch is not filled, or was not heard for too long.",
     Reason.FORBIDDEN: "RBAC lacks the verb.",
 }
+CAUSES: Final[Mapping[Cause, str]] = {
+    Cause.SKEW_VIOLATED: "A spread constraint is violated: a hard one, or a soft one that `spread.actOn` lists.",
+    Cause.SHARE_LIMIT_VIOLATED: "A limit with `action: Evict` is violated.",
+    Cause.PLACEMENT_DEADLOCK: "A waiting pod's rules exclude each other; the eviction frees a place for it.",
+}
 EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.SKEW_VIOLATED: "A hard constraint of the workload has come to be violated; on the workload.",
     EventReason.SKEW_RECOVERED: "All its hard constraints hold again; on the workload.",
@@ -266,8 +271,7 @@ def _users() -> Mapping[str, set[str]]:
 
 def causes() -> str:
     """List what a pod is evicted for."""
-    used = {Cause.SKEW_VIOLATED: "A hard topology spread constraint is violated."}
-    return table(("cause", "meaning"), [(f"`{cause}`", used.get(cause, "Not in this release.")) for cause in Cause])
+    return table(("cause", "meaning"), [(f"`{cause}`", CAUSES[cause]) for cause in Cause])
 
 
 def violation_causes() -> str:

@@ -32,7 +32,8 @@ def add_arguments(parser: Parser) -> None:
         action="append",
         choices=(*_FAIL_ON, _FINDING),
         default=[],
-        help="exit 3 if a hard constraint or a limit is in this state, or something is found; may be given repeatedly",
+        help="exit 3 if a hard constraint or a limit is in this state, or something is found; "
+        "a PlacementDeadlock counts as violated; may be given repeatedly",
     )
 
 
@@ -59,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     failing = {_FAIL_ON[name] for name in args.fail_on if name != _FINDING}
     hard = WhenUnsatisfiable.DO_NOT_SCHEDULE
     states = {row.state for row in document.constraints if row.when_unsatisfiable == hard}
+    states |= {State.VIOLATED} if document.deadlocks else set()
     hit = not failing.isdisjoint(states | {row.state for row in document.limits})
     hit = hit or bool(_FINDING in args.fail_on and document.findings)
     return Exit.SOMETHING if hit else Exit.FINE

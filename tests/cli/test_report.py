@@ -27,6 +27,8 @@ groups:
   - {name: half, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2", action: ACTION}
 """
 
+MADE = "2020-01-01T00:00:00Z"
+SELECTS = {"matchLabels": {"app": "x"}}
 NONE = "0 groups of workloads within all constraints and limits."
 
 
@@ -73,6 +75,66 @@ def test_fail_on_goes_by_what_planning_knows_of_a_limit(
     """A limit of which no pod may be evicted is Unfixable; one that only alerts is Violated, whatever is allowed."""
     flags = ["--snapshot", cluster, "--policy", policy(tmp_path, action), *LATER]
     assert entry.main(["report", *flags, "--fail-on", state]) == code
+
+
+def conflict(folder: Path, waiting: str | None) -> str:
+    """Return a file with the documentation's conflict: the zone admits node3, the host name node2; none is broken."""
+    rules = [
+        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTS}
+        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    ]
+    items: list[Manifest] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "creationTimestamp": MADE,
+                "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone},
+            },
+            "status": {"allocatable": {"pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        for name, zone in (("node1", "a"), ("node2", "a"), ("node3", "b"))
+    ]
+    items += [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"x-{number}",
+                "namespace": "demo",
+                "creationTimestamp": MADE,
+                "labels": SELECTS["matchLabels"],
+            },
+            "spec": {
+                "containers": [{"name": "x", "image": "x"}],
+                "topologySpreadConstraints": rules,
+                **({"nodeName": on} if on else {}),
+            },
+            "status": {"phase": "Running" if on else "Pending"},
+        }
+        for number, on in enumerate(["node1", "node1", "node2", "node3", "node3", waiting])
+    ]
+    return written(folder / "conflict.yaml", {**EMPTY, "items": items})
+
+
+@pytest.mark.parametrize(
+    ("waiting", "state", "code"),
+    [
+        (None, "violated", Exit.SOMETHING),
+        (None, "unfixable", Exit.FINE),
+        (None, "infeasible", Exit.FINE),
+        ("node2", "violated", Exit.FINE),
+    ],
+)
+def test_fail_on_violated_sees_a_deadlock(
+    waiting: str | None, state: str, code: Exit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pod that its own rules keep from every node breaks no constraint, and its workload is short of it."""
+    assert entry.main(["report", "--snapshot", conflict(tmp_path, waiting), "--fail-on", state]) == code
+    shown = capsys.readouterr().out
+    assert ("PlacementDeadlock" in shown) is (waiting is None)
+    assert "Violated" not in shown
 
 
 @pytest.mark.parametrize(
