@@ -29,6 +29,12 @@ NOT_YET_EXPORTED = {
 }
 """Promised names that rules read and that no release shows yet."""
 
+COMMAND_LINE = r"(?:`| {4})rebalancer ([a-z]+)([^`\n|&]*)"
+FETCHED = (
+    "kubectl get configmap rebalancer-policy --namespace rebalancer-system"
+    r" --output jsonpath='{.data.policy\.yaml}' > policy.yaml"
+)
+
 Case = Mapping[str, Any]
 
 
@@ -256,9 +262,20 @@ def test_a_runbook_is_complete(alert: str) -> None:
     ]
     assert all(part.strip() for part in re.split(r"^#+ .*$", text, flags=re.MULTILINE)[1:][1:])
     assert re.search(r"\b(?:kubectl|rebalancer) [a-z]", text)
-    for verb, rest in re.findall(r"(?:`| {4})rebalancer ([a-z]+)((?:[^`\n|&])*)", text):
+    for verb, rest in re.findall(COMMAND_LINE, text):
         flags = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", rest))
         assert flags <= known(verb), f"rebalancer {verb}{rest}"
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_a_runbook_looks_with_the_policy_of_the_cluster(alert: str) -> None:
+    """The shipped policy does not have the limit that the alert is about."""
+    text = (RUNBOOKS / f"{alert}.md").read_text()
+    for found in re.finditer(COMMAND_LINE, text):
+        verb, rest = found.groups()
+        if verb != "policy" and "--policy" in known(verb):
+            assert "--policy policy.yaml" in rest, found[0]
+            assert FETCHED in text[: found.start()], found[0]
 
 
 def test_the_operator_gets_the_same_rules() -> None:
