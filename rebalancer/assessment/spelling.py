@@ -18,7 +18,17 @@ def misspelt(key: str, found: str) -> bool:
     name, other = key.rpartition("/")[2], found.rpartition("/")[2]
     if name == other or other.startswith((f"{name}-", f"{name}_")) or other.endswith((f"-{name}", f"_{name}")):
         return True
-    return _alike(key, found) >= _ALIKE and _alike(name, other) >= _ALIKE
+    return _alike(key, found) >= _ALIKE and (_alike(name, other) >= _ALIKE or _one_off(name, other))
+
+
+def _one_off(name: str, other: str) -> bool:
+    """Say whether one letter is another, or two neighbours changed places: in a short word difflib sees less alike."""
+    if len(name) != len(other):
+        return False
+    differing = [place for place, (one, two) in enumerate(zip(name, other, strict=True)) if one != two]
+    if len(differing) == 1:
+        return f"{name}{other}".isalpha()
+    return len(differing) == 2 and differing[1] == differing[0] + 1 and sorted(name) == sorted(other)
 
 
 def nearest_key(key: str, there: Collection[str]) -> str | None:

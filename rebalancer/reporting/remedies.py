@@ -19,6 +19,9 @@ _OF_REASONS: Final[Mapping[Reason, str]] = {
     Reason.TEMPLATE_REFUSED: "Mend the template: its pods are refused.",
     Reason.NOT_FORCED: "Tighten the spread constraint (rebalancer suggest names one), so that it forces the placement.",
 }
+_NODES_DOWN: Final = "Bring back the nodes of the emptiest domain, or add nodes there; pods can go there then."
+"""Where there is no room since nodes are down, room elsewhere would not help."""
+
 _OF_CAUSES: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "A scaling down chooses its pods without regard to domains; an eviction repairs it.",
     ViolationCause.NODE_LOST: "Bring back, or uncordon, the nodes of the emptiest domain; pods can go there then.",
@@ -32,6 +35,8 @@ _OF_CAUSES: Final[Mapping[ViolationCause, str]] = {
 
 def remedy(reason: Reason | None, cause: ViolationCause | None) -> str:
     """Say what helps against a violation, "" where nothing more is known."""
+    if reason is Reason.NO_CAPACITY and cause is ViolationCause.NODE_LOST:
+        return _NODES_DOWN
     of_reason = _OF_REASONS.get(reason, "") if reason is not None else ""
     return of_reason or (_OF_CAUSES[cause] if cause is not None else "")
 

@@ -26,7 +26,7 @@ from rebalancer.reporting.report_document import report_document
 from rebalancer.scheduling.view import View
 from tests.assessment.findings.build import cordoned, with_nodes, with_specs
 from tests.controller.simulated import eager
-from tests.scheduling.build import NOW, spread, term
+from tests.scheduling.build import NOW, spread, taint, term
 
 SECOND = timedelta(seconds=1)
 
@@ -303,3 +303,13 @@ def test_a_volume_that_pins() -> None:
     assert (tied.state, tied.reason) == ("Unfixable", "VolumePinned")
     assert tied.remedy.startswith("Its volumes tie it")
     assert free.remedy != tied.remedy
+
+
+def test_a_zone_that_is_down_needs_its_nodes_not_room() -> None:
+    """The same reason, NoCapacity, has another remedy where the nodes are full and where they are silent."""
+    silent = {"taints": (taint("node.kubernetes.io/unreachable"),), "ready": False, "ready_since": None}
+    full, down = (report(with_nodes(UNEVEN, {"c-1": fields})) for fields in ({"pods": 1}, silent))
+    assert (full.reason, down.reason) == ("NoCapacity", "NoCapacity")
+    assert (full.cause != "NodeLost", down.cause) == (True, "NodeLost")
+    assert full.remedy.startswith("Make room in the emptier domains")
+    assert down.remedy.startswith("Bring back the nodes of the emptiest domain")

@@ -29,10 +29,16 @@ def too_few(groups: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], view: 
         for each in judged.hard:
             there, least = len(each.counts.by_domain), each.constraint.min_domains
             if there < least:
+                key = each.constraint.key
                 message = (
-                    f"minDomains of its constraint over {each.constraint.key} is {least}, and {there} exist: each "
+                    f"minDomains of its constraint over {key} is {least}, and {there} exist: each "
                     f"takes {each.constraint.max_skew} of its pods at most. Add domains, or lower minDomains"
                 )
+                if least == 1:  # what none given means, too
+                    message = (
+                        f"no node that counts for its constraint over {key} has this label: none of its pods can be "
+                        "placed. Correct the topologyKey, label the nodes, or let the pods use nodes that have it"
+                    )
                 for workload in judged.group.workloads:
                     yield of_workload(FindingKind.TOO_FEW_DOMAINS, workload, message)
     for member in members(view):

@@ -16,11 +16,20 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import FindingKind
 from rebalancer.scheduling.node_index import NONE, required_part
-from rebalancer.scheduling.spread_constraints import Origin
+from rebalancer.scheduling.spread_constraints import HOSTNAME, ZONE, Origin
 from rebalancer.scheduling.view import View
 
 _READ = 100
 """Nodes without the key that are searched for a misspelling."""
+
+_WELL_KNOWN = frozenset(
+    {HOSTNAME, ZONE, "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"}
+    | {f"failure-domain.beta.kubernetes.io/{each}" for each in ("zone", "region")}
+)
+"""Labels that clouds and kubelets set: nobody renames these."""
+
+_FAR_MORE = 2
+"""From more than so many times as many nodes on, it is the constraint that is taken to be wrong."""
 
 
 def missing_keys(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]:
@@ -79,5 +88,18 @@ def _message(key: str, nodes: Sequence[str], usable: int, asking: Sequence[Refer
     for node in nodes[:_READ]:
         for found in sorted(view.nodes.by_name[node].labels):
             if misspelt(key, found):
-                return f"{text}; {node} has {found} instead: rename it to {key}"
+                return f"{text}; {node} has {found} instead: {_correction(key, found, view)}"
     return f"{text}; label them, or keep the pods off them by node affinity"
+
+
+def _correction(key: str, found: str, view: View) -> str:
+    """Say which of two near spellings to give up: the other one is well known, or on far more nodes."""
+    known, its = key in _WELL_KNOWN, found in _WELL_KNOWN
+    many = len(view.nodes.values(found)) > _FAR_MORE * len(view.nodes.values(key))
+    if its and not known:
+        return f"correct the constraint's topologyKey to {found}"
+    if not many:
+        return f"rename it to {key}"
+    if known and not its:
+        return f"label the nodes with {key}, or name {found} in the constraint"
+    return f"correct the constraint's topologyKey to {found}"

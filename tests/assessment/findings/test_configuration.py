@@ -80,6 +80,10 @@ def test_a_topology_key_that_is_missing_or_misspelt() -> None:
     [
         ("topology.kubernetes.io/zone-typo", True),
         ("topology.kubernetes.io/zon", True),
+        ("topology.kubernetes.io/zome", True),
+        ("topology.kubernetes.io/zoen", True),
+        ("topology.kubernetes.io/zon3", False),
+        ("topology.kubernetes.io/node", False),
         ("failure-domain.beta.kubernetes.io/zone", True),
         ("my-zone", True),
         ("topology.kubernetes.io/region", False),
@@ -90,6 +94,32 @@ def test_near_misses(label: str, misspelt: bool) -> None:
     """The documentation's zone-typo, an old name and a missing letter are taken for the key; other labels are not."""
     (found,) = findings(without_key(shop(), "c-1", **{label: "c"}), FindingKind.TOPOLOGY_KEY_MISSING)
     assert (f"c-1 has {label} instead: rename it to {ZONE}" in found.message) is misspelt
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "nodes", "remedy"),
+    [
+        (f"{ZONE}e", ZONE, 3, f"correct the constraint's topologyKey to {ZONE}"),
+        (f"{ZONE}e", ZONE, 1, f"correct the constraint's topologyKey to {ZONE}"),
+        (ZONE, f"{ZONE}e", 1, f"rename it to {ZONE}"),
+        (ZONE, f"{ZONE}e", 3, f"label the nodes with {ZONE}, or name {ZONE}e in the constraint"),
+        (ZONE, AZ, 1, f"rename it to {ZONE}"),
+        (ZONE, AZ, 3, f"correct the constraint's topologyKey to {AZ}"),
+        ("example.com/rack", "example.com/racks", 3, "correct the constraint's topologyKey to example.com/racks"),
+        ("example.com/rack", "example.com/racks", 1, "rename it to example.com/rack"),
+    ],
+)
+def test_which_of_two_spellings_is_wrong(asked: str, there: str, nodes: int, remedy: str) -> None:
+    """Nobody renames a label that the cloud sets, nor those of all nodes, to agree with a slip in one constraint."""
+    names = [f"{zone}-1" for zone in "abc"]
+    labels = {
+        name: {"labels": Labels({HOSTNAME: name, there if place < nodes else asked: name[0]})}
+        for place, name in enumerate(names)
+    }
+    made = with_nodes(with_specs(shop(), spread=(spread(asked, 1, selects=WEB),)), labels)
+    (found,) = [each for each in findings(made, FindingKind.TOPOLOGY_KEY_MISSING) if "may use lack it" in each.message]
+    assert found.object == f"node label {asked}"
+    assert found.message.endswith(f"; a-1 has {there} instead: {remedy}")
 
 
 def test_a_domain_that_counts_and_is_closed_for_good() -> None:
@@ -142,6 +172,9 @@ def test_too_few_domains() -> None:
     kind = FindingKind.TOO_FEW_DOMAINS
     assert "minDomains of its constraint" in only(shop(min_domains=4), kind)
     assert findings(shop(min_domains=3), kind) == []
+    unknown = only(with_specs(shop(), spread=(spread(f"{ZONE}e", 1, selects=WEB),)), kind)
+    assert unknown.startswith(f"no node that counts for its constraint over {ZONE}e has this label: ")
+    assert "minDomains" not in unknown
     apart = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=WEB),))
     assert "keeps its 6 pods apart, and there are 3 domains" in only(with_specs(shop(), pod_affinity=apart), kind)
     others = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"a": "b"})),))
