@@ -16,6 +16,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.keys import short
+from rebalancer.reporting.phrases import many
 
 POLICY: Final = b"""\
 apiVersion: rebalancer.dev/v1alpha1
@@ -173,7 +174,7 @@ class Play:
         assert cycle is not None
         if not self._acts:
             if cycle.plan.lower_bound and not self.minimum:
-                self.scene = f"The repair takes {cycle.plan.lower_bound} evictions, proved to be the least"
+                self.scene = f"The repair takes {many(cycle.plan.lower_bound, 'eviction')}, proved to be the least"
                 yield Line(at=self.cluster.now, text=self.scene)
             self.minimum = max(self.minimum, cycle.plan.lower_bound)
         yield from self._news()
@@ -191,7 +192,9 @@ class Play:
         self._told += len(entries)
         collected = sum(entry.what is What.GONE for entry in entries)
         if collected and len(self._acts) == 1:  # while the zone is away nobody else deletes a pod
-            yield Line(at=self.cluster.now, text=f"{collected} pods went with their nodes; others are made elsewhere")
+            yield Line(
+                at=self.cluster.now, text=f"{many(collected, 'pod')} went with the nodes; others are made elsewhere"
+            )
         for entry in entries:
             text = _told(entry)
             if text:

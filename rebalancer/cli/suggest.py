@@ -9,6 +9,7 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.reading import FORMATS
 from rebalancer.policy import Share, label_key
 from rebalancer.reporting.documents import to_json, to_yaml
+from rebalancer.reporting.phrases import many
 from rebalancer.reporting.suggestion import Wish, suggestion, suggestion_text
 from rebalancer.scheduling.spread_constraints import HOSTNAME
 
@@ -56,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     apart = len(args.domains) if len(args.domains) > 1 else args.domains[0]
     if args.group_size is not None and args.group_size > apart:
         raise UsageError(
-            f"--group-size {args.group_size} is more than the {apart} domains that a group's pods keep apart over; "
-            f"give {apart} at most"
+            f"--group-size {args.group_size} is more than the {many(apart, 'domain')} that a group's pods keep apart "
+            f"over; give {apart} at most"
         )
     document = suggestion(
         Wish(share=args.limit, size=args.size, zones=args.domains, key=args.key, group_size=args.group_size)

@@ -9,6 +9,7 @@ from rebalancer.model.verdicts import Reason, State
 from rebalancer.reporting.documents import ReportDocument, ReportedFailure
 from rebalancer.reporting.failure_text import loss
 from rebalancer.reporting.keys import key_text
+from rebalancer.reporting.phrases import many
 
 _MOST: Final = 5
 """So many sets of pods are named in the message on one domain."""
@@ -85,7 +86,11 @@ def _failures(failures: Sequence[ReportedFailure]) -> Iterator[_Case]:
         told += (
             [f"and {len(broken) - _MOST} more{' at the least' if each.omitted else ''}"] if len(broken) > _MOST else []
         )
-        told += [f"{each.unplaceable} pods find no node afterwards"] if each.unplaceable else []
+        told += (
+            [f"{many(each.unplaceable, 'pod')} {'finds' if each.unplaceable == 1 else 'find'} no node afterwards"]
+            if each.unplaceable
+            else []
+        )
         told += ["whether replacements find nodes was not tried"] if each.unplaceable is None else []
         state = _BROKEN if broken or each.unplaceable else _UNTRIED if each.unplaceable is None else State.SATISFIED
         name = f"loss of {each.topology_key} {each.domain}"

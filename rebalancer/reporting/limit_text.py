@@ -6,7 +6,7 @@ from typing import Final
 from rebalancer.model.verdicts import State, ViolationCause
 from rebalancer.reporting.documents import ReportedLimit
 from rebalancer.reporting.keys import key_text, short
-from rebalancer.reporting.phrases import listed
+from rebalancer.reporting.phrases import listed, part
 
 _COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "GUARANTEED", "WHAT")
 
@@ -22,12 +22,11 @@ def limit_lines(limits: Sequence[ReportedLimit]) -> list[str]:
     return [*lines, "", _summary([each for each in limits if each.state == State.SATISFIED], len(limits))]
 
 
-def _summary(held: Sequence[ReportedLimit], many: int) -> str:
+def _summary(held: Sequence[ReportedLimit], total: int) -> str:
     number, sure = len(held), sum(each.guaranteed for each in held)
     which = "" if sure == number == 1 else "all of them " if sure == number else f"{sure} of them "
     guaranteed = f", {which}guaranteed by the pods' own constraints" if sure else ""
-    verb = "holds" if 1 in {number, many} else "hold"
-    return f"{number} of {many} limit{'' if many == 1 else 's'} {verb}{guaranteed}."
+    return f"{part(number, total, 'limit', 'hold')}{guaranteed}."
 
 
 _Note = tuple[ReportedLimit, str]

@@ -22,6 +22,11 @@ def many(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def part(number: int, total: int, what: str, verb: str) -> str:
+    """Say of how many of all something holds; `verb` is in the plural, and agrees with all of it."""
+    return f"{number} of {many(total, what)} {verb}{'s' if total == 1 else ''}"
+
+
 def listed(names: Iterable[str]) -> str:
     """Name the first of many."""
     found = list(names)

@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from rebalancer.reporting.documents import API_VERSION, Number, Text, Written
+from rebalancer.reporting.phrases import part
 from rebalancer.scheduling.predict import NodePrediction, Prediction
 from rebalancer.scheduling.unpredictable import Unpredictable
 
@@ -102,7 +103,7 @@ def outcome(prediction: Prediction) -> str:
     if not prediction.feasible:
         helped = " Evicting pods of lower priority might make room." if prediction.may_preempt else ""
         return f"{prediction.pod} would stay Pending: {prediction.failure}{helped}{caveat}"
-    fitting = f"{len(prediction.feasible)} of {len(prediction.nodes)} nodes fit {prediction.pod}"
+    fitting = f"{part(len(prediction.feasible), len(prediction.nodes), 'node', 'fit')} {prediction.pod}"
     where = _listed(sorted(prediction.candidates))
     how = "it may land on any of them, as the scheduler looks at part of so many" if prediction.sampled else ""
     how = how or (f"it lands on {where}" if len(prediction.candidates) == 1 else f"it lands on one of {where}")

@@ -20,6 +20,7 @@ from rebalancer.planning.distance import distance
 from rebalancer.policy import Share
 from rebalancer.reporting.documents import API_VERSION, Number, Text, Written
 from rebalancer.reporting.limit_text import aligned
+from rebalancer.reporting.phrases import many
 
 _MOST_GAMES: Final = 4
 """Larger and larger values of maxSkew that are tried."""
@@ -179,8 +180,8 @@ def unscalable(wish: Wish, skews: tuple[int | None, int]) -> Iterator[int]:
 
 def suggestion_text(document: SuggestionDocument) -> str:
     """Show a suggestion, and what to paste."""
-    place = f"{document.domains} domains of {document.topology_key}"
-    lines = [f'"{document.limit}" of {document.size} pods over {place}: at most {document.cap} in one.']
+    place = f"{many(document.domains, 'domain')} of {document.topology_key}"
+    lines = [f'"{document.limit}" of {many(document.size, "pod")} over {place}: at most {document.cap} in one.']
     if not document.attainable:
         lines.append(f"No placement over so few domains holds it: {document.domains} times {document.cap} is less.")
     rows = [("MAXSKEW", "AT WORST", "GUARANTEED HERE", "GUARANTEED FROM")]
@@ -190,7 +191,7 @@ def suggestion_text(document: SuggestionDocument) -> str:
             str(each.max_skew),
             str(each.most),
             "yes" if each.guaranteed else "no",
-            f"{each.domains_needed} domains" if each.domains_needed else "no number of domains",
+            many(each.domains_needed, "domain") if each.domains_needed else "no number of domains",
         )
         for each in hard
     ]
@@ -213,8 +214,8 @@ def _deadlock(document: SuggestionDocument) -> Sequence[str]:
         return "", f"{who}: too many placements to try; smaller numbers show the pattern."
     if found.stuck:
         free = f"; from maxSkew {found.free_from} on they cannot" if found.free_from else ""
-        return "", f"{who} can deadlock: {found.stuck} of {found.ways} ways to place them{free}."
-    return "", f"{who} cannot deadlock: none of {found.ways} ways to place them does."
+        return "", f"{who} can deadlock: {found.stuck} of {many(found.ways, 'way')} to place them{free}."
+    return "", f"{who} cannot deadlock: none of {many(found.ways, 'way')} to place them does."
 
 
 def _pasted(document: SuggestionDocument, hard: SuggestedConstraint) -> Sequence[str]:
@@ -236,11 +237,12 @@ def _pasted(document: SuggestionDocument, hard: SuggestedConstraint) -> Sequence
 
 def _caveats(document: SuggestionDocument, hard: SuggestedConstraint) -> Iterator[str]:
     """Say what the constraints do not give: they are pasted without the table above them."""
+    pods, domains = many(document.size, "pod"), many(document.domains, "domain")
     if hard.domains_needed is None:
-        yield f'They do not give "{document.limit}" over any number of domains: it allows none of {document.size} pods.'
+        yield f'They do not give "{document.limit}" over any number of domains: it allows none of {pods}.'
     elif not hard.guaranteed:
-        yield f'They do not guarantee "{document.limit}" here: one of {document.domains} domains may hold {hard.most},'
-        yield f"{document.cap} are allowed. They do from {hard.domains_needed} domains on."
+        yield f'They do not guarantee "{document.limit}" here: one of {domains} may hold {hard.most},'
+        yield f"the most allowed is {document.cap}. They do from {many(hard.domains_needed, 'domain')} on."
     found = document.deadlock
     if found is None:
         return

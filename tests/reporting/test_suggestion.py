@@ -1,5 +1,6 @@
 """What is suggested for a limit gives it, what is said to guarantee it does, and the rest is said not to."""
 
+import re
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
 from typing import Any
@@ -41,6 +42,12 @@ def test_never_zero(size: int) -> None:
     assert not found.attainable
     assert not found.guaranteed
     assert "no number of domains" in suggestion_text(found)
+
+
+def test_one_pod_and_one_domain_are_told_as_one() -> None:
+    text = suggestion_text(suggested("<=1/2", 1, 1))
+    assert text.startswith(f'"<=1/2" of 1 pod over 1 domain of {NODE}: at most 0 in one.')
+    assert not re.search(r"\b1 (pods|domains)\b", text)
 
 
 def arrangements(size: int, domains: int) -> Iterator[tuple[int, ...]]:
