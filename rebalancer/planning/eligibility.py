@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rebalancer.assessment.groups import Member
+from rebalancer.model.cluster import Namespace
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
@@ -59,13 +60,10 @@ class Eligibility:
         if not self._rules.namespaces.selects(owner.namespace):
             return Refusal(Reason.EXCLUDED, f"eligibility.namespaces leaves {owner.namespace} out")
         namespace = self._snapshot.namespace.get(owner.namespace)
-        if namespace is not None and namespace.annotations:
-            refused = self._annotated(namespace.annotations, "the namespace", since=None)
-            if refused is not None:
-                return refused
-        for each in (owner, member.top):
+        for each in (namespace, owner, member.top):
             if each is not None and each.annotations:
-                refused = self._annotated(each.annotations, f"the {each.kind}", since=None)
+                place = "the namespace" if isinstance(each, Namespace) else f"the {each.kind}"
+                refused = self._annotated(each.annotations, place, since=None)
                 if refused is not None:
                     return refused
         if isinstance(member.next_pod, Unpredictable):

@@ -174,6 +174,8 @@ class _Planner:
             self._steps -= 1
         if blocked is not None:
             reason, message = blocked.reason, blocked.message
+            if reason is Reason.GROUP_IN_FLIGHT and repair.cause is Cause.PLACEMENT_DEADLOCK:
+                message += "; the pod that waits is one of them: with one more allowed it would be freed"
             for victim in victims[allowed:]:
                 eviction = Eviction(repair=repair, pod=victim.pod, workload=victim.member.reference)
                 self._waiting.append(Waiting(eviction=eviction, reason=reason, message=message))
