@@ -22,6 +22,7 @@ from rebalancer.scheduling.inter_pod_affinity import theirs
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread
 from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.usage import Usage
 from rebalancer.scheduling.view import View
@@ -152,4 +153,7 @@ def _why(pod: Pod, view: View) -> str:
     remedy = _REMEDIES.get(rejecting[-1], "see to its volumes and ports") if rejecting else "wait for promised pods"
     if "PodTopologySpread" in rejecting and not _CLOSED.isdisjoint(rejecting):
         remedy = "let the nodes of the emptiest domain take pods again, or set nodeTaintsPolicy: Honor"
+    if "PodTopologySpread" in rejecting:
+        nowhere = [each.key for each in constraints_of(pod, view).hard if not view.nodes.groups(each.key)]
+        remedy = f"no node has {listed(nowhere)}: correct the topologyKey, or label the nodes" if nowhere else remedy
     return f"{'; '.join(said)}. {remedy[0].upper()}{remedy[1:]}"

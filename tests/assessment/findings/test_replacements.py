@@ -68,6 +68,13 @@ def test_full_nodes_block_a_pod_of_a_cordoned_one() -> None:
     assert "NodeResourcesFit rejects a. Free room, or add a node" in found.message
 
 
+def test_a_key_that_no_node_has() -> None:
+    """No larger maxSkew would help: there is no domain at all."""
+    (found,) = findings(shop({f"{ZONE}e": 1}, a=1, b=1), KIND)
+    assert "PodTopologySpread rejects a-1, b-1, c-1. " in found.message
+    assert found.message.endswith(f". No node has {ZONE}e: correct the topologyKey, or label the nodes")
+
+
 def test_a_template_that_asks_for_more_than_its_pods_have() -> None:
     """What vanishes leaves less than its replacement needs."""
     blueprint = Blueprint()
