@@ -1,6 +1,8 @@
 """What losing a domain breaks is what counting finds; what finds no place then, what a cluster with it silent says."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +28,7 @@ from tests.assessment.redis import AZ, CLUSTER, machines, redis
 from tests.assessment.test_limits import NETEASE
 
 WITHIN = f"{{name: w, within: {ZONE}, topologyKey: {HOSTNAME}, maxPods: 1}}"
+HEADING = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 SILENT = "node.kubernetes.io/unreachable"
 
 
@@ -37,8 +40,7 @@ def lost(snapshot: Snapshot, policy: Policy | None = None) -> dict[tuple[str, st
 
 
 def policy_of(text: str) -> Policy:
-    heading = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
-    return load_policy(f"{heading}{text}\n".encode(), source="policy.yaml")
+    return load_policy(f"{HEADING}{text}\n".encode(), source="policy.yaml")
 
 
 def policy(limits: str) -> Policy:
@@ -191,13 +193,26 @@ def test_against_a_cluster_built_with_the_domain_silent_and_without_it(made: Sna
             assert loss.holds == (not half and not beyond)
 
 
-def test_the_report(capsys: pytest.CaptureFixture[str]) -> None:
-    """On request only; the worst first, and how many can be lost unharmed."""
-    example = "docs/examples/zone-returned.json"
-    assert main(["report", "--failures", "--snapshot", example]) == 0
+def test_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """On request only; the worst first, how many domains there are, hold such pods and can be lost unharmed."""
+    flags = ["report", "--snapshot", "docs/examples/zone-returned.json"]
+    assert main([*flags, "--failures"]) == 0
     text = capsys.readouterr().out
-    assert "IF LOST" in text
-    assert " domains hold pods of the policy's groups; " in text
-    assert " can be lost without breaking a bound, a majority or a placement." in text
-    main(["report", "--snapshot", example])
+    worst = text[text.index("IF LOST") :].splitlines()[1]
+    assert worst.endswith("workloads shop Deployment/cart loses 3 of 6 (50 %), 3 left")
+    assert text.endswith(
+        "\n6 of 9 domains hold pods of the policy's groups; 0 of these 6 can be lost without breaking a bound, "
+        "a majority or a placement.\n"
+    )
+    main([*flags, "--failures", "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (len(document["failures"]), document["failureDomains"]) == (6, 9)
+    main([*flags, "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["failures"], document["failureDomains"]) == (None, None)
+    main(flags)
     assert "IF LOST" not in capsys.readouterr().out
+    bare = tmp_path / "policy.yaml"
+    bare.write_text(HEADING)
+    main([*flags, "--failures", "--policy", str(bare)])
+    assert capsys.readouterr().out.endswith("\nNone of the 6 domains holds pods of the policy's groups.\n")
