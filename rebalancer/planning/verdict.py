@@ -17,7 +17,7 @@ from rebalancer.planning.layout import Layout, Victim
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.obstacles import mixed_obstacle, obstacle
 from rebalancer.planning.problem import Uniform
-from rebalancer.planning.program import Unsolved, solve
+from rebalancer.planning.program import Solution, Unsolved, solve
 from rebalancer.planning.program import cheapest as cheapest_solution
 from rebalancer.planning.reach import WIDEST, Aim, Effort, Step, TooLarge, next_step
 from rebalancer.planning.reach import State as Standing
@@ -141,6 +141,8 @@ def of_mixed(mixed: Mixed, view: View, known: Circumstances) -> Verdict:
     if isinstance(solution, Unsolved):
         state, refusal = mixed_obstacle(mixed, solution)
         nearest = solve(mixed, relaxed=True)
+        if state is State.INFEASIBLE and not isinstance(nearest, Unsolved):
+            refusal = Refusal(refusal.reason, f"{refusal.message}; {_short_of(nearest)}")
         board = MixedBoard(mixed, None if isinstance(nearest, Unsolved) else nearest, known.effort)
         return _in_part(board, view, known, Verdict(state=state, refusal=refusal), mixed)
     proved = Verdict(evictions=solution.evictions, lower_bound=solution.bound)
@@ -155,6 +157,12 @@ def of_mixed(mixed: Mixed, view: View, known: Circumstances) -> Verdict:
     if predicted is not None:
         return predicted
     return _in_part(board, view, known, _not_forced(proved, known, complete=True), mixed)
+
+
+def _short_of(nearest: Solution) -> str:
+    """Say how near to what is asked an arrangement can come."""
+    placeless = f"leaves {nearest.unplaced} without a place and " if nearest.unplaced else ""
+    return f"the nearest {placeless}exceeds what is asked by {nearest.excess} in all"
 
 
 def _waiting(board: Board, view: View, known: Circumstances, problem: Uniform | Mixed) -> Verdict:
