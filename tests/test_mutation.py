@@ -89,7 +89,7 @@ def test_a_wrong_result_is_of_the_declared_type(declared: str, result: str) -> N
         "def f():\n    assert a > 3\n",
         "x = f'{a + 1} more'\n",
         "x = zip(a, b, strict=True)\n",
-        "class A(Struct, frozen=True, gc=False):\n    pass\n",
+        "class A(Struct, frozen=True, kw_only=True, gc=False):\n    pass\n",
         "__all__ = ['f']\n",
         "match a:\n    case 3:\n        x = y\n",
     ],

@@ -5,7 +5,7 @@ dataclass and every property; cosmic-ray changes the checkout itself, knows one 
 neither changed results nor removed statements. Neither draws a sample from a seed.
 
 What no test could or should notice is left alone: docstrings, annotations and aliases of types, `cast`, decorators,
-what only asserts (`assert`, `strict` of `zip`, `frozen` and `gc` of a type), and the parts of f-strings.
+what only asserts (`assert`, `strict` of `zip`, `frozen`, `gc` and `kw_only` of a type), and the parts of f-strings.
 """
 
 import ast
@@ -130,7 +130,7 @@ def _left_alone(node: ast.AST, *, inside: bool) -> bool:
             ast.Expr(value=ast.Constant())
             | ast.Assert()
             | ast.JoinedStr()
-            | ast.keyword(arg="strict" | "frozen" | "gc")
+            | ast.keyword(arg="strict" | "frozen" | "gc" | "kw_only")
         ):
             return True
         case ast.Call(func=ast.Name(id="cast" | "TypeVar")) | ast.Assign(targets=[ast.Name(id="__all__")]):

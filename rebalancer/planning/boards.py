@@ -174,7 +174,7 @@ class MixedBoard:
                 victim = next((each for each in victims if each.pod.uid not in gone), None)
                 if victim is not None:
                     cell = number, node
-                    held = kind.counts.get(node, 0) + deltas.get(cell, 0)
+                    held = kind.counts[node] + deltas.get(cell, 0)
                     without = {**deltas, cell: deltas.get(cell, 0) - 1}
                     stays = held <= stand.get(cell, 0)
                     found.append((stays, self.alone(without), victim.cost, node, victim))

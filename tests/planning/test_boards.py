@@ -25,3 +25,16 @@ def test_first_go_those_that_the_arrangement_lets_go() -> None:
             assert leaves == sorted(leaves, reverse=True), seed
             told += any(leaves) and not all(leaves)
     assert told > 5
+
+
+def test_a_supposed_state_without_a_change_is_the_state() -> None:
+    """As many pods stand and wait as before, so it takes as many evictions."""
+    for seed in range(40):
+        scene = several_kinds(Random(seed))
+        for problem in problems(scene.snapshot(), scene.policy()):
+            if isinstance(problem, Mixed):
+                waiting = {number: kind.pending for number, kind in enumerate(problem.kinds) if kind.pending}
+                supposed = problem.supposed({}, waiting)
+                assert [kind.pending for kind in supposed.kinds] == [kind.pending for kind in problem.kinds], seed
+                assert [dict(kind.counts) for kind in supposed.kinds] == [dict(kind.counts) for kind in problem.kinds]
+                assert solve(supposed) == solve(problem), seed
