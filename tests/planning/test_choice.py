@@ -15,6 +15,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason, State
 from rebalancer.planning import obstacles, planner, program
 from rebalancer.planning.mixture import Mixed
+from rebalancer.planning.problem import Uniform
 from rebalancer.planning.program import Unsolved, cheapest, solve
 from rebalancer.policy import Amount
 from tests.planning.scenes import problems
@@ -201,3 +202,11 @@ def test_a_deadlocked_pod_that_uses_up_the_group_is_named() -> None:
     assert (found.evictions, waiting.reason) == ((), Reason.GROUP_IN_FLIGHT)
     assert "the pod that waits is one of them" in waiting.message
     assert len(planned(shards(DEADLOCK), policy(group.replace("maxInFlight: 1", "maxInFlight: 2"))).evictions) == 1
+
+
+def test_a_pod_on_a_node_that_does_not_count_changes_nothing() -> None:
+    """A supposed state is the same, as far as a group is concerned, wherever else one of its pods stands."""
+    (problem,) = problems(web(), policy())
+    assert isinstance(problem, Uniform)
+    assert problem.layout.shifted({"elsewhere": 1}) == problem.layout.root
+    assert problem.layout.shifted({"b-1": 1}) != problem.layout.root
