@@ -1,8 +1,13 @@
 """Large clusters for the planning benchmarks: a zone that came back, with every workload in the other two."""
 
+from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
+from msgspec import structs
+
+from rebalancer.adapters.simulator import Blueprint
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resources
@@ -99,3 +104,20 @@ def zone_returned(
                 )
             )
     return Snapshot(taken_at=NOW, nodes=made, pods=pods, workloads=owners)
+
+
+def uneven(workloads: int) -> Snapshot:
+    """Return workloads of nine to fourteen pods that stand anyhow on zones of two, three and four nodes.
+
+    So few nodes, and zones of different sizes: nothing is certain without searching the scheduler's ways.
+    """
+    random = Random(2)
+    blueprint = Blueprint()
+    nodes = [f"{zone}-{number}" for zone, many in (("a", 2), ("b", 3), ("c", 4)) for number in range(many)]
+    for name in nodes:
+        blueprint.node(name, zone=name[0])
+    for number in range(workloads):
+        on = Counter(random.choices(nodes, k=random.randint(9, 14)))
+        blueprint.deployment(f"w{number:04}", on=on, spread={ZONE: 1, HOSTNAME: 1}, cpu=1)
+    snapshot = blueprint.snapshot()
+    return replace(snapshot, nodes=tuple(structs.replace(each, pods=10_000) for each in snapshot.nodes))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.planning_states import zone_returned
+from benchmarks.planning_states import uneven, zone_returned
 from benchmarks.timing import seconds
 from rebalancer.assessment.judgement import assess
 from rebalancer.model.moves import NO_MEMORY
@@ -101,3 +101,17 @@ def test_one_large_workload(nodes: int) -> None:
     planned, counted = seconds(lambda: whole(one)), seconds(lambda: full_skew(many), times=1)
     print(f"\n3,000 pods on {nodes} nodes {planned:.3f} s")
     assert planned < counted
+
+
+def test_repairs_that_need_the_search() -> None:
+    """200 workloads of which none is certain: a step is proved for most, in time that grows with their number."""
+    some, more = uneven(50), uneven(200)
+    found = whole(more)
+    stepping = {each.workload for each in found.evictions} | {each.eviction.workload for each in found.waiting}
+    few, many = seconds(lambda: whole(some), times=2), seconds(lambda: whole(more), times=2)
+    print(
+        f"\n{len(found.groups)} workloads that need the search {many:.2f} s: {found.lower_bound} evictions needed, "
+        f"{len(found.evictions)} now, steps for {len(stepping)}; a quarter of them {few:.2f} s"
+    )
+    assert 2 * len(stepping) > len(found.groups)
+    assert many < 8 * few

@@ -25,7 +25,7 @@ from rebalancer.scheduling.scoring import best
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
-_ATTEMPT = 1000
+_ATTEMPT = 1_000
 """What a search costs before it has looked at a node: ranking the victims."""
 
 _OUT = 4
@@ -34,7 +34,7 @@ _OUT = 4
 _CHAIN = 8
 """How many evictions may follow each other until everything has landed."""
 
-_LOOK = 50
+_LOOK = 100
 """What finding the nodes for a pod costs at the least, in nodes looked at one by one."""
 
 _SWIFT = 50

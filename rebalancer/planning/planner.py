@@ -66,7 +66,8 @@ class _Planner:
         self._refusals: list[Refused] = []
         self._steps = 0
         self._foresight = Effort(MOST_FORESIGHT)
-        self._later: list[Component] = []
+        self._later: list[tuple[Component, tuple[Uniform, Verdict] | None]] = []
+        """What needs looking ahead, and what was found without."""
         self._moves = Effort(MOST_MOVES)
         self.stuck = stuck_pods(view)
 
@@ -91,12 +92,12 @@ class _Planner:
         if isinstance(problem, Refusal):
             self._leave(component, Verdict(refusal=problem))
         elif isinstance(problem, Mixed):
-            self._later.append(component)
+            self._later.append((component, None))
         else:
             none = Effort(0)
             verdict = of_uniform(problem, self._view, self._known(component, none), partial(self._room, problem))
             if none.cut:
-                self._later.append(component)
+                self._later.append((component, (problem, verdict)))
             else:
                 self._conclude(problem, verdict)
 
@@ -110,7 +111,10 @@ class _Planner:
         first = (
             int(self._now.timestamp() // 60) * (MOST_FORESIGHT // share) % many if share * many > MOST_FORESIGHT else 0
         )
-        for component in (*self._later[first:], *self._later[:first]):
+        for component, found in (*self._later[first:], *self._later[:first]):
+            if found is not None and not found[1].victims and self._foresight.left <= 0:
+                self._conclude(*found)
+                continue
             # Made anew: others may have taken room meanwhile.
             problem = self._rules.problem(component)
             known = self._known(component, self._foresight.part(share))

@@ -29,13 +29,13 @@ from rebalancer.scheduling.view import View
 _FORESIGHT = 6_000
 """How much one search of a component on the real nodes may cost, in nodes looked at."""
 
-COMPONENT_FORESIGHT = 15_000
+COMPONENT_FORESIGHT = 12_000
 """The same for all searches of a component."""
 
-LEAST_FORESIGHT = 10_000
+LEAST_FORESIGHT = 8_000
 """The same where there are many components: fewer have their turn then, not less of it."""
 
-MOST_FORESIGHT = 200_000
+MOST_FORESIGHT = 40_000
 """The same for all searches of one plan."""
 
 MOST_MOVES = 150_000
