@@ -6,7 +6,6 @@ seconds of processor time are printed.
 
 import gc
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -31,15 +30,6 @@ def _as_the_process_does() -> Iterator[None]:
     gc.set_threshold(1_000_000, 20, 100)
     yield
     gc.set_threshold(*before)
-    gc.unfreeze()
-
-
-def made(**fields: Any) -> Snapshot:
-    snapshot = zone_returned(**fields)
-    # As the controller does after its first list: the collector need not walk through pods that stay.
-    gc.collect()
-    gc.freeze()
-    return snapshot
 
 
 def whole(snapshot: Snapshot) -> Plan:
@@ -59,7 +49,7 @@ def full_skew(snapshot: Snapshot) -> int:
 
 def test_a_zone_returned() -> None:
     """150,000 pods on 5,001 nodes, 50,000 evictions with proof: at most fifteen times what counting alone costs."""
-    snapshot = made(nodes=5001, workloads=5000)
+    snapshot = zone_returned(nodes=5001, workloads=5000)
     found = whole(snapshot)
     assert (found.lower_bound, found.optimal) == (50_000, True)
     assert len(found.evictions) + len(found.waiting) == 50_000
@@ -70,7 +60,7 @@ def test_a_zone_returned() -> None:
 
 def test_balanced() -> None:
     """A balanced cluster of that size costs little more than counting."""
-    snapshot = made(nodes=5001, workloads=5000, filled=3)
+    snapshot = zone_returned(nodes=5001, workloads=5000, filled=3)
     assert whole(snapshot).groups == ()
     planned, counted = seconds(lambda: whole(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nbalanced {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
@@ -79,7 +69,7 @@ def test_balanced() -> None:
 
 def test_a_full_target_zone_costs_no_more_than_an_empty_one() -> None:
     """Where the zone that came back has no room, saying so is as fast as planning would be."""
-    empty, full = made(nodes=1500, workloads=1000), made(nodes=1500, workloads=1000, full=True)
+    empty, full = zone_returned(nodes=1500, workloads=1000), zone_returned(nodes=1500, workloads=1000, full=True)
     assert not whole(full).evictions
     into_empty, into_full = seconds(lambda: whole(empty)), seconds(lambda: whole(full))
     print(f"\ninto an empty zone {into_empty:.2f} s, into a full one {into_full:.2f} s")
@@ -88,7 +78,7 @@ def test_a_full_target_zone_costs_no_more_than_an_empty_one() -> None:
 
 def test_cost_grows_in_proportion_to_the_cluster() -> None:
     """Four times the cluster takes about four times as long."""
-    small, large = made(nodes=1002, workloads=1000), made(nodes=4008, workloads=4000)
+    small, large = zone_returned(nodes=1002, workloads=1000), zone_returned(nodes=4008, workloads=4000)
     ratio = seconds(lambda: whole(large)) / seconds(lambda: whole(small))
     print(f"\nfour times the cluster: {ratio:.1f} times the time")
     assert ratio < 8
@@ -97,7 +87,7 @@ def test_cost_grows_in_proportion_to_the_cluster() -> None:
 @pytest.mark.parametrize("nodes", [999, 1000])
 def test_one_large_workload(nodes: int) -> None:
     """One workload of 3,000 pods on 1,000 nodes is planned within what counting 150,000 pods costs."""
-    one, many = made(nodes=nodes, workloads=1, replicas=3000), made(nodes=5001, workloads=5000)
+    one, many = zone_returned(nodes=nodes, workloads=1, replicas=3000), zone_returned(nodes=5001, workloads=5000)
     planned, counted = seconds(lambda: whole(one)), seconds(lambda: full_skew(many), times=1)
     print(f"\n3,000 pods on {nodes} nodes {planned:.3f} s")
     assert planned < counted
