@@ -6,8 +6,11 @@ from tests.planning.scenes import Asked, Scene, Work
 from tests.scheduling.build import HOSTNAME, ZONE
 
 
-def hundred_nodes(seed: int) -> Scene:
-    """Draw three to six StatefulSets, 200 pods in all, that count each other; most of them on half of the nodes."""
+def hundred_nodes(seed: int, sets: tuple[int, int] = (3, 6)) -> Scene:
+    """Draw StatefulSets, 200 pods in all, that count each other; most of them on half of the nodes.
+
+    There are so many of them, from the least to the most.
+    """
     choice = Random(seed)
     zones = choice.randint(3, 4)
     nodes = {f"n{number:03}": (f"z{number % zones}", choice.choice([1000, 2000, 4000])) for number in range(100)}
@@ -18,7 +21,7 @@ def hundred_nodes(seed: int) -> Scene:
         Asked(key=HOSTNAME, max_skew=choice.choice([2, 3]), label="all"),
     )
     works: list[Work] = []
-    many = choice.randint(3, 6)
+    many = choice.randint(*sets)
     for number in range(many):
         size = 200 * (number + 1) // many - 200 * number // many
         cpu = choice.choice([100, 200, 300, 500])

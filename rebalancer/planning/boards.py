@@ -15,8 +15,8 @@ from rebalancer.planning.problem import Uniform
 from rebalancer.planning.program import Solution, Unsolved, solve
 from rebalancer.planning.reach import Effort
 
-_SUPPOSED_NODES = 2_000
-"""How many nodes of the search tree the solution of a supposed state may take."""
+_SUPPOSED = 6_000_000
+"""What the solution of a supposed state may take."""
 
 
 class UniformBoard:
@@ -123,7 +123,7 @@ class MixedBoard:
         key = tuple(sorted(deltas.items(), key=repr)), tuple(sorted(waiting.items()))
         if key not in self._known:
             self._effort.spend(self._size)
-            found = solve(self._mixed.supposed(changes, waiting), nodes=_SUPPOSED_NODES)
+            found = solve(self._mixed.supposed(changes, waiting), effort=_SUPPOSED)
             self._known[key] = None if isinstance(found, Unsolved) else found.evictions
         known = self._known[key]
         return known is not None and known <= goal

@@ -1,36 +1,25 @@
-"""The fewest evictions for pods of several kinds, as an integer program, solved by HiGHS and checked here.
+"""The fewest evictions for pods of several kinds, as an integer program.
 
 A column says how many pods of a kind stand on a node in the end, another how many of those never left it. Everything
-that is asked is a row over whole columns. Nothing is taken on trust: an answer is held against every row with whole
-numbers, and presolve is off, since it has called feasible models infeasible (HiGHS 1.15.1).
+that is asked is a row over whole columns.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from rebalancer.model.pods import Resources
+from rebalancer.planning.demands import Demand
+from rebalancer.planning.integers import EFFORT, Model, Unsolved, minimised
 from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Cell, Kind, Mixed
 
-_NODES = 20_000
-"""How many nodes of the search tree one solution may take: a bound in numbers, so that every machine answers alike."""
-
-_FUSE = 20.0
-"""Seconds after which one solution is given up whatever it has reached."""
+__all__ = ["Solution", "Unsolved", "cheapest", "solve"]
 
 _CLOSE = 1e-6
 _MANY = 10**6
 """More pods than a domain ever holds."""
-
-
-class Unsolved(Enum):
-    """Why there is no solution."""
-
-    INFEASIBLE = "infeasible"
-    GIVEN_UP = "given up"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,31 +36,13 @@ class Solution:
     excess: int = 0
 
 
-@dataclass
-class _Model:
-    """Columns and rows under construction; a row is (least, most, coefficients)."""
-
-    costs: list[float] = field(default_factory=list)
-    lower: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    whole: list[bool] = field(default_factory=list)
-    rows: list[tuple[float, float, dict[int, float]]] = field(default_factory=list)
-
-    def column(self, lower: float, upper: float, cost: float = 0, *, whole: bool = True) -> int:
-        self.costs.append(cost)
-        self.lower.append(lower)
-        self.upper.append(upper)
-        self.whole.append(whole)
-        return len(self.costs) - 1
-
-
-def solve(mixed: Mixed, *, relaxed: bool = False, nodes: int = _NODES) -> Solution | Unsolved:
+def solve(mixed: Mixed, *, relaxed: bool = False, effort: int = EFFORT) -> Solution | Unsolved:
     """Return the fewest evictions after which everything can stand as asked, or why there is no answer.
 
     With `relaxed` not everything has to hold: first as many pods as possible are placed, then as little as possible is
     exceeded, then as few as possible are evicted.
     """
-    return _Program(mixed, relaxed=relaxed).solved(nodes)
+    return _Program(mixed, relaxed=relaxed).solved(effort)
 
 
 def cheapest(mixed: Mixed, solution: Solution) -> Solution:
@@ -84,7 +55,7 @@ def cheapest(mixed: Mixed, solution: Solution) -> Solution:
         return solution
     program = _Program(mixed, relaxed=False)
     program.spare(sorted(tiers), solution.evictions)
-    found = program.solved(_NODES)
+    found = program.solved(EFFORT)
     return solution if isinstance(found, Unsolved) else replace(solution, stand=found.stand)
 
 
@@ -93,24 +64,46 @@ def _tier(victim: Victim) -> tuple[bool, int, int]:
     return avoided, priority, deletion
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of each domain; `skew` is over the emptiest."""
+
+    skew: int | None
+    most: int | None
+    least: int
+
+
+def _asked(demand: Demand) -> _Asked:
+    if demand.floor_at_zero and demand.max_skew is not None:
+        return _Asked(None, min(demand.max_skew, demand.max_skew if demand.cap is None else demand.cap), demand.least)
+    return _Asked(demand.max_skew, demand.cap, demand.least)
+
+
+def _strictest(asked: Collection[_Asked]) -> _Asked:
+    return _Asked(
+        min((each.skew for each in asked if each.skew is not None), default=None),
+        min((each.most for each in asked if each.most is not None), default=None),
+        max(each.least for each in asked),
+    )
+
+
 class _Program:
     """One mixture as columns and rows."""
 
     def __init__(self, mixed: Mixed, *, relaxed: bool) -> None:
         self._mixed = mixed
-        self._model = _Model()
+        self._model = Model()
         self._stand: dict[Cell, int] = {}
         self._stay: dict[Cell, int] = {}
         self._unplaced: list[int] = []
-        self._over: list[int] = []
+        self._over: list[tuple[int, int]] = []
         self._relaxed = relaxed
         total = sum(sum(kind.counts.values()) + kind.pending for kind in mixed.kinds)
         self._weight_over = total + 1
         self._weight_unplaced = self._weight_over * (total * max(1, len(mixed.demands)) + 1)
         for number, kind in enumerate(mixed.kinds):
             self._kind(number, kind)
-        for number in range(len(mixed.demands)):
-            self._demand(number)
+        self._demands()
         self._room()
         self._keep_apart()
 
@@ -125,12 +118,12 @@ class _Program:
             row[column] = 1
             if held > fixed:
                 stay = self._stay[number, node] = model.column(fixed, held, -1, whole=False)
-                model.rows.append((-inf, 0, {stay: 1, column: -1}))
+                model.row(-inf, 0, {stay: 1, column: -1})
         if self._relaxed:
             unplaced = model.column(0, total, self._weight_unplaced)
             self._unplaced.append(unplaced)
             row[unplaced] = 1
-        model.rows.append((total, total, row))
+        model.row(total, total, row)
 
     def spare(self, tiers: Sequence[tuple[bool, int, int]], evictions: int) -> None:
         """Ask for so many evictions at the most, and for the cheapest pods to go.
@@ -151,49 +144,74 @@ class _Program:
             row: dict[int, float] = {stay: -1}
             for tier, many in Counter(_tier(each) for each in kind.movable[node]).items():
                 row[model.column(0, many, -price[tier], whole=False)] = 1
-            model.rows.append((-kind.fixed.get(node, 0), -kind.fixed.get(node, 0), row))
+            model.row(-kind.fixed.get(node, 0), -kind.fixed.get(node, 0), row)
         movable = sum(self._mixed.kinds[kind].counts[node] for kind, node in self._stay)
-        model.rows.append((movable - evictions, inf, kept))
+        model.row(movable - evictions, inf, kept)
 
-    def _demand(self, number: int) -> None:
-        mixed, model = self._mixed, self._model
+    def _demands(self) -> None:
+        """Let what is asked hold; what is asked of the same pods over the same domains is put together."""
+        mixed = self._mixed
+        alike: dict[Hashable, list[int]] = {}
+        for number, demand in enumerate(mixed.demands):
+            counting = frozenset(kind for kind, each in enumerate(mixed.kinds) if number in each.demands)
+            others = frozenset(mixed.others[number].items())
+            alike.setdefault((demand.key, demand.nodes, counting, others), []).append(number)
+        for numbers in alike.values():
+            asked = Counter(_asked(mixed.demands[number]) for number in numbers)
+            domains = self._domains(numbers[0])
+            skews = [each.skew for each in asked if each.skew is not None]
+            lowest = self._model.column(*self._lowest(numbers[0], len(domains), min(skews))) if skews else None
+            wanted = asked if self._relaxed else {_strictest(asked): 1}
+            for each, times in wanted.items():
+                for row, given in domains:
+                    self._bound(row, given, each, lowest, times)
+
+    def _domains(self, number: int) -> list[tuple[dict[int, float], int]]:
+        """Return for each domain of a demand the columns that count, and how many pods of no kind."""
+        mixed = self._mixed
         demand, others = mixed.demands[number], mixed.others[number]
         domains: dict[str, tuple[dict[int, float], int]] = {}
         for node in demand.nodes:
-            row, given = domains.setdefault(demand.domain[node], ({}, 0))
+            row, given = domains.get(demand.domain[node], ({}, 0))
             domains[demand.domain[node]] = row, given + others.get(node, 0)
         for (kind, node), column in self._stand.items():
             if number in mixed.kinds[kind].demands and node in demand.nodes:
                 domains[demand.domain[node]][0][column] = 1
-        lowest = None
-        if demand.max_skew is not None and not demand.floor_at_zero:
-            lowest = model.column(0, _MANY)
-        for value in sorted(domains):
-            row, given = domains[value]
-            over = self._slack()
-            self._bound(row, given, demand.least, demand.cap, over)
-            if demand.max_skew is not None and lowest is not None:
-                model.rows.append((-given, inf, {**row, lowest: -1}))
-                model.rows.append((-inf, demand.max_skew - given, {**row, lowest: -1, **over}))
-            elif demand.max_skew is not None:
-                model.rows.append((-inf, demand.max_skew - given, {**row, **over}))
+        return [domains[value] for value in sorted(domains)]
 
-    def _slack(self) -> dict[int, float]:
-        """Return a column by which a domain may exceed what is asked, where that is allowed at all."""
-        if not self._relaxed:
-            return {}
-        column = self._model.column(0, _MANY, self._weight_over)
-        self._over.append(column)
-        return {column: -1}
+    def _lowest(self, number: int, many: int, skew: int) -> tuple[int, int]:
+        """Return between what the count of the emptiest of so many domains must lie, by how many pods there are."""
+        mixed = self._mixed
+        nodes = mixed.demands[number].nodes
+        surely = most = sum(count for node, count in mixed.others[number].items() if node in nodes)
+        for kind in mixed.kinds:
+            if number in kind.demands:
+                total = sum(kind.counts.values()) + kind.pending
+                most += total
+                surely += total if kind.cap.keys() <= nodes else 0
+        highest = most // many
+        # If one holds the least, and all others so many more at the most, they hold them all.
+        least = 0 if self._relaxed else max(0, -(-(surely + skew) // many) - skew)
+        return min(least, highest), highest
 
-    def _bound(
-        self, row: Mapping[int, float], given: int, least: int, cap: int | None, over: Mapping[int, float]
-    ) -> None:
-        if cap is not None:
-            self._model.rows.append((-inf, cap - given, {**row, **over}))
-        if least:
+    def _bound(self, row: Mapping[int, float], given: int, asked: "_Asked", lowest: int | None, times: int) -> None:
+        model, over = self._model, dict[int, float]()
+        if self._relaxed:
+            column = model.column(0, _MANY, self._weight_over * times)
+            self._over.append((column, times))
+            over = {column: -1}
+        if asked.most is not None:
+            model.row(-inf, asked.most - given, {**row, **over})
+        if asked.least:
             lacking = {column: -factor for column, factor in over.items()}
-            self._model.rows.append((least - given, inf, {**row, **lacking}))
+            model.row(asked.least - given, inf, {**row, **lacking})
+        if lowest is None or asked.skew is None:
+            return
+        if over:
+            model.row(-given, inf, {**row, lowest: -1})
+            model.row(-inf, asked.skew - given, {**row, lowest: -1, **over})
+        else:
+            model.row(-given, asked.skew - given, {**row, lowest: -1})
 
     def _room(self) -> None:
         """Let the pods of all kinds together take no more of a node than there is."""
@@ -226,7 +244,7 @@ class _Program:
             # Scaled so that the solver's tolerances mean nothing: bytes are large numbers.
             scale = max(1, *asked.values())
             row = {column: amount / scale for column, amount in asked.items() if amount}
-            self._model.rows.append((-inf, max(free, 0) / scale + held / scale, row))
+            self._model.row(-inf, max(free, 0) / scale + held / scale, row)
 
     def _keep_apart(self) -> None:
         for apart in self._mixed.apart:
@@ -236,16 +254,16 @@ class _Program:
                     rows.setdefault(apart.domain[node], {})[column] = 1
             for value in sorted(rows):
                 # Those that already stand together may stay so; nothing joins them.
-                self._model.rows.append((-inf, 1, rows[value]))
+                self._model.row(-inf, 1, rows[value])
 
-    def solved(self, nodes: int) -> Solution | Unsolved:
-        found = _run(self._model, nodes)
+    def solved(self, effort: int) -> Solution | Unsolved:
+        found = minimised(self._model, effort)
         if isinstance(found, Unsolved):
             return found
         values, bound = found
         stand = {cell: round(values[column]) for cell, column in self._stand.items()}
         unplaced = sum(round(values[column]) for column in self._unplaced)
-        over = sum(round(values[column]) for column in self._over)
+        over = sum(round(values[column]) * times for column, times in self._over)
         stay = sum(min(stand[cell], self._mixed.kinds[cell[0]].counts.get(cell[1], 0)) for cell in self._stay)
         movable = sum(self._mixed.kinds[kind].counts[node] for kind, node in self._stay)
         evictions = movable - stay
@@ -258,63 +276,3 @@ class _Program:
             unplaced=unplaced,
             excess=over,
         )
-
-
-def _run(model: _Model, nodes: int) -> tuple[list[float], float] | Unsolved:
-    """Minimise; return the columns' values and the lower bound of the objective."""
-    import highspy  # noqa: PLC0415  # it brings numpy; most fleets never need it
-
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(model.costs), len(model.rows)
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = model.costs, model.lower, model.upper
-    lp.row_lower_ = [least for least, _, _ in model.rows]
-    lp.row_upper_ = [most for _, most, _ in model.rows]
-    lp.integrality_ = [
-        highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous for whole in model.whole
-    ]
-    starts, index = [0], list[int]()
-    value: list[float] = []
-    for _, _, row in model.rows:
-        index += list(row)
-        value += list(row.values())
-        starts.append(len(index))
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = starts, index, value
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    for option, setting in (
-        ("output_flag", False),
-        ("presolve", "off"),
-        ("threads", 1),
-        ("random_seed", 0),
-        ("mip_rel_gap", 0.0),
-        ("mip_abs_gap", 0.999),
-        ("mip_max_nodes", nodes),
-        # A fuse: a single node of the search tree can take long. What it cuts short is told as given up.
-        ("time_limit", _FUSE),
-    ):
-        solver.setOptionValue(option, setting)
-    solver.passModel(lp)
-    solver.run()
-    info = solver.getInfo()
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        infeasible = solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
-        return Unsolved.INFEASIBLE if infeasible else Unsolved.GIVEN_UP
-    values = list(solver.getSolution().col_value)
-    rounded = [float(round(each)) if whole else each for each, whole in zip(values, model.whole, strict=True)]
-    if not _holds(model, rounded):
-        return Unsolved.GIVEN_UP
-    return rounded, info.mip_dual_bound
-
-
-def _holds(model: _Model, values: list[float]) -> bool:
-    """Say whether an answer satisfies every row, whatever the solver says."""
-    within = all(
-        low - _CLOSE <= each <= high + _CLOSE for low, each, high in zip(model.lower, values, model.upper, strict=True)
-    )
-    return within and all(_satisfied(row, values) for row in model.rows)
-
-
-def _satisfied(row: tuple[float, float, dict[int, float]], values: list[float]) -> bool:
-    least, most, factors = row
-    total = sum(factor * values[column] for column, factor in factors.items())
-    return least - _CLOSE <= total <= most + _CLOSE

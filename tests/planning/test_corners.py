@@ -18,7 +18,7 @@ from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.verdicts import Reason, State
-from rebalancer.planning import program, unreachable, verdict
+from rebalancer.planning import integers, unreachable, verdict
 from rebalancer.planning.boards import UniformBoard
 from rebalancer.planning.budgets import Ledger
 from rebalancer.planning.components import components
@@ -441,7 +441,7 @@ def test_the_game_where_there_is_nothing_to_win() -> None:
 def test_an_answer_that_does_not_hold_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """The solver is not taken at its word."""
     _, made = problem(joined(two_kinds()))
-    monkeypatch.setattr(program, "_CLOSE", -1.0)
+    monkeypatch.setattr(integers.Model, "holds", lambda *_: False)
     assert solve(made) is Unsolved.GIVEN_UP
 
 
