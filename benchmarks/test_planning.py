@@ -6,6 +6,7 @@ seconds of processor time are printed.
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -33,14 +34,14 @@ def _as_the_process_does() -> Iterator[None]:
 
 
 def whole(snapshot: Snapshot) -> Plan:
-    """Assess and plan from nothing."""
-    view = View(snapshot)
+    """Assess and plan from nothing: without what a snapshot has found out about itself before."""
+    view = View(replace(snapshot))
     return plan(view, assess(view, POLICY, NO_MEMORY), POLICY, NO_MEMORY)
 
 
 def full_skew(snapshot: Snapshot) -> int:
     """Count every constraint of every workload from nothing, and do nothing else."""
-    view = View(snapshot)
+    view = View(replace(snapshot))
     samples = {pod.labels: pod for pod in snapshot.pods}.values()
     return sum(
         counts(constraint, pod, view).violated for pod in samples for constraint in constraints_of(pod, view).hard
@@ -69,11 +70,11 @@ def test_balanced() -> None:
 
 def test_a_full_target_zone_costs_no_more_than_an_empty_one() -> None:
     """Where the zone that came back has no room, saying so is as fast as planning would be."""
-    empty, full = zone_returned(nodes=1500, workloads=1000), zone_returned(nodes=1500, workloads=1000, full=True)
+    empty, full = zone_returned(nodes=5001, workloads=5000), zone_returned(nodes=5001, workloads=5000, full=True)
     assert not whole(full).evictions
     into_empty, into_full = seconds(lambda: whole(empty)), seconds(lambda: whole(full))
     print(f"\ninto an empty zone {into_empty:.2f} s, into a full one {into_full:.2f} s")
-    assert into_full < 1.5 * into_empty
+    assert into_full < 1.2 * into_empty
 
 
 def test_cost_grows_in_proportion_to_the_cluster() -> None:

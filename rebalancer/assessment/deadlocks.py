@@ -38,8 +38,8 @@ def deadlocks(view: View) -> tuple[Deadlock, ...]:
     """Find every deadlock, by namespace and name. Pods that have a node cost nothing; equal pods are judged once."""
     found: list[Deadlock] = []
     known: dict[tuple[object, ...], str] = {}
-    for pod in view.snapshot.pods:
-        if pod.node is not None or not pod.waiting or view.where(pod) is not None:
+    for pod in view.snapshot.unplaced:
+        if view.where(pod) is not None:
             continue
         kind = (pod.namespace, pod.labels, pod.spec)
         if kind not in known:

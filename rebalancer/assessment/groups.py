@@ -5,8 +5,8 @@ older pods still carry binds nobody any more.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 from msgspec import Struct
 
@@ -18,30 +18,44 @@ from rebalancer.scheduling.node_index import RequiredAffinity, required_part
 from rebalancer.scheduling.spread_constraints import Constraints, constraints_of
 from rebalancer.scheduling.view import View
 
-__all__ = ["Group", "Member", "groups"]
+__all__ = ["Group", "Member", "groups", "workloads_of"]
 
 _Key = tuple[str, Constraints, RequiredAffinity | None, tuple[Toleration, ...]]
 
 
-class Group(Struct, frozen=True, kw_only=True, dict=True):
+class Group(Struct, frozen=True, kw_only=True, gc=False):
     """Owners that share constraints and eligibility. `sample` is a pod that stands for all their next pods."""
 
     namespace: str
     constraints: Constraints
     sample: Pod
     members: tuple[Member, ...]
+    workloads: tuple[Reference, ...]
+    """The workloads by name, sorted, each once."""
+    name: str
+    """A name that stays the same from cycle to cycle: its workloads and its constraints' keys."""
 
-    @cached_property
-    def workloads(self) -> tuple[Reference, ...]:
-        """The workloads by name, sorted, each once."""
-        return tuple(sorted({member.reference for member in self.members}))
+    @classmethod
+    def of(cls, namespace: str, constraints: Constraints, sample: Pod, members: tuple[Member, ...]) -> Self:
+        """Put owners together."""
+        workloads = workloads_of(members)
+        keys = ",".join([f"{each.key}:{each.max_skew}" for each in (*constraints.hard, *constraints.soft)])
+        names = ",".join([f"{each.kind}/{each.name}" for each in workloads])
+        return cls(
+            namespace=namespace,
+            constraints=constraints,
+            sample=sample,
+            members=members,
+            workloads=workloads,
+            name=f"{namespace} {names} {keys}",
+        )
 
-    @property
-    def name(self) -> str:
-        """A name that stays the same from cycle to cycle: its workloads and its constraints' keys."""
-        keys = ",".join(f"{each.key}:{each.max_skew}" for each in (*self.constraints.hard, *self.constraints.soft))
-        workloads = ",".join(f"{each.kind}/{each.name}" for each in self.workloads)
-        return f"{self.namespace} {workloads} {keys}"
+
+def workloads_of(members: Sequence[Member]) -> tuple[Reference, ...]:
+    """Return the members' workloads by name, sorted, each once."""
+    if len(members) == 1:
+        return (members[0].reference,)
+    return tuple(sorted({member.reference for member in members}))
 
 
 def groups(view: View) -> tuple[Group, ...]:
@@ -55,12 +69,7 @@ def groups(view: View) -> tuple[Group, ...]:
             key = (sample.namespace, constraints, affinity, sample.spec.tolerations)
             found[key].append((sample, member))
     made = [
-        Group(
-            namespace=namespace,
-            constraints=constraints,
-            sample=entries[0][0],
-            members=tuple(member for _, member in entries),
-        )
+        Group.of(namespace, constraints, entries[0][0], tuple([member for _, member in entries]))
         for (namespace, constraints, _, _), entries in found.items()
     ]
     return tuple(sorted(made, key=lambda group: (group.namespace, group.workloads, group.name)))

@@ -26,8 +26,5 @@ class JudgedGroup(Struct, frozen=True, kw_only=True, gc=False):
     group: Group
     hard: tuple[Judged, ...]
     soft: tuple[Judged, ...]
-
-    @property
-    def violated(self) -> bool:
-        """Whether a hard constraint is violated."""
-        return any(judged.counts.violated for judged in self.hard)
+    violated: bool
+    """Whether a hard constraint is violated."""

@@ -80,4 +80,4 @@ def _judge(group: Group, view: View) -> JudgedGroup:
         tuple(Judged(constraint=each, counts=counts(each, group.sample, view)) for each in listed)
         for listed in group.constraints
     )
-    return JudgedGroup(group=group, hard=hard, soft=soft)
+    return JudgedGroup(group=group, hard=hard, soft=soft, violated=any(each.counts.violated for each in hard))

@@ -3,11 +3,9 @@
 What could be done about a violation is planning's. What is not known is not judged.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from operator import attrgetter
-from typing import Final, cast
+from typing import Final
 
 from rebalancer.assessment.domains import Domains, domains, zones
 from rebalancer.assessment.limits import JudgedLimit
@@ -17,12 +15,12 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Limit
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
+from rebalancer.scheduling.population import tally
 from rebalancer.scheduling.view import View
 
 IGNORE: Final = "rebalancer.dev/ignore-limits"
 """Annotation of pods, owners and namespaces: names of limits, or GROUP/LIMIT, with commas, that leave them out."""
 
-_NODE: Final = attrgetter("node")
 _ANNOTATIONS: Final = attrgetter("annotations")
 
 
@@ -45,6 +43,8 @@ class _Judge:
         self._memory = memory
         self._zones: dict[tuple[str, Affinities], int] = {}
         self._domains: dict[tuple[str, tuple[str, ...] | None, Affinities], Domains] = {}
+        self._placed: tuple[tuple[Part, ...] | None, Mapping[str, int]] = None, {}
+        """The pods that were judged last, by node."""
         snapshot = view.snapshot
         self._namespaces: dict[str, str] = {
             each.name: each.annotations[IGNORE] for each in snapshot.namespaces if IGNORE in each.annotations
@@ -52,18 +52,19 @@ class _Judge:
         self._ignored = (
             bool(self._namespaces)
             or any(IGNORE in each.annotations for each in snapshot.workloads)
-            or any(IGNORE in annotations for annotations in map(_ANNOTATIONS, snapshot.pods))
+            or any(IGNORE in annotations for annotations in filter(None, map(_ANNOTATIONS, snapshot.pods)))
         )
 
     def limits(self, group: GatheredGroup) -> Iterator[JudgedLimit]:
         """Judge the limits of one group."""
         ignoring = self._ignored and self._ignoring(group.parts)
+        affinities = group.affinities
         for rule in group.group.limits:
             if ignoring or rule.selector is not None or rule.group_by is not None:
                 for key, parts in self._divided(group, rule):
-                    yield from self._judged(group, rule, key, parts)
+                    yield from self._judged(group, rule, key, parts, affinities_of(parts))
             else:
-                yield from self._judged(group, rule, group.key, group.parts)
+                yield from self._judged(group, rule, group.key, group.parts, affinities)
 
     def _divided(self, group: GatheredGroup, rule: Limit) -> Iterator[tuple[Labels, tuple[Part, ...]]]:
         """Yield the part of the group's pods that the limit is about, or the several parts."""
@@ -75,9 +76,10 @@ class _Judge:
         for key in sorted(found, key=lambda each: sorted(each.items())):
             yield Labels({**group.key, **key}), tuple(found[key])
 
-    def _judged(self, group: GatheredGroup, rule: Limit, key: Labels, parts: tuple[Part, ...]) -> Iterator[JudgedLimit]:
+    def _judged(
+        self, group: GatheredGroup, rule: Limit, key: Labels, parts: tuple[Part, ...], affinities: Affinities
+    ) -> Iterator[JudgedLimit]:
         number = total(parts, rule.of, group.population)
-        affinities = group.affinities if parts is group.parts else affinities_of(parts)
         zone = group.group.zone_key, affinities
         there = self._zones.get(zone)
         if there is None:
@@ -104,11 +106,7 @@ class _Judge:
         number: int,
         meant: Domains,
     ) -> JudgedLimit:
-        values = self._view.nodes.values(rule.topology_key).get
-        pods = parts[0].pods if len(parts) == 1 else chain.from_iterable(part.pods for part in parts)
-        counted = Counter(map(values, map(_NODE, pods)))
-        del counted[None]  # pods without a node, or on one without the key
-        filled, nodes = cast("Mapping[str, int]", counted), meant.nodes
+        filled, nodes = self._filled(parts, rule.topology_key), meant.nodes
         if not filled.keys() <= nodes.keys():
             if rule.domains is not None:
                 filled = {value: count for value, count in filled.items() if value in nodes}
@@ -126,6 +124,17 @@ class _Judge:
             cap=share.cap(number) if share is not None else rule.max_pods,
             view=self._view,
         )
+
+    def _filled(self, parts: tuple[Part, ...], key: str) -> Mapping[str, int]:
+        """Count the pods by domain, without those that have no node, or one without the key."""
+        if parts is not self._placed[0]:  # most often the same pods as for the rule before
+            pods = parts[0].pods if len(parts) == 1 else [pod for part in parts for pod in part.pods]
+            self._placed = parts, tally([pod.node for pod in pods if pod.node is not None])
+        by_node, index = self._placed[1], self._view.nodes
+        carrying = index.values(key)
+        if not by_node.keys() <= carrying.keys():
+            by_node = {node: count for node, count in by_node.items() if node in carrying}
+        return index.by_value(key, by_node)
 
     def _meant(self, key: str, declared: tuple[str, ...] | None, affinities: Affinities) -> Domains:
         found = self._domains.get((key, declared, affinities))

@@ -1,10 +1,12 @@
 """A limit, judged: the counts by domain, what is allowed, whether it holds, and a sentence about it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
+
+from msgspec import Struct
 
 from rebalancer.assessment.guarantees import least_under, most, skew
 from rebalancer.assessment.pod_groups import GatheredGroup, Part, shown
@@ -26,8 +28,7 @@ class Largest:
     share: Fraction
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedLimit:
+class JudgedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One limit on one set of pods, counted.
 
     `key` tells the set: that of the gathered group, finer where the limit divides it, with the larger domain where it
@@ -44,7 +45,7 @@ class JudgedLimit:
     """How many of the domains have a node."""
     cap: int | None
     """The most that a domain may hold; None for maxSkew and minPods."""
-    view: View = field(repr=False, compare=False)
+    view: View
 
     @property
     def group(self) -> str:

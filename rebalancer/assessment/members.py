@@ -77,15 +77,15 @@ def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
 
 def unowned(view: View) -> tuple[Pod, ...]:
     """Return the living pods that no known workload owns, in the snapshot's order."""
-    known = view.snapshot.workload
-    return view.memo(
-        "unowned",
-        lambda: tuple(
-            pod
-            for pod in view.snapshot.pods
-            if (pod.owner is None or pod.owner.uid not in known) and not pod.terminating and not pod.finished
-        ),
-    )
+    return view.memo("unowned", lambda: tuple(_unowned(view.snapshot)))
+
+
+def _unowned(snapshot: Snapshot) -> Iterator[Pod]:
+    known = snapshot.workload
+    if sum(len(pods) for uid, pods in snapshot.pods_of.items() if uid in known) < len(snapshot.pods):
+        for pod in snapshot.pods:
+            if (pod.owner is None or pod.owner.uid not in known) and not pod.terminating and not pod.finished:
+                yield pod
 
 
 def strays(view: View) -> Iterator[Member]:

@@ -4,7 +4,6 @@ Pods are looked at by owner first and by label set second. A group of whole work
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Final
@@ -34,8 +33,7 @@ class Part(Struct, frozen=True, kw_only=True, gc=False):
     pods: tuple[Pod, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GatheredGroup:
+class GatheredGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Pods that a group of the policy puts together.
 
     `key` says which of the group's pods: {"workload": "Deployment/web"}, or the values of the labels in `groupBy`.
@@ -45,7 +43,7 @@ class GatheredGroup:
     namespace: str
     key: Labels
     parts: tuple[Part, ...]
-    population: Mapping[str, int] = field(repr=False, compare=False)
+    population: Mapping[str, int]
     """Living pods of each top owner by UID, within the group or not."""
 
     @cached_property
@@ -181,7 +179,7 @@ def affinities_of(parts: Iterable[Part]) -> Affinities:
     """Return what the next pods of the owners ask of nodes."""
     samples = [part.member.sample for part in parts]
     found = frozenset([required_part(each.spec.node_affinity) for each in samples if each is not None])
-    return found or _ANYWHERE
+    return _ANYWHERE if not found or found == _ANYWHERE else found
 
 
 def _pods(parts: Iterable[Part]) -> tuple[Pod, ...]:

@@ -10,7 +10,7 @@ from typing import Final
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import NEWEST, Namespace, PriorityClass, Service, Version
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.model.workloads import Workload
 
@@ -95,11 +95,22 @@ class Snapshot:
     @cached_property
     def pods_of(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by the UID of their controller."""
-        found: defaultdict[str, list[Pod]] = defaultdict(list)
+        found: dict[str, list[Pod]] = {}
+        known: OwnerReference | None = None
+        together: list[Pod] = []
         for pod in self.pods:
-            if pod.owner is not None:
-                found[pod.owner.uid].append(pod)
+            owner = pod.owner
+            if owner is not None:
+                # Pods of one controller stand side by side in most lists and share the reference to it.
+                if owner is not known:
+                    known, together = owner, found.setdefault(owner.uid, [])
+                together.append(pod)
         return found
+
+    @cached_property
+    def unplaced(self) -> Sequence[Pod]:
+        """Pods that wait for a node, in the snapshot's order."""
+        return [pod for pod in self.pods if pod.node is None and pod.waiting]
 
     @cached_property
     def workload(self) -> Mapping[str, Workload]:

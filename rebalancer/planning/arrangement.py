@@ -7,7 +7,7 @@ can be memoised and workloads of one shape share their answers.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import cast
@@ -62,7 +62,10 @@ def is_leaf(place: Place) -> bool:
 
 def inner(children: Iterable[Place]) -> Inner:
     """Put equal children together, in canonical order."""
-    return _canonical(Counter(children))
+    counted: dict[Place, int] = {}
+    for child in children:
+        counted[child] = counted.get(child, 0) + 1
+    return tuple(sorted(counted.items()))
 
 
 def _canonical(children: Counter[Place]) -> Inner:
@@ -152,6 +155,15 @@ def _grown(place: Place, limits: Sequence[int | None]) -> Iterator[Place]:
     for child, _ in cast("Inner", place):
         for grown in _grown(child, limits[1:]):
             yield exchanged(cast("Inner", place), child, grown)
+
+
+def mapped(root: Inner, change: Callable[[Leaf], Leaf]) -> Inner:
+    """Return the arrangement with every leaf changed."""
+    children: Counter[Place] = Counter()
+    for child, times in root:
+        new = change(cast("Leaf", child)) if is_leaf(child) else mapped(cast("Inner", child), change)
+        children[new] += times
+    return _canonical(children)
 
 
 def exchanged(place: Inner, old: Place, new: Place) -> Inner:

@@ -9,19 +9,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import cached_property
+from operator import attrgetter
+from typing import Final
 
 from rebalancer.assessment.groups import Member
 from rebalancer.assessment.pod_groups import GatheredGroup
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory
-from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.eligibility import Refusal
 from rebalancer.planning.together import Together
 from rebalancer.policy import Budgets
+
+_NODE: Final = attrgetter("node")
 
 _DELETION_TIMEOUT = timedelta(minutes=2)
 """How long the disruption controller holds a granted eviction against the budget if its pod stays."""
@@ -41,14 +45,19 @@ class Ledger:
         self._room: dict[str, int] = {}
         self._planned: Counter[str] = Counter()
         self._ready: dict[str, int] = {}
+        self._limits = (
+            f"budgets.maxUnavailable is {budgets.max_unavailable}, budgets.perWorkload {budgets.per_workload}"
+        )
         self._selecting: dict[tuple[str, Labels], Sequence[DisruptionBudget]] = {}
 
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
         """Return the budgets that select a pod, by the rules of policy/v1: null selects none, `{}` all."""
+        found = self._snapshot.budgets_in.get(pod.namespace)
+        if found is None:
+            return ()
         key = (pod.namespace, pod.labels)
         known = self._selecting.get(key)
         if known is None:
-            found = self._snapshot.budgets_in.get(pod.namespace, ())
             known = self._selecting[key] = tuple(
                 each for each in found if each.selector is not None and each.selector.matches(pod.labels)
             )
@@ -147,27 +156,23 @@ class Ledger:
         assert workload is not None
         known = self._ready.get(workload.uid)
         if known is None:
-            known = self._ready[workload.uid] = self._serving(workload)
+            if member.top is None or member.top is member.owner:
+                known = self._serving(member.pods, workload)
+            else:
+                owners = self._snapshot.owned_by[workload.uid]
+                pods = [pod for owner in owners for pod in self._snapshot.pods_of.get(owner.uid, ())]
+                known = self._serving([pod for pod in pods if not pod.terminating and not pod.finished], workload)
+            self._ready[workload.uid] = known
         return known
 
-    def _serving(self, workload: Workload) -> int:
-        owners = self._snapshot.owned_by.get(workload.uid, ()) or (workload,)
+    def _serving(self, pods: Sequence[Pod], workload: Workload) -> int:
+        """Count those of living pods that serve."""
+        ready = [pod for pod in pods if pod.ready]
         steady = timedelta(seconds=workload.min_ready_seconds)
-        now, nodes = self._snapshot.taken_at, self._ready_nodes
-        succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED  # asked of every pod of the cluster: see Pod.finished
-        serving = [
-            pod
-            for owner in owners
-            for pod in self._snapshot.pods_of.get(owner.uid, ())
-            if pod.ready
-            and pod.deleted is None
-            and pod.node in nodes
-            and pod.phase is not succeeded
-            and pod.phase is not failed
-        ]
         if steady:
-            serving = [pod for pod in serving if pod.ready_since is None or now - pod.ready_since >= steady]
-        return len(serving)
+            now = self._snapshot.taken_at
+            ready = [pod for pod in ready if pod.ready_since is None or now - pod.ready_since >= steady]
+        return sum(map(self._ready_nodes.__contains__, map(_NODE, ready)))
 
     @cached_property
     def _ready_nodes(self) -> frozenset[str]:
@@ -184,8 +189,7 @@ class Ledger:
         missing = max(0, workload.replicas - available)
         going = self._planned[workload.uid]
         return (
-            f"{missing} of {workload.replicas} are unavailable, {flying} moving and {going} to go now; "
-            f"budgets.maxUnavailable is {self._rules.max_unavailable}, budgets.perWorkload {self._rules.per_workload}"
+            f"{missing} of {workload.replicas} are unavailable, {flying} moving and {going} to go now; {self._limits}"
         )
 
 

@@ -7,53 +7,66 @@ must not break the others.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from typing import Self
 
 from msgspec import Struct
 
-from rebalancer.assessment.groups import Member
+from rebalancer.assessment.groups import Member, workloads_of
 from rebalancer.assessment.judgement import Assessment, JudgedGroup
 from rebalancer.assessment.limits import JudgedLimit
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.verdicts import State
 from rebalancer.planning.demands import ActOn, acts
 
 
-class Component(Struct, frozen=True, kw_only=True, dict=True, eq=False):
+class Component(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """Groups and limits over the same pods, in a stable order; one of the two may be missing."""
 
     groups: tuple[JudgedGroup, ...]
-    limits: tuple[JudgedLimit, ...] = ()
+    limits: tuple[JudgedLimit, ...]
+    members: tuple[Member, ...]
+    """The owners of all its pods, each once."""
+    workloads: tuple[Reference, ...]
+    """The workloads by name, sorted, each once."""
 
-    @cached_property
-    def members(self) -> tuple[Member, ...]:
-        """The owners of all its pods, each once."""
-        found = {_identity(member): member for judged in self.groups for member in judged.group.members}
-        for limit in self.limits:
+    @classmethod
+    def of(cls, groups: tuple[JudgedGroup, ...], limits: tuple[JudgedLimit, ...] = ()) -> Self:
+        """Put groups and limits together."""
+        if len(groups) == 1 and not limits:
+            group = groups[0].group
+            return cls(groups=groups, limits=limits, members=group.members, workloads=group.workloads)
+        found = {_identity(member): member for judged in groups for member in judged.group.members}
+        for limit in limits:
             for part in limit.parts:
                 found.setdefault(_identity(part.member), part.member)
-        return tuple(found.values())
+        members = tuple(found.values())
+        return cls(groups=groups, limits=limits, members=members, workloads=workloads_of(members))
+
+    @property
+    def pods(self) -> Sequence[Pod]:
+        """All its pods."""
+        if len(self.members) == 1:
+            return self.members[0].pods
+        return [pod for member in self.members for pod in member.pods]
 
     @property
     def namespace(self) -> str:
         """The namespace of its pods."""
         return self.groups[0].group.namespace if self.groups else self.limits[0].namespace
 
-    @cached_property
-    def workloads(self) -> tuple[Reference, ...]:
-        """The workloads by name, sorted, each once."""
-        return tuple(sorted({member.reference for member in self.members}))
-
-    @cached_property
+    @property
     def name(self) -> str:
         """A name that stays the same from cycle to cycle: what is remembered of it goes by it."""
-        violated = [judged.group.name for judged in self.groups if judged.violated]
-        if not violated and not any(limit.state is not State.SATISFIED for limit in self.limits):
-            violated = [judged.group.name for judged in self.groups]
-        limits = [limit.name for limit in self.limits if limit.state is not State.SATISFIED]
-        return (violated or limits)[0]
+        for judged in self.groups:
+            if judged.violated:
+                return judged.group.name
+        for limit in self.limits:
+            if limit.state is not State.SATISFIED:
+                return limit.name
+        return self.groups[0].group.name
 
     @property
     def urgency(self) -> tuple[int, str]:
@@ -121,7 +134,7 @@ def _joined(groups: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], owners
         or (owners and any(member.owner and member.owner.uid in owners for member in judged.group.members))
     ]
     if not sharing and not limits:
-        return [Component(groups=(judged,)) for judged in groups]
+        return [Component.of((judged,)) for judged in groups]
     parent = list(range(len(groups) + len(limits)))
 
     def find(index: int) -> int:
@@ -137,9 +150,9 @@ def _joined(groups: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], owners
     for index in range(len(parent)):
         together[find(index)].append(index)
     return [
-        Component(
-            groups=tuple(groups[index] for index in indices if index < len(groups)),
-            limits=tuple(limits[index - len(groups)] for index in indices if index >= len(groups)),
+        Component.of(
+            tuple(groups[index] for index in indices if index < len(groups)),
+            tuple(limits[index - len(groups)] for index in indices if index >= len(groups)),
         )
         for indices in together.values()
     ]
@@ -147,7 +160,7 @@ def _joined(groups: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], owners
 
 def _counts_others(judged: JudgedGroup) -> bool:
     """Say whether a constraint counts another number of pods than the group has on nodes."""
-    own = sum(len(member.pods) for member in judged.group.members)
+    own = sum([len(member.pods) for member in judged.group.members])
     found = [sum(each.counts.by_node.values()) for each in (*judged.hard, *judged.soft)]
     if all(count == own for count in found):
         return False

@@ -1,12 +1,13 @@
 """Who may move at all. Every refusal has its reason and a sentence; refused pods count all the same."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 
 from rebalancer.assessment.groups import Member
 from rebalancer.model.cluster import Namespace
-from rebalancer.model.pods import Pod, PodSpec
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason
 from rebalancer.policy import Policy
@@ -38,6 +39,8 @@ class Eligibility:
         self._rules = policy.eligibility
         self._scheduler = policy.scheduler.name
         self._now = snapshot.taken_at
+        self._owners = frozenset((each.kind, each.group) for each in self._rules.owners)
+        self._selects = cache(self._rules.namespaces.selects)
         self._bound = self._priority_bound()
         self._everyone = self._rules.selector is None
         self._born_before = self._now - self._rules.min_age
@@ -55,9 +58,9 @@ class Eligibility:
         owner = member.owner
         if owner is None:
             return self._without_owner(member)
-        if not any(each.kind == owner.kind and each.group == owner.group for each in self._rules.owners):
+        if (owner.kind, owner.group) not in self._owners:
             return Refusal(Reason.UNKNOWN_OWNER, f"{owner.kind} is not listed in eligibility.owners")
-        if not self._rules.namespaces.selects(owner.namespace):
+        if not self._selects(owner.namespace):
             return Refusal(Reason.EXCLUDED, f"eligibility.namespaces leaves {owner.namespace} out")
         namespace = self._snapshot.namespace.get(owner.namespace)
         for each in (namespace, owner, member.top):
@@ -85,7 +88,7 @@ class Eligibility:
         workload = top or owner
         if workload.replicas < fewest:
             return Refusal(Reason.TOO_FEW_REPLICAS, f"it has {workload.replicas}, eligibility.minReplicas is {fewest}")
-        for each in dict.fromkeys((owner, workload)):
+        for each in (owner,) if workload is owner else (owner, workload):
             if each.deleted is not None:
                 return Refusal(Reason.ROLLOUT_IN_PROGRESS, f"the {each.kind} is being deleted")
             if not each.observed or each.paused:
@@ -98,29 +101,24 @@ class Eligibility:
                 )
         return None
 
-    def of_pods(self, pods: Iterable[Pod]) -> Iterator[Refusal | None]:
-        """Say of each pod why it may not move now although its owner's pods may, or None."""
-        known: PodSpec | None = None
-        plain = False
-        born_before = self._born_before
+    def all_free(self, pods: Sequence[Pod]) -> bool:
+        """Say whether nothing keeps any of these pods where it is, as a glance tells.
+
+        That is where they share labels and spec and have neither annotations nor volumes of their own, as most pods of
+        a cluster. Where it says no, `of_pod` may still refuse none.
+        """
+        if not self._everyone or self._of_spec(pods[0]) is not None:
+            return False
+        spec, labels, born_before = pods[0].spec, pods[0].labels, self._born_before
         for pod in pods:
-            # What most pods have in common is looked at once for those that stand side by side.
-            if pod.spec is not known:
-                known = pod.spec
-                plain = self._everyone and self._of_spec(pod) is None
-            if plain and not pod.annotations and pod.created <= born_before and not pod.mirror:
-                yield None
-            else:
-                yield self._refused(pod)
+            if pod.spec is not spec or pod.labels is not labels:
+                return False
+            if pod.annotations or pod.claims or pod.mirror or pod.created > born_before:
+                return False
+        return True
 
-    def _of_spec(self, pod: Pod) -> Refusal | None:
-        if pod.spec.scheduler != self._scheduler:
-            return Refusal(Reason.OTHER_SCHEDULER, f"{pod.spec.scheduler} places it, not {self._scheduler}")
-        if pod.spec.eviction_responders:
-            return Refusal(Reason.EXCLUDED, "it has evictionResponders, which decide about its eviction")
-        return self._important(pod)
-
-    def _refused(self, pod: Pod) -> Refusal | None:
+    def of_pod(self, pod: Pod) -> Refusal | None:
+        """Say why a pod may not move now although its owner's pods may, or None."""
         if pod.mirror:
             return Refusal(Reason.NOT_EVICTABLE, "it is the mirror of a static pod, which its node would make anew")
         refused = self._annotated(pod.annotations, "the pod", since=pod.created)
@@ -130,6 +128,13 @@ class Eligibility:
         if selector is not None and not selector.compiled.matches(pod.labels):
             return Refusal(Reason.EXCLUDED, "eligibility.selector leaves it out")
         return self._of_spec(pod) or self._young(pod)
+
+    def _of_spec(self, pod: Pod) -> Refusal | None:
+        if pod.spec.scheduler != self._scheduler:
+            return Refusal(Reason.OTHER_SCHEDULER, f"{pod.spec.scheduler} places it, not {self._scheduler}")
+        if pod.spec.eviction_responders:
+            return Refusal(Reason.EXCLUDED, "it has evictionResponders, which decide about its eviction")
+        return self._important(pod)
 
     def _important(self, pod: Pod) -> Refusal | None:
         if self._bound is None:

@@ -4,7 +4,7 @@ Searches work on classes of equal places; this module knows which node and which
 the cheapest victim among equals. Only nodes that hold pods of the group are objects; the others are counted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Final, cast
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from rebalancer.assessment.groups import Member
 from rebalancer.model.pods import Pod
-from rebalancer.planning.arrangement import Bound, Bounds, Inner, Leaf, Path, Place
+from rebalancer.planning.arrangement import Bound, Bounds, Inner, Leaf, Path, Place, inner
 from rebalancer.planning.ground import DomainPath, Ground
 from rebalancer.planning.room import Reception, Taken
 
@@ -48,6 +48,34 @@ def deletion_cost(pod: Pod) -> int:
         return 0  # the API server refuses such a value, an old object may still carry it
 
 
+class Ranked(Struct, frozen=True, eq=False, dict=True):
+    """The pods of a group that may move, cheapest first: a pod's rank is its place among them.
+
+    `owners` gives the member that a pod belongs to by the pod's UID, where there are several. `avoided` are the UIDs
+    of victims of last resort.
+    """
+
+    pods: Sequence[Pod] = ()
+    member: Member | None = None
+    owners: Mapping[str, Member] = {}
+    avoided: frozenset[str] = frozenset()
+
+    def victim(self, rank: int) -> Victim:
+        """Return the pod of this rank as a victim."""
+        pod = self.pods[rank]
+        member = self.owners.get(pod.uid, self.member)
+        assert member is not None, "who may move belongs to a member"
+        return Victim(pod, member, rank, pod.uid in self.avoided)
+
+    @cached_property
+    def by_node(self) -> Mapping[str, list[Victim]]:
+        """The same by node: the nodes by their cheapest, and on each of them the cheapest first."""
+        found: dict[str, list[Victim]] = {}
+        for rank, pod in enumerate(self.pods):
+            found.setdefault(pod.node or "", []).append(self.victim(rank))
+        return found
+
+
 class Site(Struct, eq=False, gc=False):
     """One node that holds pods of the group: how many, how many it can hold, and which may move, cheapest first."""
 
@@ -67,7 +95,7 @@ class Site(Struct, eq=False, gc=False):
 class Layout:
     """The tree of one group: the ground's nodes under its keys, with the group's pods on them.
 
-    `counts` are the group's pods by node, `movable` those that may go, cheapest first. `useful` is the most that any
+    `counts` are the group's pods by node, `ranked` those that may go. `useful` is the most that any
     node can come to hold: room beyond it is left out, so that most nodes look alike. `taken` is the room that is
     spoken for.
     """
@@ -77,7 +105,7 @@ class Layout:
         ground: Ground,
         bounds: tuple[Bound, ...],
         counts: Mapping[str, int],
-        movable: Mapping[str, list[Victim]],
+        ranked: Ranked,
         reception: Reception,
         taken: Taken,
         useful: int,
@@ -89,14 +117,14 @@ class Layout:
         self._taken = taken
         self._useful = useful
         self._counts = counts
-        self._movable = movable
+        self.ranked = ranked
         self._leaves: dict[DomainPath, dict[Leaf, int]] = {
             path: leaves.copy() for path, leaves in reception.background(ground, useful, taken.everywhere).items()
         }
-        self.singles: dict[DomainPath, list[Victim]] = {}
-        """Pods that may move and are alone on a node with room enough: as most are, so they are no sites at first.
+        self.singles: dict[DomainPath, list[int]] = {}
+        """The ranks, cheapest first, of pods that may move and are alone on a node with room enough.
 
-        Cheapest first, if `movable` is in that order.
+        Most are, so they are no sites at first.
         """
         self._others: list[str] = []
         self._places: dict[DomainPath, Place] = {}
@@ -109,16 +137,16 @@ class Layout:
     def _sort_out(self, roomy: frozenset[str]) -> None:
         """Count the group's pods into the leaves."""
         paths, singles, counts, useful = self.ground.path, self.singles, self._counts, self._useful
-        alone = [name for name in self._movable if name in roomy and counts.get(name) == 1]
-        for name in alone:
+        alone = {pod.node or "": rank for rank, pod in enumerate(self.ranked.pods)}
+        if not (roomy.issuperset(alone) and alone.keys() == counts.keys() and max(counts.values(), default=0) == 1):
+            alone = {name: rank for name, rank in alone.items() if name in roomy and counts.get(name) == 1}
+            self._others = [name for name in counts if name not in alone]
+        for name, rank in alone.items():
             path = paths[name]
             if path in singles:
-                singles[path] += self._movable[name]
+                singles[path].append(rank)
             else:
-                singles[path] = self._movable[name].copy()
-        if len(alone) < len(counts):
-            sorted_out = set(alone)
-            self._others = [name for name in counts if name not in sorted_out]
+                singles[path] = [rank]
         for path, found in singles.items():
             leaves, bare, held = self._leaves[path], (0, 0, useful, 0), (1, 0, useful, 0)
             leaves[bare] -= len(found)
@@ -137,14 +165,14 @@ class Layout:
     def sites(self) -> Mapping[str, Site]:
         """Every node that holds pods of the group, by name."""
         found = {site.node: site for site in self.crowded}
-        for victims in self.singles.values():
-            for victim in victims:
-                name = victim.pod.node or ""
+        for ranks in self.singles.values():
+            for rank in ranks:
+                name = self.ranked.pods[rank].node or ""
                 found[name] = self._site(name)
         return found
 
     def _site(self, name: str) -> Site:
-        count, movers = self._counts[name], self._movable.get(name, [])
+        count, movers = self._counts[name], self.ranked.by_node.get(name, [])
         left = self.reception.room.get(name, 0) - self._taken.of(name)
         cap = count if left <= 0 else max(count, min(count + left, self._useful))
         return Site(name, self.ground.path[name], count, cap, movers)
@@ -279,11 +307,9 @@ def _nested(places: Mapping[DomainPath, Place]) -> Inner:
     depth = max((len(path) for path in places), default=0)
     if depth == 0:
         return cast("Inner", next(iter(places.values()), ()))
+    if depth == 1:
+        return inner(places.values())
     by_head: dict[str, dict[DomainPath, Place]] = {}
     for path, place in places.items():
         by_head.setdefault(path[0], {})[path[1:]] = place
-    counted: dict[Place, int] = {}
-    for under in by_head.values():
-        child = _nested(under)
-        counted[child] = counted.get(child, 0) + 1
-    return tuple(sorted(counted.items()))
+    return inner(_nested(under) for under in by_head.values())

@@ -1,9 +1,10 @@
 """Who of a group may move, who stays and why, and how many have no place yet."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
+
+from msgspec import Struct, field
 
 from rebalancer.assessment.groups import Member
 from rebalancer.model.labels import Labels
@@ -11,30 +12,34 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason
 from rebalancer.planning.budgets import Ledger
 from rebalancer.planning.eligibility import Eligibility, Refusal
-from rebalancer.planning.layout import Victim, deletion_cost
+from rebalancer.planning.layout import Ranked, Victim, deletion_cost
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
+_NODE: Final = attrgetter("node")
 _NAME: Final = attrgetter("name")
 _CREATED: Final = attrgetter("created")
 _READY: Final = attrgetter("ready")
 _PRIORITY: Final = attrgetter("spec.priority")
-_ANNOTATIONS: Final = attrgetter("annotations")
 
 
-@dataclass
-class Sorted:
+class Sorted(Struct, eq=False):
     """The pods of a group. `missing` are without a place, those that owners have still to create among them."""
 
-    movable: dict[str, list[Victim]] = field(default_factory=dict)
-    """By node; the nodes by their cheapest, and on each of them the cheapest first."""
+    ranked: Ranked = Ranked()
+    """Those that may move."""
     refused: list[tuple[Pod, Member, Refusal]] = field(default_factory=list)
     missing: int = 0
     waiting: list[Pod] = field(default_factory=list)
     unborn: list[tuple[Pod, int]] = field(default_factory=list)
     """What owners have still to create: like which pod, and how many."""
+
+    @property
+    def movable(self) -> Mapping[str, list[Victim]]:
+        """Those that may move, by node: the nodes by their cheapest, and on each of them the cheapest first."""
+        return self.ranked.by_node
 
 
 class Movers:
@@ -65,44 +70,47 @@ class Movers:
         """
         found = Sorted()
         movable: list[Pod] = []
-        several = len(members) > 1
+        several, plain = len(members) > 1, True
         owned: dict[str, Member] = {}
         for member, refusal in zip(members, whole, strict=True):
-            waiting = self._member(member, refusal, room, counts, found, movable)
+            if refusal is None and self._plain(member.pods, counts):
+                movable += member.pods
+                waiting: Sequence[Pod] | Refusal = ()
+            else:
+                plain = False
+                waiting = self._member(member, refusal, room, counts, found, movable)
             if several:
                 owned.update(dict.fromkeys([pod.uid for pod in member.pods], member))
-            blocked = waiting if isinstance(waiting, Refusal) else self._not_free(member, waiting)
+            blocked = waiting if isinstance(waiting, Refusal) else self._awaited(member, waiting, found)
             if blocked is not None:
                 return blocked
-        by_node, avoided = found.movable, self._avoided
-        for rank, pod in enumerate(self._cheapest_first(movable, several=several)):
-            node = pod.node or ""
-            if several or avoided:
-                victim = Victim(pod, owned.get(pod.uid, members[0]), rank, pod.uid in avoided)
-            else:
-                victim = Victim(pod, members[0], rank)
-            if node in by_node:
-                by_node[node].append(victim)
-            else:
-                by_node[node] = [victim]
+        pods = self._cheapest_first(movable, several=several, alike=plain and not several)
+        found.ranked = Ranked(pods, members[0], owned, self._avoided)
         return found
 
-    def _cheapest_first(self, pods: list[Pod], *, several: bool) -> list[Pod]:
+    def _cheapest_first(self, pods: list[Pod], *, several: bool, alike: bool) -> list[Pod]:
         """Sort pods by what moving them costs (`Victim.cost`): from the least part of it on, each a stable sort.
 
         That is many times faster than comparing whole costs, as most pods of a workload are alike in most parts. Those
-        of one member come by name.
+        of one member come by name. `alike`: they have one spec, and no annotations.
         """
         if several:
             pods.sort(key=_NAME)
         pods.sort(key=_CREATED, reverse=True)
         pods.sort(key=_READY)
-        if any(map(_ANNOTATIONS, pods)):
+        if not alike:
             pods.sort(key=deletion_cost)
-        pods.sort(key=_PRIORITY)
+            pods.sort(key=_PRIORITY)
         if self._avoided:
             pods.sort(key=lambda pod: pod.uid in self._avoided)
         return pods
+
+    def _plain(self, pods: Sequence[Pod], counts: Callable[[Labels], bool]) -> bool:
+        """Say whether all pods of a member may move, as a glance tells: they share what matters, and stand on nodes."""
+        if not pods or not self._eligibility.all_free(pods):
+            return False
+        on_nodes = self._view.nodes.names.issuperset(map(_NODE, pods))
+        return on_nodes and counts(pods[0].labels) and self._ledger.refusal(pods[0]) is None
 
     def _member(
         self,
@@ -116,34 +124,35 @@ class Movers:
         """Sort one member's pods into `found` and `movable`; return those without a node."""
         of_budgets, nodes = self._ledger.refusal, self._view.nodes.by_name
         alike: dict[Labels, tuple[bool, Refusal | None]] = {}
-        last: Labels | None = None
-        known: tuple[bool, Refusal | None] | None = None
         waiting: list[Pod] = []
-        for pod, refused in zip(member.pods, self._eligibility.of_pods(member.pods), strict=True):
+        for pod in member.pods:
             node, labels = pod.node, pod.labels
             if node is None:
                 waiting.append(pod)
                 continue
             if node not in nodes:
                 return Refusal(Reason.GROUP_IN_FLIGHT, f"node {node} is gone; pod {pod.name} is to be replaced first")
-            if labels is not last or known is None:
-                last, known = labels, alike.get(labels)
-                if known is None:
-                    known = alike[labels] = counts(labels), whole or of_budgets(pod)
+            known = alike.get(labels)
+            if known is None:
+                known = alike[labels] = counts(labels), whole or of_budgets(pod)
             if not known[0]:
                 continue
-            refusal = known[1] or refused or (self._pinned(pod, room) if pod.claims else None)
+            refusal = known[1] or self._eligibility.of_pod(pod) or (self._pinned(pod, room) if pod.claims else None)
             if refusal is not None:
                 found.refused.append((pod, member, refusal))
             else:
                 movable.append(pod)
+        return waiting
+
+    def _awaited(self, member: Member, waiting: Sequence[Pod], found: Sorted) -> Refusal | None:
+        """Count the pods of a member that have no place, in `found`; refuse where they are not free to go anywhere."""
         if member.owner is not None:
             unborn = max(0, member.owner.replicas - len(member.pods))
             found.missing += unborn + len(waiting)
-            if not isinstance(member.next_pod, Unpredictable):
-                found.unborn += [(member.next_pod, unborn)] if unborn else []
+            if unborn and not isinstance(member.next_pod, Unpredictable):
+                found.unborn.append((member.next_pod, unborn))
         found.waiting += waiting
-        return waiting
+        return self._not_free(member, waiting)
 
     def _not_free(self, member: Member, waiting: Sequence[Pod]) -> Refusal | None:
         """Refuse pods without a node that are held back (gates), or tied to fewer nodes than others by volumes."""

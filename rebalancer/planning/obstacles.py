@@ -1,14 +1,14 @@
 """Why a group cannot be made right: arithmetic, room, or pods that cannot move, told apart by lifting one at a time."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from functools import lru_cache
 
 from rebalancer.assessment.groups import Member
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason, State
-from rebalancer.planning.arrangement import Bounds, Inner, Leaf, Place, domains, inner, is_leaf
+from rebalancer.planning.arrangement import Bounds, Inner, domains, mapped
 from rebalancer.planning.arrangement import count as counted
 from rebalancer.planning.distance import distance
 from rebalancer.planning.eligibility import Refusal
@@ -73,23 +73,15 @@ def _tied(refused: Sequence[tuple[Pod, Member, Refusal]]) -> Refusal:
     return Refusal(reason, f"{times} pods stay where they are, {pod.name} for one: {refusal.message}")
 
 
+@lru_cache(maxsize=1 << 10)
 def _relaxed(root: Inner, *, room: int | None) -> Inner:
     """Return the arrangement without immovable pods, and with this much room on every node where it is given."""
-    return cast("Inner", _mapped(root, lambda leaf: (leaf[0], 0, leaf[2] if room is None else leaf[0] + room, leaf[3])))
+    return mapped(root, lambda leaf: (leaf[0], 0, leaf[2] if room is None else leaf[0] + room, leaf[3]))
 
 
 def _emptied(root: Inner, room: int) -> Inner:
     """Return the same nodes with nothing on them and room for `room` each."""
-    return cast("Inner", _mapped(root, lambda _: (0, 0, room, 0)))
-
-
-def _mapped(place: Place, change: Callable[[Leaf], Leaf]) -> Place:
-    if is_leaf(place):
-        return change(cast("Leaf", place))
-    children: list[Place] = []
-    for child, times in cast("Inner", place):
-        children += [_mapped(child, change)] * times
-    return inner(children)
+    return mapped(root, lambda _: (0, 0, room, 0))
 
 
 def _arithmetic(ideal: Inner, bounds: Bounds, total: int) -> Refusal:

@@ -267,8 +267,9 @@ def _group_plan(
 
 
 def _cause(component: Component, demands: Sequence[Demand]) -> Cause:
-    if any(each.violated and not isinstance(each.source, JudgedLimit) for each in demands):
-        return Cause.SKEW_VIOLATED
+    for each in demands:
+        if not isinstance(each.source, JudgedLimit) and each.source.counts.violated:
+            return Cause.SKEW_VIOLATED
     if any(limit.state is not State.SATISFIED for limit in component.limits):
         return Cause.SHARE_LIMIT_VIOLATED
     return Cause.PLACEMENT_DEADLOCK
@@ -285,8 +286,7 @@ def _outlook(problem: Uniform | Mixed, verdict: Verdict) -> Callable[[], Counts]
     """Say how the counts will be when a step has landed well, worked out when somebody asks."""
     if isinstance(problem, Mixed) or verdict.landing is not None:
         return lambda: counts_now(problem.component)
-    layout, going = problem.layout, _going(verdict)
-    return lambda: counts_after(layout, going, problem.pending + len(verdict.victims))
+    return lambda: counts_after(problem.layout, _going(verdict), problem.pending + len(verdict.victims))
 
 
 def _going(verdict: Verdict) -> Mapping[str, int]:
@@ -295,8 +295,7 @@ def _going(verdict: Verdict) -> Mapping[str, int]:
 
 def _foresee(problem: Uniform | Mixed, verdict: Verdict, view: View) -> Callable[[], tuple[Target, ...]]:
     if isinstance(problem, Uniform) and verdict.landing is None:
-        layout, going = problem.layout, _going(verdict)
-        return lambda: targets(layout, going, problem.pending + len(verdict.victims))
+        return lambda: targets(problem.layout, _going(verdict), problem.pending + len(verdict.victims))
     landing, keys = verdict.landing or frozenset(), dict.fromkeys(each.key for each in problem.demands)
     return lambda: landed({key: view.nodes.values(key) for key in keys}, landing)
 

@@ -102,8 +102,7 @@ Counts = Mapping[str, Mapping[str, int]]
 """Pods by topology key and domain."""
 
 
-@dataclass(kw_only=True)
-class GroupPlan:
+class GroupPlan(Struct, kw_only=True, eq=False, dict=True):
     """What was found out about one component: groups, and limits, that are repaired together.
 
     `evictions` is how many the whole repair takes, `lower_bound` how many it takes at the least, `optimal` whether

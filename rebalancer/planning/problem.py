@@ -101,10 +101,9 @@ class Rules:
         keys: tuple[str, ...],
         bounds: tuple[Bound, ...],
     ) -> Uniform | Refusal:
-        own = [pod for member in component.members for pod in member.pods]
         # Volumes tie single pods, not the group: each pod's reach is looked at on its own.
         bare = structs.replace(sample, claims=()) if sample.claims else sample
-        reception = self.rooms.of(bare, own)
+        reception = self.rooms.of(bare, component.pods)
         refusal = self.settling(reception)
         if refusal is not None:
             return refusal
@@ -125,7 +124,7 @@ class Rules:
         return Uniform(
             component=component,
             demands=demands,
-            layout=Layout(ground, bounds, first.counted, found.movable, reception, taken, useful),
+            layout=Layout(ground, bounds, first.counted, found.ranked, reception, taken, useful),
             sorted=found,
             sample=bare,
             reception=reception,
@@ -155,9 +154,8 @@ class Rules:
     def _unplaced(self) -> Mapping[str, Sequence[Pod]]:
         """Pods that wait for a node, by namespace."""
         found: dict[str, list[Pod]] = {}
-        for pod in self.view.snapshot.pods:
-            if pod.node is None and pod.waiting:
-                found.setdefault(pod.namespace, []).append(pod)
+        for pod in self.view.snapshot.unplaced:
+            found.setdefault(pod.namespace, []).append(pod)
         return found
 
     @cached_property

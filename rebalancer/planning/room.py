@@ -214,9 +214,8 @@ def _coming(view: View) -> Iterator[tuple[str, Pod, int]]:
     """Yield the pods without a place: (UID of the owner or of the pod itself, one of them, how many)."""
     snapshot = view.snapshot
     waiting: dict[str, list[Pod]] = {}
-    for pod in snapshot.pods:
-        if pod.node is None and pod.waiting:
-            waiting.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
+    for pod in snapshot.unplaced:
+        waiting.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
     living = {member.owner.uid: len(member.pods) for member in members(view) if member.owner is not None}
     for owner in snapshot.workloads:
         if owner.kind == "Deployment":

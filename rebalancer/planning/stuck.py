@@ -15,10 +15,6 @@ def stuck_pods(view: View) -> frozenset[str]:
     now = view.snapshot.taken_at
     return frozenset(
         pod.uid
-        for pod in view.snapshot.pods
-        if pod.node is None
-        and pod.waiting
-        and now - pod.created > _TRIED
-        and unpredictable(pod, view) is None
-        and not feasible(pod, view)
+        for pod in view.snapshot.unplaced
+        if now - pod.created > _TRIED and unpredictable(pod, view) is None and not feasible(pod, view)
     )

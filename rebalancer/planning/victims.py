@@ -21,32 +21,34 @@ def cheapest(layout: Layout, windows: Windows, fewest: int) -> list[Victim]:
     """
     least, most = windows[-1]
     counts: dict[DomainPath, int] = {}
-    gone: dict[DomainPath, list[Victim]] = {}
-    spare: dict[DomainPath, list[Victim]] = {}
+    gone: dict[DomainPath, list[int]] = {}
+    spare: dict[DomainPath, list[int]] = {}
     simple = least == 0 and (most is None or most > 0)
     if simple:
-        for path, victims in layout.singles.items():
-            counts[path] = len(victims)
-            spare[path] = victims.copy()
+        for path, ranks in layout.singles.items():
+            counts[path] = len(ranks)
+            spare[path] = ranks.copy()
     for site in layout.crowded if simple else layout.sites.values():
         high = site.cap if most is None else min(site.cap, most)
         must = max(0, site.count - high)
         may = max(must, min(len(site.movable), site.count - least))
         counts[site.path] = counts.get(site.path, 0) + site.count - must
         if must:
-            gone.setdefault(site.path, []).extend(site.movable[:must])
+            gone.setdefault(site.path, []).extend(map(_rank, site.movable[:must]))
         if may > must:
-            spare.setdefault(site.path, []).extend(site.movable[must:may])
-    ends = {path: (counts[path], gone.get(path, []), sorted(spare.get(path, ()), key=_rank)) for path in counts}
+            spare.setdefault(site.path, []).extend(map(_rank, site.movable[must:may]))
+    for ranks in spare.values():
+        ranks.sort()
+    ends = {path: (counts[path], gone.get(path, []), spare.get(path, [])) for path in counts}
     for level in range(len(windows) - 2, -1, -1):
         ends = _joined(ends, *windows[level], level)
     _, chosen, rest = _gathered(ends)
     chosen += rest[: fewest - len(chosen)]
-    return sorted(chosen, key=_rank)
+    return [layout.ranked.victim(rank) for rank in sorted(chosen)]
 
 
-_End = tuple[int, list[Victim], list[Victim]]
-"""How many stay in a domain so far, who must leave it, and who else may, cheapest first."""
+_End = tuple[int, list[int], list[int]]
+"""How many stay in a domain so far, the ranks of who must leave it, and of who else may, cheapest first."""
 
 
 def _joined(ends: Mapping[DomainPath, _End], least: int, most: int | None, level: int) -> dict[DomainPath, _End]:
@@ -67,10 +69,10 @@ def _gathered(ends: Mapping[DomainPath, _End]) -> _End:
     if len(ends) == 1:
         return next(iter(ends.values()))
     held = 0
-    gone: list[Victim] = []
-    rest: list[Victim] = []
+    gone: list[int] = []
+    rest: list[int] = []
     for each in ends.values():
         held += each[0]
         gone += each[1]
         rest += each[2]
-    return held, gone, sorted(rest, key=_rank)
+    return held, gone, sorted(rest)

@@ -52,6 +52,7 @@ class NodeIndex:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.by_name: dict[str, Node] = {node.name: node for node in nodes}
         self._values: dict[str, Mapping[str, str]] = {}
+        self._own: dict[str, bool] = {}
         self._groups: dict[str, Mapping[str, frozenset[str]]] = {}
         self._carrying: dict[tuple[str, ...], frozenset[str]] = {}
         self._requirements: dict[Requirement, frozenset[str]] = {}
@@ -74,6 +75,27 @@ class NodeIndex:
         if found is None:
             found = {node.name: node.labels[key] for node in self.by_name.values() if key in node.labels}
             self._values[key] = found
+        return found
+
+    def by_value(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:
+        """Add up counts by node, of nodes that carry the label, by its value."""
+        values = self.values(key)
+        if self._own_name(key):
+            return counts
+        found: dict[str, int] = {}
+        for node, count in counts.items():
+            value = values[node]
+            if value in found:
+                found[value] += count
+            else:
+                found[value] = count
+        return found
+
+    def _own_name(self, key: str) -> bool:
+        """Say whether the value of a label is the node's name wherever it is, as that of the host name mostly is."""
+        found = self._own.get(key)
+        if found is None:
+            found = self._own[key] = all(name == value for name, value in self.values(key).items())
         return found
 
     def groups(self, key: str) -> Mapping[str, frozenset[str]]:

@@ -6,12 +6,11 @@ pods do not count while bound pods that are not ready do; and `labelSelector: {}
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import ClassVar, Final
 
 from rebalancer.model.pods import Pod
 from rebalancer.model.spread import InclusionPolicy
-from rebalancer.scheduling.node_index import required_part
+from rebalancer.scheduling.node_index import NodeIndex, required_part
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.population import NOBODY
 from rebalancer.scheduling.spread_constraints import (
@@ -58,18 +57,9 @@ class Eligibility:
 
     def __init__(self, nodes: frozenset[str], groups: Mapping[str, frozenset[str]]) -> None:
         self.nodes: Final = nodes
-        self._groups = groups
-
-    @cached_property
-    def domains(self) -> Mapping[str, frozenset[str]]:
+        found = {value: members & nodes for value, members in groups.items()}
+        self.domains: Final = {value: members for value, members in found.items() if members}
         """Eligible nodes by domain; a value without an eligible node is no domain, whatever pods it holds."""
-        found = {value: members & self.nodes for value, members in self._groups.items()}
-        return {value: members for value, members in found.items() if members}
-
-    @cached_property
-    def nodes_apart(self) -> bool:
-        """Whether every eligible node is a domain of its own, as it is by host name."""
-        return len(self.domains) == len(self.nodes)
 
 
 def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligibility:
@@ -96,6 +86,8 @@ def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligib
 
 class DomainCounts(Mapping[str, int]):
     """Matching pods by domain, domains without any included, without a row for each of thousands of empty ones."""
+
+    __slots__ = ("domains", "filled")
 
     def __init__(self, domains: Mapping[str, frozenset[str]], filled: Mapping[str, int]) -> None:
         self.filled: Final = filled
@@ -128,60 +120,35 @@ class Counts:
     `self_match` is 1 if the pod matches its own constraint: then its arrival adds to the count that it is judged by.
     """
 
+    __slots__ = ("by_domain", "by_node", "constraint", "eligible", "maximum", "minimum", "self_match", "skew")
+
     def __init__(
         self,
         constraint: EffectiveConstraint,
         eligible: Eligibility,
         per_node: Mapping[str, int],
-        values: Mapping[str, str],
+        nodes: NodeIndex,
         self_match: int,
     ) -> None:
         self.constraint: Final = constraint
         self.eligible: Final = eligible
         self.self_match: Final = self_match
-        self._per_node = per_node
-        self._values = values
-
-    @cached_property
-    def by_node(self) -> Mapping[str, int]:
+        if not eligible.nodes.issuperset(per_node):
+            per_node = {node: count for node, count in per_node.items() if node in eligible.nodes}
+        self.by_node: Final = per_node
         """Counted pods by eligible node; nodes without any are absent."""
-        nodes = self.eligible.nodes
-        if nodes.issuperset(self._per_node):
-            return self._per_node
-        return {node: count for node, count in self._per_node.items() if node in nodes}
-
-    @cached_property
-    def by_domain(self) -> DomainCounts:
+        filled = nodes.by_value(constraint.key, per_node)
+        domains = eligible.domains
+        self.by_domain: Final = DomainCounts(domains, filled)
         """Counted pods by domain."""
-        values, by_node = self._values, self.by_node
-        if self.eligible.nodes_apart:
-            filled = dict(zip(map(values.__getitem__, by_node), by_node.values(), strict=True))
-            return DomainCounts(self.eligible.domains, filled)
-        filled = {}
-        for node, count in by_node.items():
-            value = values[node]
-            filled[value] = filled.get(value, 0) + count
-        return DomainCounts(self.eligible.domains, filled)
-
-    @cached_property
-    def minimum(self) -> int:
+        held, many = filled.values(), len(domains)
+        least = min(held) if held and len(filled) == many else 0
+        self.minimum: Final = least if many >= constraint.min_domains else 0
         """The global minimum: 0 while there are fewer domains than `minDomains`, else the least count."""
-        return self._least if len(self.by_domain) >= self.constraint.min_domains else 0
-
-    @property
-    def _least(self) -> int:
-        filled = self.by_domain.filled
-        return min(filled.values()) if filled and len(filled) == len(self.by_domain) else 0
-
-    @cached_property
-    def maximum(self) -> int:
+        self.maximum: Final = max(held) if held else 0
         """The greatest count of a domain."""
-        return max(self.by_domain.filled.values(), default=0)
-
-    @property
-    def skew(self) -> int:
+        self.skew: Final = self.maximum - self.minimum
         """The actual skew: greatest count less the minimum."""
-        return self.maximum - self.minimum
 
     @property
     def violated(self) -> bool:
@@ -214,7 +181,7 @@ def counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Counts:
     per_node = per_node_counts(constraint, pod, view)
     self_match = 1 if selector is not None and selector.matches(pod.labels) else 0
     eligible = eligibility(constraint, pod, view)
-    return Counts(constraint, eligible, per_node, view.nodes.values(constraint.key), self_match)
+    return Counts(constraint, eligible, per_node, view.nodes, self_match)
 
 
 def per_node_counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Mapping[str, int]:

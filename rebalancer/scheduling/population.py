@@ -13,8 +13,8 @@ from typing import NamedTuple
 from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod, PodPhase
-from rebalancer.scheduling.usage import Usage, used_by_all
+from rebalancer.model.pods import Pod, PodPhase, Resources
+from rebalancer.scheduling.usage import NO_AMOUNTS, Amounts, Usage, amounts_of, total
 
 NO_AFFINITY = PodAffinity()
 NOBODY: Mapping[str, int] = {}
@@ -26,6 +26,12 @@ class Standing(NamedTuple):
     pod: Pod
     node: str | None
     terminating: bool
+
+
+def tally(names: Sequence[str]) -> Mapping[str, int]:
+    """Count equal names; fast where all are different, as the nodes of most workloads' pods are."""
+    found = dict.fromkeys(names, 1)
+    return found if len(found) == len(names) else Counter(names)
 
 
 class LabelSets:
@@ -40,9 +46,8 @@ class LabelSets:
         """Return the number of matching pods by node; nodes without any are absent."""
         counts = self._counts.get(selector)
         if counts is None:
-            nodes_of = self.nodes_of
-            found = Counter(chain.from_iterable([nodes_of[labels] for labels in self._matching(selector)]))
-            counts = self._counts[selector] = found
+            matching = [self.nodes_of[labels] for labels in self._matching(selector)]
+            counts = self._counts[selector] = tally(matching[0] if len(matching) == 1 else [*chain(*matching)])
         return counts
 
     def _matching(self, selector: LabelSelector) -> Iterable[Labels]:
@@ -86,8 +91,7 @@ class Population:
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
         """Terminating pods by namespace: they hold room, ports and affinity until they are gone."""
-        self.on: dict[str, list[Pod]] = {name: [] for name in nodes}
-        """Pods by node, terminating ones among them."""
+        self._taken: dict[str, list[Amounts]] = {name: [] for name in nodes}
         self._affine: list[Standing] = []
         self._claiming: list[Pod] = []
         labels: Labels | None = None
@@ -95,7 +99,10 @@ class Population:
         keen = False
         namespace = ""
         places: list[str] = []
-        on = self.on
+        requests: Resources | None = None
+        scored: tuple[int, int] = (0, 0)
+        amounts: Amounts = NO_AMOUNTS
+        taken = self._taken
         for pod, node, ending in _places(pods, nodes):
             # Pods of one workload stand side by side in most lists and share one label set: no look-up for those.
             if pod.labels is not labels or pod.namespace != namespace or ending:
@@ -103,7 +110,10 @@ class Population:
                 sets = (self.terminating if ending else self.live).setdefault(namespace, LabelSets())
                 places = sets.nodes_of.setdefault(pod.labels, [])
             places.append(node)
-            on[node].append(pod)
+            if pod.requests is not requests or pod.scored is not scored:
+                requests, scored = pod.requests, pod.scored
+                amounts = amounts_of(pod)
+            taken[node].append(amounts)
             if pod.spec.pod_affinity is not affinity:
                 affinity = pod.spec.pod_affinity
                 keen = affinity != NO_AFFINITY
@@ -113,14 +123,28 @@ class Population:
                 self._claiming.append(pod)
 
     @cached_property
+    def on(self) -> Mapping[str, Sequence[Pod]]:
+        """Pods by node, terminating ones among them."""
+        found: dict[str, list[Pod]] = {name: [] for name in self.nodes}
+        for pod, node, _ in _places(self._pods, self.nodes):
+            found[node].append(pod)
+        return found
+
+    @cached_property
     def standings(self) -> Sequence[Standing]:
         """Every pod and where it stands."""
         return [Standing(pod, node, ending) for pod, node, ending in _places(self._pods, self.nodes)]
 
+    def standing(self, uid: str) -> Standing | None:
+        """Return where the pod of this UID stands; None where it takes up no place."""
+        known = self._by_uid.get(uid)
+        if known is None:
+            return None
+        return next((Standing(pod, node, ending) for pod, node, ending in _places([known], self.nodes)), None)
+
     @cached_property
-    def by_uid(self) -> Mapping[str, Standing]:
-        """Standings by pod UID."""
-        return {standing.pod.uid: standing for standing in self.standings}
+    def _by_uid(self) -> Mapping[str, Pod | Standing]:
+        return {(each.pod if isinstance(each, Standing) else each).uid: each for each in self._pods}
 
     @cached_property
     def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
@@ -176,7 +200,7 @@ class Population:
         """Return what is taken of a node."""
         found = self._usage.get(node)
         if found is None:
-            found = self._usage[node] = used_by_all(self.on[node])
+            found = self._usage[node] = total(self._taken[node])
         return found
 
     def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
@@ -205,15 +229,12 @@ def reaches_out(affinity: PodAffinity) -> bool:
     return any(term.namespaces or term.namespace_selector is not None for term in terms)
 
 
-def _places(pods: Sequence[Pod] | Sequence[Standing], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:
+def _places(pods: Iterable[Pod | Standing], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:
     """Yield (pod, node, terminating) of the pods that stand on a node."""
     succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
     for each in pods:
         if isinstance(each, Standing):
-            pod, node, ending = each
-        elif each.phase is succeeded or each.phase is failed:
-            continue
-        else:
-            pod, node, ending = each, each.node, each.deleted is not None
-        if node is not None and node in nodes:
-            yield pod, node, ending
+            if each.node is not None and each.node in nodes:
+                yield each.pod, each.node, each.terminating
+        elif each.node is not None and each.node in nodes and each.phase is not succeeded and each.phase is not failed:
+            yield each, each.node, each.deleted is not None

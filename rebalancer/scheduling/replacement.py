@@ -113,6 +113,8 @@ def _current(pod: Pod, owner: Workload) -> bool:
 def refused_template(template: PodTemplate | None) -> Unpredictable | None:
     """Say whether the API server would refuse the pods of a template that it accepted (docs/semantics.md)."""
     for constraint in template.spec.spread if template is not None else ():
+        if not constraint.match_label_keys:
+            continue
         named = {each.key for each in constraint.selector.requirements} if constraint.selector is not None else set()
         for key in constraint.match_label_keys:
             if template is not None and key in named and key in template.labels:
@@ -129,9 +131,11 @@ def _labels(written: Labels, pod: Pod, owner: Workload) -> Labels:
     Not those of a live pod: it carries roles that were set at run time, and the zone and region of its node, which the
     API server writes onto a pod when it is bound (1.35 and newer).
     """
-    kept = {key: value for key, value in written.items() if key not in OF_THE_NODE}
+    kept = written
+    if not OF_THE_NODE.isdisjoint(written):
+        kept = Labels({key: value for key, value in written.items() if key not in OF_THE_NODE})
     if owner.kind != "StatefulSet":
-        return Labels(kept)
+        return kept
     own = {"statefulset.kubernetes.io/pod-name": pod.name, "apps.kubernetes.io/pod-index": pod.name.split("-")[-1]}
     revision = {"controller-revision-hash": owner.revision} if owner.revision else {}
     return Labels({**kept, **own, **revision})

@@ -1,6 +1,7 @@
 """What is taken of a node, as the scheduler adds it up."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from rebalancer.model.pods import Pod
@@ -44,17 +45,25 @@ def used_by(pods: Iterable[tuple[Pod, int]], before: Usage = NOTHING_USED) -> Us
     return Usage(count, cpu, memory, storage, scored_cpu, scored_memory, extended)
 
 
-def used_by_all(pods: Sequence[Pod]) -> Usage:
-    """Add pods up: the same as `used_by` from nothing, for the pods of every node of a large cluster."""
-    cpu = memory = storage = scored_cpu = scored_memory = 0
-    extended: dict[str, int] = {}
-    for pod in pods:
-        requests, scored = pod.requests, pod.scored
-        cpu += requests.cpu
-        memory += requests.memory
-        storage += requests.ephemeral_storage
-        scored_cpu += scored[0]
-        scored_memory += scored[1]
-        for name, amount in requests.extended:
-            extended[name] = extended.get(name, 0) + amount
-    return Usage(len(pods), cpu, memory, storage, scored_cpu, scored_memory, extended)
+Amounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
+"""What one pod takes: the numbers of `Usage`, in its order."""
+
+NO_AMOUNTS: Amounts = (0, 0, 0, 0, 0, ())
+
+
+def amounts_of(pod: Pod) -> Amounts:
+    """Return what a pod takes. Thousands of pods share one answer."""
+    requests, scored = pod.requests, pod.scored
+    return requests.cpu, requests.memory, requests.ephemeral_storage, *scored, requests.extended
+
+
+def total(taken: Sequence[Amounts]) -> Usage:
+    """Add up: the same as `used_by` from nothing, column by column, for every node of a large cluster."""
+    if not taken:
+        return NOTHING_USED
+    cpu, memory, storage, scored_cpu, scored_memory, extended = zip(*taken, strict=True)
+    others: dict[str, int] = {}
+    if any(extended):
+        for name, amount in chain.from_iterable(extended):
+            others[name] = others.get(name, 0) + amount
+    return Usage(len(taken), sum(cpu), sum(memory), sum(storage), sum(scored_cpu), sum(scored_memory), others)

@@ -116,8 +116,8 @@ class View:
                 raise KeyError(f"pod {pod}: there is no node {node!r}")
             now = Standing(pod, node, terminating)
             if pod.uid in moved:
-                forget(pod, moved[pod.uid], self._population.by_uid.get(pod.uid), inside, on)
-            for change in changes(self._population.by_uid.get(pod.uid), now):
+                forget(pod, moved[pod.uid], self._population.standing(pod.uid), inside, on)
+            for change in changes(self._population.standing(pod.uid), now):
                 namespace = change.pod.namespace
                 inside[namespace] = (*inside.get(namespace, ()), change)
                 on[change.node] = (*on.get(change.node, ()), change)
@@ -144,7 +144,7 @@ class View:
 
     def where(self, pod: Pod) -> str | None:
         """Return the pod's node in this state, None where it has none."""
-        standing = self._moved.get(pod.uid) or self._population.by_uid.get(pod.uid)
+        standing = self._moved.get(pod.uid) or self._population.standing(pod.uid)
         return standing.node if standing is not None else None
 
     def standings(self) -> Iterable[Standing]:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, SimulatedCluster
 from rebalancer.assessment.judgement import Assessment, assess
@@ -175,7 +176,7 @@ def test_what_comes_once_a_move_is_over_comes_later() -> None:
     """Nothing of it is decided yet, and it can be had."""
     first = look(crowded(), rules(THIRD))
     (group,) = first.plan.groups
-    waits = replace(group, reason=Reason.GROUP_IN_FLIGHT, message="a move is to be verified first")
+    waits = structs.replace(group, reason=Reason.GROUP_IN_FLIGHT, message="a move is to be verified first")
     first.plan = replace(first.plan, groups=(waits,), evictions=())
     assert first.text().splitlines()[1] == "1 eviction (minimum 1, proved): 0 now, 0 wait, 1 later"
 
@@ -184,7 +185,7 @@ def test_a_repair_of_a_part_is_counted_as_one() -> None:
     """What goes for a group that cannot be brought right is beside what it would take."""
     seen = look(crowded(), rules(THIRD))
     (group,) = seen.plan.groups
-    partly = replace(group, state=State.UNFIXABLE, evictions=4, lower_bound=4)
+    partly = structs.replace(group, state=State.UNFIXABLE, evictions=4, lower_bound=4)
     seen.plan = replace(seen.plan, groups=(partly,))
     assert seen.text().splitlines()[1] == (
         "1 eviction: 1 now, 0 wait; 1 of them repairs a part; "
@@ -384,7 +385,7 @@ def test_where_every_constraint_is_hard_already() -> None:
     blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
     seen = look(blueprint.snapshot(), rules(SPREAD))
     (group,) = seen.plan.groups
-    alone = replace(group, state=State.UNFIXABLE, reason=Reason.NOT_FORCED, message="as told")
+    alone = structs.replace(group, state=State.UNFIXABLE, reason=Reason.NOT_FORCED, message="as told")
     seen.plan = replace(seen.plan, groups=(alone,), evictions=(), waiting=())
     assert "Which constraint would force it?\n  none\n  its constraints are hard already" in seen.explained()
 
