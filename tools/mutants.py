@@ -109,7 +109,7 @@ def _changes(node: ast.AST, returns: ast.expr | None = None, *, inside: bool = F
             if isinstance(child, ast.expr | ast.stmt):
                 for other in _others(child, returns, inside=inside):
                     yield node, field, index, child, ast.copy_location(other, child)
-            if field == "ifs":
+            if field == "ifs" and isinstance(child, ast.expr):
                 yield node, field, index, child, ast.copy_location(ast.Constant(value=True), child)
             if isinstance(child, ast.FunctionDef):
                 yield from _changes(child, child.returns, inside=True)
