@@ -234,7 +234,10 @@ def _places(pods: Iterable[Pod | Standing], nodes: Mapping[str, Node]) -> Iterab
     succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
     for each in pods:
         if isinstance(each, Standing):
-            if each.node is not None and each.node in nodes:
-                yield each.pod, each.node, each.terminating
-        elif each.node is not None and each.node in nodes and each.phase is not succeeded and each.phase is not failed:
-            yield each, each.node, each.deleted is not None
+            pod, node, ending = each
+        elif each.phase is succeeded or each.phase is failed:
+            continue
+        else:
+            pod, node, ending = each, each.node, each.deleted is not None
+        if node is not None and node in nodes:
+            yield pod, node, ending
