@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rebalancer.assessment.judgement import Judged, JudgedGroup
 from rebalancer.assessment.limits import JudgedLimit
@@ -145,3 +145,26 @@ def of_limit(limit: JudgedLimit, view: View) -> Demand:
         cap=limit.goal if limit.cap is not None else None,
         least=(limit.goal or 0) if limit.min_pods is not None else 0,
     )
+
+
+def depends_on_number(demand: Demand) -> bool:
+    """Say whether what is asked changes with the number of pods that count."""
+    limit = demand.source
+    return isinstance(limit, JudgedLimit) and (limit.rule.max_share is not None or limit.rule.when.total is not None)
+
+
+def in_full(demand: Demand, more: int) -> Demand | None:
+    """Return what is asked of so many pods more, also by a limit that is out of reach of those that there are.
+
+    None where it is not known: a limit might not be meant for so many, or be a share of what a larger domain holds.
+    """
+    limit = demand.source
+    if not isinstance(limit, JudgedLimit):
+        return demand
+    share, total = limit.rule.max_share, limit.total + more
+    if depends_on_number(demand) and (
+        limit.rule.within is not None or not (limit.rule.when.total is None or limit.rule.when.total.holds(total))
+    ):
+        return None
+    cap = limit.cap if share is None else share.cap(total)
+    return structs.replace(demand, cap=cap, least=limit.min_pods or 0)

@@ -5,14 +5,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from msgspec import structs
+
 from rebalancer.assessment.groups import Member
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason, State
 from rebalancer.planning.arrangement import Bounds, Inner, domains, mapped
 from rebalancer.planning.arrangement import count as counted
+from rebalancer.planning.demands import in_full
 from rebalancer.planning.distance import distance
 from rebalancer.planning.eligibility import Refusal
 from rebalancer.planning.mixture import Kind, Mixed
+from rebalancer.planning.nearest import way_out
 from rebalancer.planning.problem import Uniform
 from rebalancer.planning.program import Unsolved, solve
 
@@ -26,7 +30,7 @@ def obstacle(problem: Uniform) -> tuple[State, Refusal]:
     bounds, total = layout.bounds, counted(layout.root) + problem.pending
     ideal = _relaxed(layout.root, room=total)
     if distance(ideal, bounds, problem.pending) is None:
-        return State.INFEASIBLE, _arithmetic(ideal, bounds, total)
+        return State.INFEASIBLE, _arithmetic(problem, ideal, total)
     if distance(_relaxed(layout.root, room=None), bounds, problem.pending) is None:
         return State.UNFIXABLE, _no_room(problem)
     return State.UNFIXABLE, _tied(problem.sorted.refused)
@@ -52,9 +56,9 @@ def mixed_obstacle(mixed: Mixed, unsolved: Unsolved) -> tuple[State, Refusal]:
         )
     if Unsolved.GIVEN_UP in {found, with_room}:
         return cut_short
-    return State.INFEASIBLE, Refusal(
-        Reason.NO_ARRANGEMENT, f"no arrangement of these {total} pods of {len(mixed.kinds)} kinds satisfies all"
-    )
+    would = way_out(mixed)
+    message = f"no arrangement of these {total} pods of {len(mixed.kinds)} kinds satisfies all"
+    return State.INFEASIBLE, Refusal(Reason.NO_ARRANGEMENT, f"{message}; {would}" if would else message)
 
 
 def _anywhere(mixed: Mixed, kind: Kind, total: int) -> dict[str, int]:
@@ -84,10 +88,11 @@ def _emptied(root: Inner, room: int) -> Inner:
     return mapped(root, lambda _: (0, 0, room, 0))
 
 
-def _arithmetic(ideal: Inner, bounds: Bounds, total: int) -> Refusal:
+def _arithmetic(problem: Uniform, ideal: Inner, total: int) -> Refusal:
     """Explain with the nearest numbers of pods that could stand right."""
+    bounds = problem.layout.bounds
     unmet = [level for level, bound in enumerate(bounds, start=1) if bound.floor_at_zero]
-    nearest = [str(number) for number in _nearest(ideal, bounds, total)]
+    nearest = [str(number) for number in _nearest(problem, ideal, total)]
     would = f"; {' or '.join(nearest)} would do" if nearest else ""
     if unmet:
         many, skew = domains(ideal, unmet[0]), bounds[unmet[0] - 1].max_skew
@@ -98,15 +103,30 @@ def _arithmetic(ideal: Inner, bounds: Bounds, total: int) -> Refusal:
     return Refusal(Reason.NO_ARRANGEMENT, f"no arrangement of {total} pods over these domains satisfies all{would}")
 
 
-def _nearest(ideal: Inner, bounds: Bounds, total: int) -> list[int]:
-    """Return the nearest feasible numbers of pods below and above; a single pod is always feasible."""
+def _nearest(problem: Uniform, ideal: Inner, total: int) -> list[int]:
+    """Return the nearest numbers of pods below and above that could stand right."""
     ways = (range(total - 1, 0, -1), range(total + 1, total + _FARTHEST))
-    found = (next((number for number in way if _could_stand(ideal, bounds, number)), None) for way in ways)
+    found = (next((number for number in way if _could_stand(problem, ideal, number, total)), None) for way in ways)
     return [number for number in found if number is not None]
 
 
-def _could_stand(ideal: Inner, bounds: Bounds, number: int) -> bool:
-    return distance(_emptied(ideal, number), bounds, number) is not None
+def _could_stand(problem: Uniform, ideal: Inner, number: int, total: int) -> bool:
+    bounds = _bounds(problem, number - total)
+    return bounds is not None and distance(_emptied(ideal, number), bounds, number) is not None
+
+
+def _bounds(problem: Uniform, more: int) -> Bounds | None:
+    """Return what is asked of so many pods more: a share is another number of them. None where that is not known."""
+    demands = [in_full(each, more) for each in problem.demands]
+    known = [each for each in demands if each is not None]
+    if len(known) < len(demands):
+        return None
+    found = []
+    for key, bound in zip(problem.layout.keys, problem.layout.bounds, strict=True):
+        caps = [each.cap for each in known if each.key == key and each.cap is not None]
+        least = max((each.least for each in known if each.key == key), default=0)
+        found.append(structs.replace(bound, cap=min(caps, default=None), least=least))
+    return tuple(found)
 
 
 def _no_room(problem: Uniform) -> Refusal:

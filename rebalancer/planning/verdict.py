@@ -161,8 +161,9 @@ def of_mixed(mixed: Mixed, view: View, known: Circumstances) -> Verdict:
 
 def _short_of(nearest: Solution) -> str:
     """Say how near to what is asked an arrangement can come."""
-    placeless = f"leaves {nearest.unplaced} without a place and " if nearest.unplaced else ""
-    return f"the nearest {placeless}exceeds what is asked by {nearest.excess} in all"
+    placeless = f"leaves {nearest.unplaced} without a place" if nearest.unplaced else ""
+    exceeding = f"exceeds what is asked by {nearest.excess} in all" if nearest.excess else ""
+    return f"the nearest arrangement {' and '.join(each for each in (placeless, exceeding) if each)}"
 
 
 def _waiting(board: Board, view: View, known: Circumstances, problem: Uniform | Mixed) -> Verdict:

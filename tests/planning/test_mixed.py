@@ -294,7 +294,7 @@ def test_arithmetic_of_several_kinds() -> None:
     blueprint.deployment("web", on={"n1": 4, "n2": 4}, spread={ZONE: 1, "rack": 1, HOSTNAME: 1})
     (group,) = planned(blueprint.snapshot()).groups
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.NO_ARRANGEMENT)
-    assert "the nearest exceeds what is asked by" in group.message
+    assert "the nearest arrangement exceeds what is asked by" in group.message
 
 
 @pytest.mark.parametrize(

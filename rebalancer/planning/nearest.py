@@ -1,0 +1,233 @@
+"""What would do where pods of several kinds cannot all stand right: other numbers of replicas, or one bound eased.
+
+What is named would do, shown by an arrangement on the nodes as they are. That nothing nearer would is proved as well,
+or it is said that the search was cut short. Numbers that would do have gaps, so nothing is halved: one program finds
+the least change. It knows two places more, which nothing else counts. One keeps the pods that might be added, and each
+that is added leaves it; the other is full of blockers, one of which leaves it for each pod that is taken away. So the
+fewest evictions of that program are the least change.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from msgspec import structs
+
+from rebalancer.assessment.groups import Member
+from rebalancer.planning.demands import depends_on_number, in_full
+from rebalancer.planning.leeway import Rule, eased, farthest, rules, words
+from rebalancer.planning.mixture import Kind, Mixed
+from rebalancer.planning.program import Solution, Unsolved, solve
+
+_CELLS = 25_000
+"""How many columns all programs of one search may have together: a bound in numbers, so that every machine answers
+alike. Small components are searched to the end, of huge ones nothing is said."""
+
+_TREE = 1_000
+"""How many nodes of the search tree each of them may take."""
+
+_MOST_EASED = 8
+"""By how much a bound is eased at the most: what needs more is not what somebody would write instead."""
+
+_MOST_NAMED = 3
+_RESERVE, _REMOVED, _ASIDE = "\0reserve", "\0removed", "\0aside"
+"""Places that no node is called."""
+
+Change = Mapping[int, int]
+"""How many pods more, or fewer, of a kind, by its number."""
+
+
+def way_out(mixed: Mixed) -> str:
+    """Say what would do instead of these numbers or of what is asked; "" where nothing was found."""
+    search = _Search(mixed)
+    found = [each for each in (search.numbers(), search.bound()) if each]
+    cut = "; the search for the nearest was cut short" if search.cut else ""
+    return f"{', or '.join(found)} would do{cut}" if found else ""
+
+
+class _Search:
+    """One search, and what is left of what it may cost."""
+
+    def __init__(self, mixed: Mixed) -> None:
+        self._bare = _unplaced(mixed, {})
+        self._left = _CELLS
+        self.cut = False
+
+    def numbers(self) -> str:
+        """Name the least change of the numbers of replicas."""
+        kinds = self._bare.kinds
+        scalable = [number for number, kind in enumerate(kinds) if _scalable(self._bare, kind)]
+        if 2 * _cells(self._bare) > self._left:  # an answer that cannot be checked is none
+            self.cut = True
+            return ""
+        change = self._least_change(scalable, sum(map(_total, kinds)))
+        if not change or not self._would_do(_in_full(_unplaced(self._bare, change))):
+            return ""
+        if len(change) > 1:
+            change = self._of_one(scalable, sum(map(abs, change.values()))) or change
+        return _told([each for number, more in change.items() for each in _shared(kinds[number], more)])
+
+    def _of_one(self, scalable: Sequence[int], size: int) -> Change:
+        """Return a change of one kind alone that is no larger; empty where there is none."""
+        for number in scalable:
+            change = self._least_change([number], size)
+            if change and self._would_do(_in_full(_unplaced(self._bare, change))):
+                return change
+        return {}
+
+    def _least_change(self, scalable: Sequence[int], most: int) -> Change:
+        """Return the least change of some kinds' numbers, each by at most `most` pods; empty where there is none."""
+        if not scalable:
+            return {}
+        found = self._solved(_in_full(_changeable(self._bare, scalable, most)))
+        if isinstance(found, Unsolved):
+            return {}
+        self.cut |= found.evictions > found.bound
+        after = {
+            number: sum(found.stand.get((number, node), 0) for node in self._bare.kinds[number].cap)
+            for number in scalable
+        }
+        change = {number: many - _total(self._bare.kinds[number]) for number, many in after.items()}
+        return {number: more for number, more in change.items() if more}
+
+    def bound(self) -> str:
+        """Name the one bound that is to be eased by the least, all others as they are."""
+        given = {rule: min(_MOST_EASED, farthest(self._bare, rule)) for rule in rules(self._bare)}
+        for rule, most in given.items():
+            if most and self._would_do(eased(self._bare, rule, 1)):
+                return words(self._bare, rule, 1)
+        best: tuple[int, Rule] | None = None
+        for rule, most in given.items():
+            least = self._least_easing(rule, most if best is None else min(most, best[0] - 1))
+            if least:
+                best = least, rule
+        return words(self._bare, best[1], best[0]) if best is not None else ""
+
+    def _least_easing(self, rule: Rule, most: int) -> int:
+        """Return by how much more than one a bound must be eased, `most` at the most; 0 where that is not enough.
+
+        Easing more never hurts, so halving finds the least.
+        """
+        if most < 2 or not self._would_do(eased(self._bare, rule, most)):
+            return 0
+        low, high = 1, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._would_do(eased(self._bare, rule, middle)):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def _would_do(self, mixed: Mixed) -> bool:
+        return isinstance(self._solved(mixed), Solution)
+
+    def _solved(self, mixed: Mixed) -> Solution | Unsolved:
+        cells = _cells(mixed)
+        found = solve(mixed, nodes=_TREE) if cells <= self._left else Unsolved.GIVEN_UP
+        self._left -= cells
+        if found is Unsolved.GIVEN_UP:
+            # The next would take as long, and tell as little.
+            self._left, self.cut = 0, True
+        return found
+
+
+def _cells(mixed: Mixed) -> int:
+    return sum(len(kind.cap) for kind in mixed.kinds)
+
+
+def _total(kind: Kind) -> int:
+    return sum(kind.counts.values()) + kind.pending
+
+
+def _unplaced(mixed: Mixed, change: Change) -> Mixed:
+    """Return the pods, some more or fewer of a kind, all of whose places are still to be found."""
+    kinds = [
+        replace(kind, counts={}, fixed={}, movable={}, pending=_total(kind) + change.get(number, 0))
+        for number, kind in enumerate(mixed.kinds)
+    ]
+    return replace(mixed, kinds=tuple(kinds))
+
+
+def _in_full(mixed: Mixed) -> Mixed:
+    """Let limits ask for what they say, where they are out of reach and a repair aims at what comes near."""
+    return replace(mixed, demands=tuple(in_full(each, 0) or each for each in mixed.demands))
+
+
+def _replicas(member: Member) -> int:
+    assert member.owner is not None, "pods without an owner are of no kind"
+    return member.owner.replicas
+
+
+def _scalable(mixed: Mixed, kind: Kind) -> bool:
+    """Say whether it is known what is asked of another number of a kind's pods."""
+    counted = _total(kind) == sum(map(_replicas, kind.members))
+    return counted and not any(depends_on_number(mixed.demands[number]) for number in kind.demands)
+
+
+def _changeable(bare: Mixed, scalable: Sequence[int], most: int) -> Mixed:
+    """Return the program whose evictions are pods that are added or taken away. One pod of an owner stays.
+
+    Room is left out of it, but for each node's own.
+    """
+    fewer = {
+        number: min(most, sum(_replicas(member) - 1 for member in bare.kinds[number].members)) for number in scalable
+    }
+    full, removal = sum(fewer.values()), len(bare.demands)
+    kinds = [
+        replace(
+            kind,
+            counts={_RESERVE: most},
+            cap={**kind.cap, _RESERVE: most, _REMOVED: fewer[number]},
+            demands=kind.demands | {removal},
+        )
+        if number in fewer
+        else kind
+        for number, kind in enumerate(bare.kinds)
+    ]
+    blockers = replace(
+        bare.kinds[0],
+        counts={_REMOVED: full},
+        cap={_REMOVED: full, _ASIDE: full},
+        pending=0,
+        demands=frozenset({removal}),
+    )
+    place = structs.replace(
+        bare.demands[0],
+        key="",
+        domain={_REMOVED: ""},
+        nodes=frozenset({_REMOVED}),
+        counted={},
+        many=1,
+        max_skew=None,
+        floor_at_zero=False,
+        cap=full,
+        least=0,
+    )
+    return replace(
+        bare,
+        kinds=(*kinds, blockers),
+        demands=(*bare.demands, place),
+        others=(*bare.others, {}),
+        view=None,
+    )
+
+
+def _shared(kind: Kind, more: int) -> list[tuple[Member, int]]:
+    """Divide a change among the owners of a kind, as few as will do: those with most pods."""
+    found, left = [], more
+    for member in sorted(kind.members, key=lambda each: (-_replicas(each), each.reference)):
+        part = max(left, 1 - _replicas(member))
+        if part:
+            found.append((member, part))
+        left -= part
+    return found
+
+
+def _told(changes: Sequence[tuple[Member, int]]) -> str:
+    """Name the workloads with the numbers of replicas that they would have; of many only by how much."""
+    if len(changes) > _MOST_NAMED:
+        added, removed = (sum(max(0, sign * more) for _, more in changes) for sign in (1, -1))
+        how = [f"{many} {what}" for many, what in ((removed, "fewer"), (added, "more")) if many]
+        return f"{' and '.join(how)} pods in {len(changes)} workloads"
+    ordered = sorted((member.reference, _replicas(member) + more) for member, more in changes)
+    return " and ".join(f"{many} replica{'' if many == 1 else 's'} of {workload}" for workload, many in ordered)
