@@ -14,6 +14,7 @@ from msgspec import structs
 
 from rebalancer.assessment.groups import Member
 from rebalancer.planning.demands import depends_on_number, in_full
+from rebalancer.planning.integers import EFFORT
 from rebalancer.planning.leeway import Rule, eased, farthest, rules, words
 from rebalancer.planning.mixture import Kind, Mixed
 from rebalancer.planning.program import Solution, Unsolved, solve
@@ -22,8 +23,8 @@ _CELLS = 25_000
 """How many columns all programs of one search may have together: a bound in numbers, so that every machine answers
 alike. Small components are searched to the end, of huge ones nothing is said."""
 
-_TREE = 1_000
-"""How many nodes of the search tree each of them may take."""
+_EFFORT = EFFORT // 6
+"""What each of them may take."""
 
 _MOST_EASED = 8
 """By how much a bound is eased at the most: what needs more is not what somebody would write instead."""
@@ -39,8 +40,9 @@ Change = Mapping[int, int]
 def way_out(mixed: Mixed) -> str:
     """Say what would do instead of these numbers or of what is asked; "" where nothing was found."""
     search = _Search(mixed)
-    found = [each for each in (search.numbers(), search.bound()) if each]
+    change, bound = search.numbers(), search.bound()
     cut = "; the search for the nearest was cut short" if search.cut else ""
+    found = [each for each in (search.told(search.simpler(change)), bound) if each]
     return f"{', or '.join(found)} would do{cut}" if found else ""
 
 
@@ -51,28 +53,26 @@ class _Search:
         self._bare = _unplaced(mixed, {})
         self._left = _CELLS
         self.cut = False
+        self._scalable = [number for number, kind in enumerate(mixed.kinds) if _scalable(mixed, kind)]
 
-    def numbers(self) -> str:
-        """Name the least change of the numbers of replicas."""
-        kinds = self._bare.kinds
-        scalable = [number for number, kind in enumerate(kinds) if _scalable(self._bare, kind)]
+    def numbers(self) -> Change:
+        """Return the least change of the numbers of replicas; empty where none was found."""
         if 2 * _cells(self._bare) > self._left:  # an answer that cannot be checked is none
             self.cut = True
-            return ""
-        change = self._least_change(scalable, sum(map(_total, kinds)))
-        if not change or not self._would_do(_in_full(_unplaced(self._bare, change))):
-            return ""
-        if len(change) > 1:
-            change = self._of_one(scalable, sum(map(abs, change.values()))) or change
-        return _told([each for number, more in change.items() for each in _shared(kinds[number], more)])
+            return {}
+        return self._least_change(self._scalable, sum(map(_total, self._bare.kinds)))
 
-    def _of_one(self, scalable: Sequence[int], size: int) -> Change:
-        """Return a change of one kind alone that is no larger; empty where there is none."""
-        for number in scalable:
-            change = self._least_change([number], size)
-            if change and self._would_do(_in_full(_unplaced(self._bare, change))):
-                return change
-        return {}
+    def simpler(self, change: Change) -> Change:
+        """Return a change of one kind alone that is no larger, if there is one and it is found."""
+        if len(change) < 2:
+            return change
+        size = sum(map(abs, change.values()))
+        found = (self._least_change([number], size) for number in self._scalable)
+        return next((each for each in found if each), change)
+
+    def told(self, change: Change) -> str:
+        """Name the workloads, and how many replicas each would have."""
+        return _told([each for number, more in change.items() for each in _shared(self._bare.kinds[number], more)])
 
     def _least_change(self, scalable: Sequence[int], most: int) -> Change:
         """Return the least change of some kinds' numbers, each by at most `most` pods; empty where there is none."""
@@ -86,8 +86,9 @@ class _Search:
             number: sum(found.stand.get((number, node), 0) for node in self._bare.kinds[number].cap)
             for number in scalable
         }
-        change = {number: many - _total(self._bare.kinds[number]) for number, many in after.items()}
-        return {number: more for number, more in change.items() if more}
+        more = {number: many - _total(self._bare.kinds[number]) for number, many in after.items()}
+        change = {number: many for number, many in more.items() if many}
+        return change if self._would_do(_in_full(_unplaced(self._bare, change))) else {}
 
     def bound(self) -> str:
         """Name the one bound that is to be eased by the least, all others as they are."""
@@ -123,7 +124,7 @@ class _Search:
 
     def _solved(self, mixed: Mixed) -> Solution | Unsolved:
         cells = _cells(mixed)
-        found = solve(mixed, nodes=_TREE) if cells <= self._left else Unsolved.GIVEN_UP
+        found = solve(mixed, effort=_EFFORT) if cells <= self._left else Unsolved.GIVEN_UP
         self._left -= cells
         if found is Unsolved.GIVEN_UP:
             # The next would take as long, and tell as little.
@@ -224,7 +225,7 @@ def _shared(kind: Kind, more: int) -> list[tuple[Member, int]]:
 
 
 def _told(changes: Sequence[tuple[Member, int]]) -> str:
-    """Name the workloads with the numbers of replicas that they would have; of many only by how much."""
+    """Name workloads with the numbers of replicas that they would have; of many only by how much they change."""
     if len(changes) > _MOST_NAMED:
         added, removed = (sum(max(0, sign * more) for _, more in changes) for sign in (1, -1))
         how = [f"{many} {what}" for many, what in ((removed, "fewer"), (added, "more")) if many]

@@ -348,8 +348,8 @@ def test_a_bound_that_was_not_proved_is_no_claim(monkeypatch: pytest.MonkeyPatch
     """Where the solver has an answer and no proof that there is none nearer, that is said."""
     scene, policy = limited(f"topologyKey: {ZONE}, maxPods: 5", f"topologyKey: {HOSTNAME}, maxSkew: 1")
 
-    def unproved(mixed: Mixed, *, nodes: int) -> Solution | Unsolved:
-        found = solve(mixed, nodes=nodes)
+    def unproved(mixed: Mixed, *, effort: int) -> Solution | Unsolved:
+        found = solve(mixed, effort=effort)
         return found if isinstance(found, Unsolved) else replace(found, bound=0)
 
     monkeypatch.setattr(nearest, "solve", unproved)
