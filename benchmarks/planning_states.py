@@ -26,6 +26,7 @@ def zone_returned(
     *,
     zones: int = 3,
     filled: int = 2,
+    zone_skew: int = 1,
     host_skew: int = 1,
     full: bool = False,
 ) -> Snapshot:
@@ -61,7 +62,7 @@ def zone_returned(
                     when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
                     selector=LabelSelector.of({"app": name}),
                 )
-                for key, skew in ((ZONE, 1), (HOSTNAME, host_skew))
+                for key, skew in ((ZONE, zone_skew), (HOSTNAME, host_skew))
             ),
             requests=Resources(cpu=100, memory=2**27),
             scored=(100, 2**27),

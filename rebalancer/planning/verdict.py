@@ -95,11 +95,12 @@ def of_uniform(problem: Uniform, view: View, known: Circumstances, room: Callabl
         if refusal.reason is Reason.ZONE_IN_MAINTENANCE:
             return Verdict(state=state, refusal=refusal)
         return _in_part(UniformBoard(problem, None), view, known, Verdict(state=state, refusal=refusal), problem)
-    fewest, windows = solved
+    fewest = solved[0]
     proved = Verdict(evictions=fewest, lower_bound=fewest)
     if not fewest:
         return _waiting(UniformBoard(problem, 0), view, known, problem)
-    if certain(layout.root, layout.bounds, pending, problem.lost):
+    windows = certain(layout.root, layout.bounds, pending, problem.lost)
+    if windows is not None:
         return replace(proved, victims=tuple(cheapest(layout, windows, fewest)))
     if problem.lost:
         taken = "room that it needs may be taken by what is on its way; planned anew after"
