@@ -59,6 +59,17 @@ def test_a_zone_returned() -> None:
     assert planned < 15 * counted
 
 
+def test_a_zone_returned_with_max_skew_2() -> None:
+    """The same with maxSkew 2 on the zones, where the scheduler has a choice: no search, and no slower."""
+    snapshot = zone_returned(nodes=5001, workloads=5000, zone_skew=2)
+    found = whole(snapshot)
+    assert (found.lower_bound, found.optimal) == (45_000, True)
+    assert len(found.evictions) + len(found.waiting) == 45_000
+    planned, counted = seconds(lambda: whole(snapshot)), seconds(lambda: full_skew(snapshot))
+    print(f"\nmaxSkew 2 {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
+    assert planned < 15 * counted
+
+
 def test_balanced() -> None:
     """A balanced cluster of that size costs little more than counting."""
     snapshot = zone_returned(nodes=5001, workloads=5000, filled=3)
@@ -92,6 +103,16 @@ def test_one_large_workload(nodes: int) -> None:
     planned, counted = seconds(lambda: whole(one)), seconds(lambda: full_skew(many), times=1)
     print(f"\n3,000 pods on {nodes} nodes {planned:.3f} s")
     assert planned < counted
+
+
+def test_one_of_equal_repairs_is_searched() -> None:
+    """150 equal workloads that need the search are planned nearly as fast as 150 that need none."""
+    sure, searched = (zone_returned(501, 150, 12, zones=4, zone_skew=skew) for skew in (1, 2))
+    found = whole(searched)
+    assert len({each.workload for each in found.evictions}) == 150
+    without, once = seconds(lambda: whole(sure)), seconds(lambda: whole(searched))
+    print(f"\n150 equal workloads without a search {without:.3f} s, with one {once:.3f} s")
+    assert once < 3 * without
 
 
 def test_repairs_that_need_the_search() -> None:

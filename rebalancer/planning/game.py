@@ -17,6 +17,10 @@ from rebalancer.planning.reach import WIDEST, Effort, State, Step, TooLarge, end
 
 Excess = tuple[int, ...]
 
+_Question = tuple[State, Bounds, int, int]
+played: dict[_Question, Step | None] = {}
+"""What games of this plan came to: workloads of one shape share it, and only the first of them pays for it."""
+
 _EFFORT = 10_000
 """How many states one search may look at."""
 
@@ -34,20 +38,30 @@ def first_move(state: State, bounds: Bounds, room: int, *, effort: Effort | None
     None where there are none, where pods are still to be placed without them, or where the game is too large: beyond
     its own bound, or beyond what is left of `effort`.
     """
-    least = distance(state.root, bounds, state.pending)
-    if least is None or least > _LONGEST or state.pending > _LONGEST:
-        return None
-    game = _Game(bounds, min(room, _OUT), effort.part(_EFFORT) if effort is not None else Effort(_EFFORT))
-    worst = excess(state.root, bounds)
+    out = min(room, _OUT)
+    question = state, bounds, out, spare
+    if question in played:
+        return played[question]
+    own = effort.part(_EFFORT) if effort is not None else Effort(_EFFORT)
     try:
-        if game.rests(state) != {state}:
-            return None
-        enough = game.enough(state, worst, spare)
-        if not enough:
-            return None
-        return game.batch(state, worst, enough) or game.move(state, worst, enough)
+        found = _outcome(_Game(bounds, out, own), state, bounds, spare)
     except TooLarge:
+        if own.left >= 0:
+            return None  # for want of what others have spent: no answer to keep
+        found = None
+    played[question] = found
+    return found
+
+
+def _outcome(game: "_Game", state: State, bounds: Bounds, spare: int) -> Step | None:
+    least = distance(state.root, bounds, state.pending)
+    if least is None or least > _LONGEST or state.pending > _LONGEST or game.rests(state) != {state}:
         return None
+    worst = excess(state.root, bounds)
+    enough = game.enough(state, worst, spare)
+    if not enough:
+        return None
+    return game.batch(state, worst, enough) or game.move(state, worst, enough)
 
 
 def forced_step(state: State, bounds: Bounds, room: int, *, out: int = _OUT, effort: Effort | None = None) -> Step:

@@ -11,6 +11,7 @@ from rebalancer.assessment.pod_groups import GatheredGroup
 from rebalancer.model.moves import Memory, Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Cause, Reason, State
+from rebalancer.planning.answers import forget
 from rebalancer.planning.budgets import Ledger
 from rebalancer.planning.components import Component, components, counts_now, wanted
 from rebalancer.planning.demands import Demand
@@ -20,7 +21,7 @@ from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused, Repair, Waiting
 from rebalancer.planning.problem import Rules, Uniform
-from rebalancer.planning.reach import Effort, forget
+from rebalancer.planning.reach import Effort
 from rebalancer.planning.stuck import stuck_pods
 from rebalancer.planning.verdict import (
     COMPONENT_FORESIGHT,
@@ -39,10 +40,12 @@ from rebalancer.scheduling.view import View
 def plan(view: View, assessment: Assessment, policy: Policy, memory: Memory) -> Plan:
     """Plan for every component that something is to be repaired in, the worst first. Same input, same plan."""
     planner = _Planner(view, assessment, policy, memory)
-    for component in components(assessment, planner.stuck, policy.spread.act_on):
-        planner.consider(component)
-    planner.look_ahead()
-    forget()
+    try:
+        for component in components(assessment, planner.stuck, policy.spread.act_on):
+            planner.consider(component)
+        planner.look_ahead()
+    finally:
+        forget()
     return planner.plan()
 
 

@@ -25,10 +25,8 @@ from rebalancer.planning.arrangement import (
     leaves,
     marked,
     no_worse,
-    spread_of,
 )
-from rebalancer.planning.certificate import certain
-from rebalancer.planning.distance import alone, distance, least, summary
+from rebalancer.planning.distance import alone, distance
 
 WIDEST = 12
 """Beyond this many at once the interleavings are not explored; the rest goes in the next step."""
@@ -146,9 +144,7 @@ def choices(
             yield (path, *rest), end
 
 
-def candidates(
-    state: State, bounds: Bounds, effort: Effort | None = None, aim: Aim = Aim.EVERY
-) -> list[tuple[Path, State]]:
+def candidates(state: State, bounds: Bounds, effort: Effort, aim: Aim = Aim.EVERY) -> list[tuple[Path, State]]:
     """Return the leaf classes of which one more eviction lowers the distance by one, most promising first.
 
     First those after which the scheduler has the fewest ways to go, then the fullest domain, then the highest node.
@@ -163,8 +159,7 @@ def candidates(
         held, fixed, _, going = cast("Leaf", path[-1])
         if held - going <= fixed:
             continue
-        if effort is not None:
-            effort.spend(1)
+        effort.spend(1)
         after = State(marked(state.root, path), state.pending)
         gone = departed(after.root)
         if aim is Aim.PART or (before and distance(gone, bounds, state.pending + leaving + 1) == before - 1):
@@ -268,9 +263,3 @@ def _times(root: Inner, path: Path) -> int:
     """Count the leaves of a class."""
     times = dict(root)[path[0]]
     return times if len(path) == 1 else times * _times(cast("Inner", path[0]), path[1:])
-
-
-def forget() -> None:
-    """Empty the caches: states of one plan are of no use to the next, and their trees are large."""
-    for cached in (next_step, alone, certain, least, summary, count, spread_of):
-        cached.cache_clear()

@@ -1,6 +1,7 @@
 """The proof that nothing leads to the end: every state that evictions and placements can make of a small group."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import cast
 
 from rebalancer.planning.arrangement import Bounds, Leaf, count, departed, landings, leaves, marked
@@ -14,6 +15,7 @@ _EFFORT = 100_000
 _OUT = 3
 
 
+@lru_cache(maxsize=1 << 12)
 def out_of_reach(state: State, bounds: Bounds) -> bool:
     """Say whether no evictions and no placements at all lead to the end, at most three pods being out at once.
 

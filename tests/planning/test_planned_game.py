@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rebalancer.planning.answers import forget
 from rebalancer.planning.arrangement import Bounds, marked
 from rebalancer.planning.distance import distance
 from rebalancer.planning.game import first_move
-from rebalancer.planning.reach import State, ends
+from rebalancer.planning.reach import Effort, State, ends
 from tests.planning.game import Game
 from tests.planning.states import Counts, bounds, layouts, state
 
@@ -76,3 +77,32 @@ def test_a_long_repair_is_not_played_to_the_end() -> None:
     assert first_move(State(state([[1000, 1000], [0, 0]])), bounds(1, 1), 4) is None
     assert first_move(State(state([[0, 0], [0, 0]]), pending=1000), bounds(1, 1), 4) is None
     assert first_move(State(state([[0], [2, 4]])), bounds(1, 1), 4) is None
+
+
+def test_one_of_a_shape_pays() -> None:
+    """A game that was played costs nothing again; one that was cut short by what others spent is played again."""
+    start, limits = State(state([[1] * 6 + [0] * 2] * 2 + [[0] * 8] * 2)), bounds(2, 1)
+    forget()
+    assert first_move(start, limits, 4, effort=Effort(10)) is None
+    effort = Effort(10_000)
+    found = first_move(start, limits, 4, effort=effort)
+    assert found is not None
+    spent = 10_000 - effort.left
+    assert spent > 10
+    assert first_move(start, limits, 4, effort=effort) is found
+    assert effort.left == 10_000 - spent
+    forget()
+    first_move(start, limits, 4, effort=effort)
+    assert effort.left == 10_000 - 2 * spent
+
+
+def test_a_game_beyond_its_own_bound_is_not_played_twice() -> None:
+    """What no effort of the plan can answer is asked once."""
+    start, limits = State(state([[9, 8, 7, 6], [9, 9, 9, 0], [0, 1, 2, 3], [5, 5, 0, 0]])), bounds(2, 2)
+    forget()
+    effort = Effort(1_000_000)
+    assert first_move(start, limits, 4, effort=effort) is None
+    left = effort.left
+    assert left < 1_000_000
+    assert first_move(start, limits, 4, effort=effort) is None
+    assert effort.left == left
