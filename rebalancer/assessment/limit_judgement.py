@@ -58,7 +58,7 @@ class _Judge:
     def limits(self, group: GatheredGroup) -> Iterator[JudgedLimit]:
         """Judge the limits of one group."""
         ignoring = self._ignored and self._ignoring(group.parts)
-        affinities = group.affinities
+        affinities = affinities_of(group.parts)
         for rule in group.group.limits:
             if ignoring or rule.selector is not None or rule.group_by is not None:
                 for key, parts in self._divided(group, rule):

@@ -29,7 +29,7 @@ class Same(Enum):
     SAME = "same"
 
 
-class Bound(Struct, frozen=True, gc=False, kw_only=True):
+class Bound(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """What is asked of the domains of one level.
 
     `max_skew` is what is wished for, None for any. `floor_at_zero`: the minimum counts as 0, as it does while fewer

@@ -126,7 +126,8 @@ class Layout:
 
         Most are, so they are no sites at first.
         """
-        self._others: list[str] = []
+        self.crowded: list[Site] = []
+        """The nodes that hold more than one pod, or one that must stay, or have little room."""
         self._places: dict[DomainPath, Place] = {}
         self._root: Inner | None = None
         for name in taken.on:
@@ -140,7 +141,7 @@ class Layout:
         alone = {pod.node or "": rank for rank, pod in enumerate(self.ranked.pods)}
         if not (roomy.issuperset(alone) and alone.keys() == counts.keys() and max(counts.values(), default=0) == 1):
             alone = {name: rank for name, rank in alone.items() if name in roomy and counts.get(name) == 1}
-            self._others = [name for name in counts if name not in alone]
+            self.crowded = [self._site(name) for name in counts if name not in alone]
         for name, rank in alone.items():
             path = paths[name]
             if path in singles:
@@ -155,11 +156,6 @@ class Layout:
             leaves[held] = leaves.get(held, 0) + len(found)
         for site in self.crowded:
             self._swap(site.path, (0, 0, self._bare(site.node), 0), site.leaf)
-
-    @cached_property
-    def crowded(self) -> list[Site]:
-        """The nodes that hold more than one pod, or one that must stay, or have little room."""
-        return [self._site(name) for name in self._others]
 
     @cached_property
     def sites(self) -> Mapping[str, Site]:
