@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, Blueprint, Entry, SimulatedCluster, What
-from rebalancer.controller.loop import Leading, Loop
 from rebalancer.controller.runner import Runner
+from rebalancer.controller.state import Leading, Loop
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
 from rebalancer.ports import EvictionResult

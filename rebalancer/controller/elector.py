@@ -9,7 +9,7 @@ from datetime import datetime
 import structlog
 
 from rebalancer.controller.election import Election, claim, observe, released, renewed
-from rebalancer.controller.loop import Happened, Leading
+from rebalancer.controller.state import Happened, Leading
 from rebalancer.model.moves import Memory
 from rebalancer.ports import Lease
 

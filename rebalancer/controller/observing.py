@@ -22,7 +22,7 @@ from rebalancer.adapters.prometheus import (
 )
 from rebalancer.adapters.web import WebServer
 from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.loop import Loop
+from rebalancer.controller.state import Loop
 from rebalancer.controller.unmatched import UnmatchedLog
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.verdicts import FindingKind, Reason

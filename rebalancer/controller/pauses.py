@@ -5,7 +5,7 @@ from collections.abc import Callable
 from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, CONTROL, ConfigMap
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.controller.loop import Happened, PauseRead
+from rebalancer.controller.state import Happened, PauseRead
 from rebalancer.guard.pause import KEY, Pause, read_pause
 
 

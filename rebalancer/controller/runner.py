@@ -13,7 +13,8 @@ from typing import Protocol
 
 import structlog
 
-from rebalancer.controller.loop import Answered, CycleDue, Evict, Happened, Held, Loop, Publish, Requests, Save, step
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import Answered, CycleDue, Evict, Happened, Held, Loop, Publish, Requests, Save
 from rebalancer.controller.status import documents
 from rebalancer.model.verdicts import State
 from rebalancer.ports import Cluster, EvictionResult

@@ -7,8 +7,8 @@ costs nothing and does not depend on how the exchange is done. The scheduler's c
 import threading
 from collections.abc import Callable
 
-from rebalancer.controller.loop import Happened, PolicyLoaded, PolicyRefused
 from rebalancer.controller.profiles import NoProfile, profile_of
+from rebalancer.controller.state import Happened, PolicyLoaded, PolicyRefused
 from rebalancer.policy import PolicyError, load_policy
 
 POLL_SECONDS = 1.0

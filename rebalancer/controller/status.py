@@ -1,6 +1,6 @@
 """What the loop's state looks like from outside: the documents in the status ConfigMap."""
 
-from rebalancer.controller.loop import Loop
+from rebalancer.controller.state import Loop
 from rebalancer.ports import Document
 from rebalancer.reporting.documents import to_json
 from rebalancer.reporting.status_document import (

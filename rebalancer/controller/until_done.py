@@ -1,6 +1,6 @@
 """When `run --once` is done: nothing moves, and nothing can be done now."""
 
-from rebalancer.controller.loop import Loop
+from rebalancer.controller.state import Loop
 from rebalancer.model.verdicts import Reason
 
 _LOOKS = 3

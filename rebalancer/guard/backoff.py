@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from rebalancer.guard.asking import not_granted
 from rebalancer.model.moves import MOST_MISSES, Memory, Miss, Move, MoveState
 
 FIRST_WAIT = timedelta(minutes=5)
@@ -25,7 +26,10 @@ def _name(miss: Miss) -> str:
 
 
 def after_moves(memory: Memory, before: tuple[Move, ...], now: datetime) -> Memory:
-    """Return the memory after the moves that have ended since `before`: misses are counted, a success forgets them."""
+    """Return the memory after the moves that have ended since `before`.
+
+    Misses are counted, a success forgets them, and what was never granted has cost nothing.
+    """
     over = {move.uid for move in before if move.state.over}
     for move in memory.moves:
         if move.uid in over or not move.state.over:
@@ -35,6 +39,8 @@ def after_moves(memory: Memory, before: tuple[Move, ...], now: datetime) -> Memo
         elif move.state is MoveState.VERIFIED:
             kept = tuple(miss for miss in memory.misses if miss.group != move.group)
             memory = msgspec.structs.replace(memory, misses=kept)
+        else:
+            memory = not_granted(memory, move.uid)
     return memory
 
 

@@ -113,6 +113,8 @@ class Spare(Struct, frozen=True, gc=False, order=True):
 
     group: str
     goal: int
+    uid: str = ""
+    """The victim's; an eviction that is not granted costs nothing."""
 
 
 class Memory(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
 from rebalancer.assessment.causes import MOST_REMEMBERED, constraint_token, remembered_causes
 from rebalancer.assessment.changes import MOST, REMEMBERED, changes
 from rebalancer.assessment.judgement import assess
-from rebalancer.controller.loop import CycleDue, Leading, Loop, step
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import CycleDue, Leading, Loop
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Change, Memory
 from rebalancer.model.snapshot import Snapshot

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from rebalancer.adapters.simulator import SimulatedCluster
-from rebalancer.controller.loop import Leading, Loop
 from rebalancer.controller.runner import Observer, Runner
+from rebalancer.controller.state import Leading, Loop
 from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
-from rebalancer.controller.loop import Happened, Leading
+from rebalancer.controller.state import Happened, Leading
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.ports import LeaseRecord
 from tests.controller.test_election import Store

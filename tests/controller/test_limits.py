@@ -4,8 +4,9 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from rebalancer.controller.loop import CycleDue, Leading, Loop, Publish, Request, step
+from rebalancer.controller.loop import step
 from rebalancer.controller.observing import of_cycle
+from rebalancer.controller.state import CycleDue, Leading, Loop, Publish, Request
 from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import State

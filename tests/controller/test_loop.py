@@ -3,11 +3,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
-from rebalancer.controller.loop import (
-    SENT_WITHIN,
+from rebalancer.controller.evicting import SENT_WITHIN
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import (
     Answered,
     CycleDue,
     Evict,
@@ -22,7 +24,6 @@ from rebalancer.controller.loop import (
     Request,
     Save,
     Stopping,
-    step,
 )
 from rebalancer.controller.until_done import UntilDone
 from rebalancer.guard.pause import Pause
@@ -254,8 +255,24 @@ def test_an_eviction_that_was_held_back_is_no_move() -> None:
     state, asked = evicting()
     dropped, requests = after(state, Held(uid=asked.move.uid, why="stale"))
     assert (dropped.queue, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
+    assert dropped.memory.sent == ()
     _, requests = after(state, Leading(leads=False), Held(uid=asked.move.uid, why="no longer leading"))
     assert requests == ()
+
+
+@pytest.mark.parametrize("result", EvictionResult)
+def test_only_what_may_have_been_granted_costs_the_spare(result: EvictionResult) -> None:
+    """A repair that may take one eviction above the minimum has not taken it where the pod is known to have stayed."""
+    state, first = evicting()
+    eviction = state.queue[0]
+    repair = replace(eviction.repair, spare=True, goal=1)
+    queue = (msgspec.structs.replace(eviction, repair=repair),)
+    state, requests = after(replace(state, queue=queue), answered(first))
+    (asked,) = (each for each in requests if isinstance(each, Evict))
+    assert [(spare.uid, spare.goal) for spare in state.memory.spares] == [(asked.move.uid, 1)]
+    state, _ = after(state, answered(asked, result))
+    stayed = {"budget", "stale", "throttled", "forbidden", "failed"}
+    assert bool(state.memory.spares) is (result not in stayed)
 
 
 def test_an_old_plan_is_not_carried_on() -> None:

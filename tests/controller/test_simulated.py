@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, Faults, SimulatedCluster, most_crowded
-from rebalancer.controller.loop import Happened, PauseRead
+from rebalancer.controller.state import Happened, PauseRead
 from rebalancer.guard.pause import Pause
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot

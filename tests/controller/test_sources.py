@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rebalancer.controller.loop import Happened, PolicyLoaded, PolicyRefused
 from rebalancer.controller.profiles import NoProfile, profile_of
 from rebalancer.controller.sources import PolicyWatcher
+from rebalancer.controller.state import Happened, PolicyLoaded, PolicyRefused
 from rebalancer.policy import Policy, load_policy
 
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"

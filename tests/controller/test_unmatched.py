@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.simulator import ZONE, Blueprint, SimulatedCluster
-from rebalancer.controller.loop import PolicyLoaded
 from rebalancer.controller.observing import Telling
+from rebalancer.controller.state import PolicyLoaded
 from rebalancer.policy import Limit, PodGroup, Policy, Selector, default_policy
 from rebalancer.settings import Address
 from tests.adapters.kubernetes.fake_server import served

@@ -8,8 +8,9 @@ import pytest
 from rebalancer.adapters.simulator import ZONE
 from rebalancer.assessment.judgement import assess
 from rebalancer.cli.main import main
-from rebalancer.controller.loop import CycleDue, Leading, Loop, step
+from rebalancer.controller.loop import step
 from rebalancer.controller.observing import of_cycle
+from rebalancer.controller.state import CycleDue, Leading, Loop
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import FindingKind

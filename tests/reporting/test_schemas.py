@@ -14,7 +14,8 @@ from msgspec import Struct, structs
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, Blueprint
 from rebalancer.assessment.failures import failures
 from rebalancer.assessment.judgement import assess
-from rebalancer.controller.loop import CycleDue, Leading, Loop, step
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import CycleDue, Leading, Loop
 from rebalancer.controller.status import PLAN, STATUS, documents
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
