@@ -7,26 +7,16 @@ import pytest
 
 from rebalancer.guard.moves import KEPT, OVERDUE, TRANSITIONS, UNKNOWN_FOR, Happening, happened, observed
 from rebalancer.guard.overlay import overlaid
-from rebalancer.model.moves import Move, MoveState, Reference, Target
+from rebalancer.model.moves import Move, MoveState, Target
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import Cause
+from tests.guard.build import move
 from tests.scheduling.build import HOSTNAME, NOW, node
 
 OWNER = OwnerReference(group="apps", kind="ReplicaSet", name="web", uid="owner")
 LATER = NOW + timedelta(seconds=30)
-MOVE = Move(
-    uid="old",
-    namespace="shop",
-    pod="web-0",
-    node="n1",
-    workload=Reference("shop", "Deployment", "web"),
-    owner_uid="owner",
-    cause=Cause.SKEW_VIOLATED,
-    targets=(Target(HOSTNAME, ("n2",)),),
-    asked_at=NOW,
-    changed_at=NOW,
-)
+TO_N2 = (Target(HOSTNAME, ("n2",)),)
+MOVE = move("old", NOW, namespace="shop", pod="web-0", node="n1", owner_uid="owner", targets=TO_N2)
 OLD = Pod(
     namespace="shop",
     name="web-0",

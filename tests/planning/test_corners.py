@@ -374,18 +374,20 @@ def test_room_for_what_may_have_to_follow() -> None:
     assert planner.plan().groups[-1].reason in {Reason.STEP_EXCEEDS_BUDGET, Reason.BLOCKED_BY_BUDGET}
 
 
-def test_moves_that_are_under_way() -> None:
-    """A mixed component that nothing forces waits until a predicted move has been verified."""
+def team_of_six(most: int) -> tuple[Snapshot, Policy]:
+    """Return two kinds of pods, 4 and 1,1 over two zones, and a limit of so many on a node for both together."""
     blueprint = Blueprint()
     blueprint.zones("ab", 2)
     blueprint.deployment("one", on={"a-1": 4}, cpu=100)
     blueprint.deployment("two", on={"a-1": 1, "b-1": 1}, cpu=200)
-    rules = policy(
-        "groups: [{name: g, selector: {}, groupBy: [team], limits: "
-        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 3, action: Evict}}]}}]"
-    )
-    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
-    view, made = problem(snapshot, rules)
+    rule = f"{{name: l, topologyKey: {HOSTNAME}, maxPods: {most}, action: Evict}}"
+    rules = policy(f"groups: [{{name: g, selector: {{}}, groupBy: [team], limits: [{rule}]}}]")
+    return changed(blueprint.snapshot(), lambda _, spec: spec, team="x"), rules
+
+
+def test_moves_that_are_under_way() -> None:
+    """A mixed component that nothing forces waits until a predicted move has been verified."""
+    view, made = problem(*team_of_six(most=3))
     found = of_mixed(made, view, Circumstances(moving=True))
     assert found.refusal is not None
     assert (found.refusal.reason, found.victims) == (Reason.GROUP_IN_FLIGHT, ())
@@ -515,16 +517,7 @@ def test_too_little_room_everywhere_for_what_is_on_its_way() -> None:
 
 def test_a_mixed_component_waits_for_a_predicted_move() -> None:
     """As equal pods do."""
-    blueprint = Blueprint()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("one", on={"a-1": 4}, cpu=100)
-    blueprint.deployment("two", on={"a-1": 1, "b-1": 1}, cpu=200)
-    rules = policy(
-        "groups: [{name: g, selector: {}, groupBy: [team], limits: "
-        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
-    )
-    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
-    view, made = problem(snapshot, rules)
+    view, made = problem(*team_of_six(most=2))
     moving = of_mixed(made, view, Circumstances(moving=True, effort=Effort(0)))
     assert moving.refusal is not None
     assert moving.refusal.reason is Reason.GROUP_IN_FLIGHT

@@ -12,7 +12,7 @@ from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
 from rebalancer.assessment.judgement import assess
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
-from rebalancer.model.moves import NO_MEMORY, Memory, Miss, Move, MoveState, Reference
+from rebalancer.model.moves import NO_MEMORY, Memory, Miss, MoveState
 from rebalancer.model.pods import HostPort, Pod, PodPhase, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
@@ -21,6 +21,7 @@ from rebalancer.planning.planner import plan
 from rebalancer.planning.plans import Plan
 from rebalancer.policy import Policy, load_policy
 from rebalancer.scheduling.view import View
+from tests.guard.build import move
 
 HEAD = """
 apiVersion: rebalancer.dev/v1alpha1
@@ -193,20 +194,8 @@ def test_after_three_misses_nothing_is_predicted_any_more() -> None:
     (group,) = planned(snapshot, THIRD, missed).groups
     assert group.reason is Reason.NOT_FORCED
     assert "3 moves in a row" in group.message
-    move = Move(
-        uid="x",
-        namespace="default",
-        pod="x",
-        node="n1",
-        workload=Reference("default", "Deployment", "web"),
-        owner_uid="",
-        group=name,
-        cause=Cause.SHARE_LIMIT_VIOLATED,
-        asked_at=snapshot.taken_at,
-        changed_at=snapshot.taken_at,
-        state=MoveState.PENDING,
-    )
-    (group,) = planned(snapshot, THIRD, Memory(moves=(move,))).groups
+    going = move("x", snapshot.taken_at, node="n1", group=name, state=MoveState.PENDING)
+    (group,) = planned(snapshot, THIRD, Memory(moves=(going,))).groups
     assert (group.reason, group.state) == (Reason.GROUP_IN_FLIGHT, State.VIOLATED)
 
 
@@ -390,15 +379,9 @@ def test_a_group_settles() -> None:
     """After a replacement became Ready the next pod of the group waits for `disruption.settle`."""
     group = policy("groups: [{name: g, selector: {}, disruption: {settle: 5m}, limits: []}]")
     snapshot = crowd()
-    landed = Move(
-        uid="old",
-        namespace="default",
-        pod="old",
-        node="a-1",
-        workload=Reference("default", "Deployment", "web"),
-        owner_uid="",
-        cause=Cause.SKEW_VIOLATED,
-        asked_at=snapshot.taken_at - timedelta(minutes=2),
+    landed = move(
+        "old",
+        snapshot.taken_at - timedelta(minutes=2),
         changed_at=snapshot.taken_at - timedelta(minutes=1),
         state=MoveState.VERIFIED,
         replacement=snapshot.pods[0].uid,

@@ -13,13 +13,13 @@ from rebalancer.assessment.judgement import assess
 from rebalancer.model.affinity import NodeSelectorTerm, PodAffinity, PodAffinityTerm, Taint, TaintEffect
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
-from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
+from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import HostPort, OwnerReference, Pod, PodSpec, Resources
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
-from rebalancer.model.verdicts import Cause, Reason, State
+from rebalancer.model.verdicts import Reason, State
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.planner import plan
 from rebalancer.planning.plans import Plan, narrowed
@@ -27,6 +27,7 @@ from rebalancer.policy import Amount, Budgets, Policy, Spread
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
+from tests.guard.build import move
 from tests.scheduling.build import NOW
 
 GENEROUS = Budgets(max_unavailable=Amount(value=100), per_workload=Amount(value=100))
@@ -212,19 +213,9 @@ def test_two_budgets_on_a_pod() -> None:
 def test_moves_in_flight_take_room() -> None:
     """PerWorkload counts what is under way."""
     snapshot = returned()
-    move = Move(
-        uid="other",
-        namespace="shop",
-        pod="x",
-        node="a-1",
-        workload=Reference("shop", "Deployment", "web"),
-        owner_uid="",
-        cause=Cause.SKEW_VIOLATED,
-        asked_at=snapshot.taken_at,
-        changed_at=snapshot.taken_at,
-    )
+    other = move("other", snapshot.taken_at, namespace="shop")
     rules = policy(budgets=Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=3)))
-    assert len(planned(snapshot, rules, Memory(moves=(move,))).evictions) == 2
+    assert len(planned(snapshot, rules, Memory(moves=(other,))).evictions) == 2
 
 
 def annotated(**notes: str) -> Callable[[Pod], Pod]:

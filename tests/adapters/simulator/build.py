@@ -5,10 +5,10 @@ from typing import Any
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, SimulatedCluster, Span, Timings, What
 from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.moves import Move, Reference
+from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod
-from rebalancer.model.verdicts import Cause
 from rebalancer.model.workloads import Workload
+from tests.guard import build as moves
 
 EVERYWHERE = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
 BOTH = {ZONE: 1, HOSTNAME: 1}
@@ -45,16 +45,9 @@ def budget(simulated: SimulatedCluster) -> DisruptionBudget:
 
 
 def move(pod: Pod, uid: str = "") -> Move:
-    return Move(
-        uid=uid or pod.uid,
-        namespace=pod.namespace,
-        pod=pod.name,
-        node=pod.node or "",
-        workload=Reference(pod.namespace, "Deployment", "web"),
-        owner_uid=pod.owner.uid if pod.owner else "",
-        cause=Cause.SKEW_VIOLATED,
-        asked_at=pod.created,
-        changed_at=pod.created,
+    owner = pod.owner.uid if pod.owner else ""
+    return moves.move(
+        uid or pod.uid, pod.created, namespace=pod.namespace, pod=pod.name, node=pod.node or "", owner_uid=owner
     )
 
 
