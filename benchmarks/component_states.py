@@ -1,4 +1,4 @@
-"""Components of 100 nodes and 200 pods that need the integer program: shards, affinities, overlapping selectors."""
+"""Components of 100 nodes that need the integer program: shards, affinities, overlapping selectors."""
 
 from random import Random
 
@@ -60,3 +60,40 @@ def hundred_nodes(seed: int, sets: tuple[int, int] = (3, 6)) -> Scene:
             )
         )
     return Scene(nodes=nodes, works=tuple(works))
+
+
+def shards(
+    seed: int, *, sets: int = 66, nodes: int = 100, skew: tuple[int, int] = (1, 1), lost: int | str = "z0"
+) -> Scene:
+    """Draw a cluster of shards, StatefulSets of two, over three zones; nodes were lost and have come back empty.
+
+    All count each other by zone and by node with these maxSkews, each its own by zone; a shard's two keep to different
+    zones; no zone and no node holds more than a limit's share. `lost` is a zone, or how many nodes.
+    """
+    choice = Random(seed)
+    zone = {f"n{number:03}": f"z{number % 3}" for number in range(nodes)}
+    names = sorted(zone)
+    away = {name for name in names if zone[name] == lost} if isinstance(lost, str) else set(choice.sample(names, lost))
+    held = dict.fromkeys((name for name in names if name not in away), 0)
+    works = []
+    for number in range(sets):
+        on: dict[str, int] = {}
+        for _ in range(2):
+            open_ = [name for name in held if zone[name] not in {zone[other] for other in on}]
+            least = min(held[name] for name in open_)
+            name = choice.choice([name for name in open_ if held[name] == least])
+            on[name] = 1
+            held[name] += 1
+        every = (Asked(key=ZONE, max_skew=skew[0], label="all"), Asked(key=HOSTNAME, max_skew=skew[1], label="all"))
+        works.append(
+            Work(
+                name=f"w{number}",
+                cpu=100,
+                labels=frozenset({"all", f"w{number}"}),
+                on=on,
+                asked=(*every, Asked(key=ZONE, max_skew=1, label=f"w{number}")),
+                apart=f"w{number}",
+            )
+        )
+    limits = (("all", HOSTNAME, 2 * sets // 3), ("all", ZONE, sets - 1))
+    return Scene(nodes={name: (zone[name], 16_000) for name in names}, works=tuple(works), limits=limits)

@@ -1,7 +1,7 @@
-"""How long the proof takes where pods are of several kinds. Run: `python -m pytest benchmarks/test_components.py -s`.
+"""How long planning takes where pods are of several kinds. Run: `python -m pytest benchmarks/test_components.py -s`.
 
 100 components of 100 nodes and 200 pods, each from its seed; of few kinds and of many. What is not proved within the
-bound on effort is told with its bound.
+bound on effort is told with its bound. And clusters of 66 shards, played to their end on the simulated cluster.
 """
 
 import time
@@ -9,16 +9,20 @@ from statistics import median
 
 import pytest
 
-from benchmarks.component_states import hundred_nodes
+from benchmarks.component_states import hundred_nodes, shards
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.program import Unsolved, solve
+from rebalancer.planning.reach import Effort
+from rebalancer.planning.verdict import COMPONENT_FORESIGHT, Circumstances, of_mixed
 from tests.planning.scenes import problems
+from tests.planning.test_mixed import planned
+from tests.planning.test_shards import Outcome, played
 
 
 @pytest.mark.parametrize("sets", [(3, 6), (23, 27)])
 def test_a_hundred_components(sets: tuple[int, int]) -> None:
     """At least nine of ten are proved, the least or that there is none, half of them within two seconds each."""
-    took, proved, none, open_ = [], 0, 0, []
+    took, looked, proved, none, steps, open_ = [], [], 0, 0, 0, []
     for seed in range(100):
         scene = hundred_nodes(seed, sets)
         (problem,) = problems(scene.snapshot(), scene.policy())
@@ -27,6 +31,10 @@ def test_a_hundred_components(sets: tuple[int, int]) -> None:
         found = solve(problem)
         took.append(time.process_time() - start)
         none += found is Unsolved.INFEASIBLE
+        start = time.process_time()
+        assert problem.view is not None
+        steps += bool(of_mixed(problem, problem.view, Circumstances(effort=Effort(COMPONENT_FORESIGHT))).victims)
+        looked.append(time.process_time() - start)
         if found is Unsolved.INFEASIBLE or (not isinstance(found, Unsolved) and found.evictions == found.bound):
             proved += 1
         else:
@@ -35,6 +43,26 @@ def test_a_hundred_components(sets: tuple[int, int]) -> None:
     of = f"{sets[0]} to {sets[1]} StatefulSets: proved {proved} of 100, {none} of them to have no arrangement"
     print(f"\n{of}; median {median(took):.2f} s, longest {max(took):.2f} s of processor time")
     print("\n".join(open_))
+    print(f"a step for {steps}; proof and step: median {median(looked):.2f} s, longest {max(looked):.2f} s")
     assert proved >= 90
     assert median(took) <= 2
     assert max(took) <= 20
+
+
+@pytest.mark.parametrize("lost", ["z0", 5, 12, 25])
+@pytest.mark.parametrize("skew", [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_shards(skew: tuple[int, int], lost: int | str) -> None:
+    """66 shards on 100 nodes: the least is proved, a step is found, and the repair takes that number."""
+    scene = shards(1, skew=skew, lost=lost)
+    start = time.process_time()
+    (group,) = planned(scene.snapshot(), scene.policy()).groups
+    first = time.process_time() - start
+    start = time.process_time()
+    outcome = played(scene)
+    took = (time.process_time() - start) / (outcome.evictions + 3)
+    of = f"maxSkew {skew[0]} and {skew[1]}, {f'{lost} nodes' if isinstance(lost, int) else 'a zone'} lost"
+    proof = "proved" if group.optimal else f"at least {group.lower_bound}"
+    done = f"{outcome.evictions} evictions, {outcome.waiting} waiting, {outcome.left} left"
+    print(f"\n{of}: {group.evictions} {proof}; first plan {first:.1f} s, a cycle {took:.1f} s; {done}")
+    assert group.optimal
+    assert outcome == Outcome(group.evictions, 0, 0)

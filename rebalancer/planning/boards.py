@@ -11,16 +11,19 @@ from rebalancer.planning.distance import alone, distance, needed
 from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Cell, Mixed
 from rebalancer.planning.movers import Sorted
+from rebalancer.planning.nearby import Nearby
 from rebalancer.planning.problem import Uniform
 from rebalancer.planning.program import Solution, Unsolved, solve
 from rebalancer.planning.reach import Effort
 
-_SUPPOSED = 6_000_000
+_SUPPOSED = 200_000
 """What the solution of a supposed state may take."""
 
 
 class UniformBoard:
     """Equal pods: a cell is a node."""
+
+    ways = 64
 
     def __init__(self, problem: Uniform, fewest: int | None) -> None:
         self._problem = problem
@@ -35,8 +38,9 @@ class UniformBoard:
         """Return the node."""
         return node
 
-    def within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int) -> bool:
-        """Say whether a state with these pods pending is at most so far from right."""
+    def within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int, *, hasty: bool = False) -> bool:
+        """Say whether a state with these pods pending is at most so far from right; that never takes long."""
+        del hasty
         layout = self._problem.layout
         found = distance(layout.shifted(_nodes(deltas)), layout.bounds, len(pending))
         return found is not None and found <= goal
@@ -93,6 +97,8 @@ class MixedBoard:
     go first, and no state is `within` anything. `effort` is spent on solutions of supposed states, by their size.
     """
 
+    ways = 256
+
     def __init__(self, mixed: Mixed, aim: Solution | None, effort: Effort) -> None:
         self._mixed = mixed
         self._effort = effort
@@ -103,6 +109,7 @@ class MixedBoard:
         self._bounds = [_bound(each) for each in mixed.demands]
         self._now = [each.by_domain() for each in mixed.demands]
         self._shared = [each for each in mixed.apart if len(set(each.domain.values())) < len(each.domain)]
+        self._nearby = Nearby(mixed, aim.stand, effort) if aim is not None and holds else None
         self._known: dict[Hashable, int | None] = {}
 
     @property
@@ -114,11 +121,14 @@ class MixedBoard:
         """Return the pod's kind and the node."""
         return self._mixed.kind_of(pod), node
 
-    def within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int) -> bool:
-        """Say whether a state with these pods pending is at most so far from right."""
+    def within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int, *, hasty: bool = False) -> bool:
+        """Say whether a state with these pods pending is at most so far from right; in haste, no if near to it."""
         changes = cast("Mapping[Cell, int]", deltas)
-        if self._to_the_aim(changes) <= goal:
+        assert self._nearby is not None, "asked only where everything can hold"
+        if self._nearby.fewest(changes, goal) <= goal:
             return True
+        if hasty:
+            return False
         waiting = Counter(self._mixed.kind_of(pod) for pod in pending)
         key = tuple(sorted(deltas.items(), key=repr)), tuple(sorted(waiting.items()))
         if key not in self._known:
@@ -127,18 +137,6 @@ class MixedBoard:
             self._known[key] = None if isinstance(found, Unsolved) else found.evictions
         known = self._known[key]
         return known is not None and known <= goal
-
-    def _to_the_aim(self, changes: Mapping[Cell, int]) -> int:
-        """Return how many evictions lead from a state to the arrangement that is aimed at."""
-        stand = self._aim.stand if self._aim is not None else {}
-        return sum(
-            max(0, count + changes.get((number, node), 0) - stand.get((number, node), 0))
-            for number, kind in enumerate(self._mixed.kinds)
-            for node, count in {
-                **dict.fromkeys((each for of, each in changes if of == number), 0),
-                **kind.counts,
-            }.items()
-        )
 
     def _held(self, deltas: Mapping[Hashable, int]) -> Sequence[Mapping[str, int]]:
         changes = cast("Mapping[Cell, int]", deltas)

@@ -17,7 +17,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.planning.arrangement import no_worse
 from rebalancer.planning.layout import Victim
 from rebalancer.planning.movers import Sorted
-from rebalancer.planning.reach import Aim, Effort, TooLarge
+from rebalancer.planning.reach import Aim, Effort
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.place import queue
 from rebalancer.scheduling.replacement import replacement
@@ -40,9 +40,6 @@ _LOOK = 100
 _SWIFT = 50
 """How many times faster nodes are sifted as sets than looked at one by one."""
 
-_MOST_WAYS = 64
-"""More nodes than this that a pod may get, none like another, are too many to follow."""
-
 Deltas = Mapping[Hashable, int]
 """Pods more or less than now, by cell."""
 
@@ -58,11 +55,15 @@ class Board(Protocol):
         """Return where a pod stands, in the terms of the board."""
 
     @property
+    def ways(self) -> int:
+        """More nodes than this that a pod may get, none like another, are too many to follow."""
+
+    @property
     def fewest(self) -> int | None:
         """How far the component is from right; None where nothing brings it there."""
 
-    def within(self, deltas: Deltas, pending: Sequence[Pod], goal: int) -> bool:
-        """Say whether a state with these pods pending is at most so far from right."""
+    def within(self, deltas: Deltas, pending: Sequence[Pod], goal: int, *, hasty: bool) -> bool:
+        """Say whether a state with these pods pending is at most so far from right; in haste, no if that takes long."""
 
     def alone(self, deltas: Deltas) -> int:
         """Return the sum of what each thing that is asked needs by itself."""
@@ -99,17 +100,27 @@ class Foreseen:
     landing: frozenset[str]
 
 
-def foreseen_step(view: View, board: Board, aim: Aim, effort: Effort, *, forced: bool) -> Foreseen | None:
+class _NotFollowed(Exception):  # noqa: N818  # a signal: nothing is known of this victim
+    """A pod may land in too many ways, or where room is spoken for."""
+
+
+def foreseen_step(
+    view: View, board: Board, aim: Aim, effort: Effort, *, forced: bool, hasty: bool = False
+) -> Foreseen | None:
     """Return a victim whose every outcome is what the aim promises; None if there is none.
 
-    Where its replacement gets stuck, others may have to follow: they are looked for as well. Raises TooLarge when the
-    effort is spent.
+    Where its replacement gets stuck, others may have to follow: they are looked for as well, unless in haste. Raises
+    TooLarge when the effort is spent.
     """
     effort.spend(_ATTEMPT)
-    search = _Search(view, board, aim, effort, forced=forced)
+    search = _Search(view, board, aim, effort, forced=forced, hasty=hasty)
     for victim in board.candidates({}, frozenset()):
         search.landing.clear()
-        out = search.out(search.evicted(search.start, victim), 1)
+        try:
+            out = search.out(search.evicted(search.start, victim), 1)
+        except _NotFollowed:
+            effort.cut = True
+            continue
         if out:
             return Foreseen(victim, out, frozenset(search.landing))
     return None
@@ -118,12 +129,13 @@ def foreseen_step(view: View, board: Board, aim: Aim, effort: Effort, *, forced:
 class _Search:
     """The outcomes of one board under one rule for the scheduler's choice."""
 
-    def __init__(self, view: View, board: Board, aim: Aim, effort: Effort, *, forced: bool) -> None:
+    def __init__(self, view: View, board: Board, aim: Aim, effort: Effort, *, forced: bool, hasty: bool) -> None:
         self._view = view
         self._board = board
         self._aim = aim
         self._effort = effort
         self._forced = forced
+        self._hasty = hasty
         found = board.sorted
         unborn = [
             structs.replace(sample, uid=f"{sample.uid}{number}", node=None)
@@ -173,7 +185,7 @@ class _Search:
 
     def _freed(self, end: _Point, evictions: int) -> int:
         """Look for an eviction that frees what is stuck."""
-        if len(end.waiting) >= _OUT or evictions >= _CHAIN:
+        if self._hasty or len(end.waiting) >= _OUT or evictions >= _CHAIN:
             return 0
         for victim in self._board.candidates(dict(end.deltas), frozenset(pod.uid for pod in end.gone)):
             out = self.out(self.evicted(end, victim), evictions + 1)
@@ -186,15 +198,16 @@ class _Search:
         deltas, pending = dict(end.deltas), len(end.waiting)
         fewest = self._board.fewest
         if self._aim is Aim.PART:
-            if fewest and not self._board.within(deltas, end.waiting, fewest - evictions):
+            if fewest and not self._within(end, fewest - evictions):
                 return False
             return bool(pending) or (self._no_worse(deltas) and (self._board.alone(deltas), 0) < self._alone)
         if fewest is None or not (pending or self._no_worse(deltas)):
             return False
         goal = fewest - evictions + (self._aim is Aim.ALL_BUT_ONE)
-        return self._board.within(deltas, end.waiting, goal) and (
-            bool(pending) or goal < fewest or bool(self._alone[1])
-        )
+        return self._within(end, goal) and (bool(pending) or goal < fewest or bool(self._alone[1]))
+
+    def _within(self, end: _Point, goal: int) -> bool:
+        return self._board.within(dict(end.deltas), end.waiting, goal, hasty=self._hasty)
 
     def _no_worse(self, deltas: Deltas) -> bool:
         return no_worse(self._board.excess(deltas), self._excess)
@@ -245,12 +258,12 @@ class _Search:
         self._effort.spend(len(found))
         # Room that is spoken for may be gone by then: where the pod would land after all is not known.
         if not all(self._board.has_room(pod, node) for node in found):
-            raise TooLarge
+            raise _NotFollowed
         ordered = sorted(found)
         if self._forced:
             ordered = list(self._board.alike(dict(point.deltas), ordered))
-        if len(ordered) > _MOST_WAYS:
-            raise TooLarge
+        if len(ordered) > self._board.ways:
+            raise _NotFollowed
         return ordered
 
     def _choice(self, pod: Pod, view: View) -> frozenset[str]:

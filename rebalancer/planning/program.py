@@ -1,25 +1,18 @@
-"""The fewest evictions for pods of several kinds, as an integer program.
-
-A column says how many pods of a kind stand on a node in the end, another how many of those never left it. Everything
-that is asked is a row over whole columns.
-"""
+"""The fewest evictions for pods of several kinds, by an integer program."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from rebalancer.model.pods import Resources
-from rebalancer.planning.demands import Demand
-from rebalancer.planning.integers import EFFORT, Model, Unsolved, minimised
+from rebalancer.planning.integers import EFFORT, Unsolved, minimised
 from rebalancer.planning.layout import Victim
-from rebalancer.planning.mixture import Cell, Kind, Mixed
+from rebalancer.planning.mixture import Cell, Mixed
+from rebalancer.planning.rows import Rows
 
 __all__ = ["Solution", "Unsolved", "cheapest", "solve"]
 
 _CLOSE = 1e-6
-_MANY = 10**6
-"""More pods than a domain ever holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +35,7 @@ def solve(mixed: Mixed, *, relaxed: bool = False, effort: int = EFFORT) -> Solut
     With `relaxed` not everything has to hold: first as many pods as possible are placed, then as little as possible is
     exceeded, then as few as possible are evicted.
     """
-    return _Program(mixed, relaxed=relaxed).solved(effort)
+    return _solved(mixed, Rows(mixed, relaxed=relaxed), effort)
 
 
 def cheapest(mixed: Mixed, solution: Solution) -> Solution:
@@ -53,10 +46,34 @@ def cheapest(mixed: Mixed, solution: Solution) -> Solution:
     tiers = {_tier(each) for kind in mixed.kinds for victims in kind.movable.values() for each in victims}
     if len(tiers) < 2 or not solution.evictions:
         return solution
-    program = _Program(mixed, relaxed=False)
-    program.spare(sorted(tiers), solution.evictions)
-    found = program.solved(EFFORT)
+    rows = Rows(mixed)
+    _spare(mixed, rows, sorted(tiers), solution.evictions)
+    found = _solved(mixed, rows, EFFORT)
     return solution if isinstance(found, Unsolved) else replace(solution, stand=found.stand)
+
+
+def _spare(mixed: Mixed, rows: Rows, tiers: Sequence[tuple[bool, int, int]], evictions: int) -> None:
+    """Ask for so many evictions at the most, and for the cheapest pods to go.
+
+    One victim of last resort weighs more than all others together.
+    """
+    model = rows.model
+    ordinary = sum(not avoided for avoided, _, _ in tiers)
+    price = {
+        tier: position if not tier[0] else position + ordinary * evictions
+        for position, tier in enumerate(tiers, start=1)
+    }
+    kept: dict[int, float] = {}
+    for (number, node), stay in rows.stay.items():
+        kind = mixed.kinds[number]
+        model.costs[stay] = 0
+        kept[stay] = 1
+        parts: dict[int, float] = {stay: -1}
+        for tier, many in Counter(_tier(each) for each in kind.movable[node]).items():
+            parts[model.column(0, many, -price[tier], whole=False)] = 1
+        model.row(-kind.fixed.get(node, 0), -kind.fixed.get(node, 0), parts)
+    movable = sum(mixed.kinds[kind].counts[node] for kind, node in rows.stay)
+    model.row(movable - evictions, inf, kept)
 
 
 def _tier(victim: Victim) -> tuple[bool, int, int]:
@@ -64,215 +81,23 @@ def _tier(victim: Victim) -> tuple[bool, int, int]:
     return avoided, priority, deletion
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is asked of each domain; `skew` is over the emptiest."""
-
-    skew: int | None
-    most: int | None
-    least: int
-
-
-def _asked(demand: Demand) -> _Asked:
-    if demand.floor_at_zero and demand.max_skew is not None:
-        return _Asked(None, min(demand.max_skew, demand.max_skew if demand.cap is None else demand.cap), demand.least)
-    return _Asked(demand.max_skew, demand.cap, demand.least)
-
-
-def _strictest(asked: Collection[_Asked]) -> _Asked:
-    return _Asked(
-        min((each.skew for each in asked if each.skew is not None), default=None),
-        min((each.most for each in asked if each.most is not None), default=None),
-        max(each.least for each in asked),
+def _solved(mixed: Mixed, rows: Rows, effort: int) -> Solution | Unsolved:
+    found = minimised(rows.model, effort)
+    if isinstance(found, Unsolved):
+        return found
+    values, bound = found
+    stand = {cell: round(values[column]) for cell, column in rows.stand.items()}
+    unplaced = sum(round(values[column]) for column in rows.unplaced)
+    over = sum(round(values[column]) * times for column, times in rows.over)
+    stay = sum(min(stand[cell], mixed.kinds[cell[0]].counts.get(cell[1], 0)) for cell in rows.stay)
+    movable = sum(mixed.kinds[kind].counts[node] for kind, node in rows.stay)
+    evictions = movable - stay
+    penalty = unplaced * rows.weight_unplaced + over * rows.weight_over
+    lower = max(0, ceil(bound - penalty + movable - _CLOSE))
+    return Solution(
+        stand={cell: number for cell, number in stand.items() if number},
+        evictions=evictions,
+        bound=min(lower, evictions),
+        unplaced=unplaced,
+        excess=over,
     )
-
-
-class _Program:
-    """One mixture as columns and rows."""
-
-    def __init__(self, mixed: Mixed, *, relaxed: bool) -> None:
-        self._mixed = mixed
-        self._model = Model()
-        self._stand: dict[Cell, int] = {}
-        self._stay: dict[Cell, int] = {}
-        self._unplaced: list[int] = []
-        self._over: list[tuple[int, int]] = []
-        self._relaxed = relaxed
-        total = sum(sum(kind.counts.values()) + kind.pending for kind in mixed.kinds)
-        self._weight_over = total + 1
-        self._weight_unplaced = self._weight_over * (total * max(1, len(mixed.demands)) + 1)
-        for number, kind in enumerate(mixed.kinds):
-            self._kind(number, kind)
-        self._demands()
-        self._room()
-        self._keep_apart()
-
-    def _kind(self, number: int, kind: Kind) -> None:
-        model = self._model
-        total = sum(kind.counts.values()) + kind.pending
-        row: dict[int, float] = {}
-        for node in sorted(kind.cap):
-            held, fixed = kind.counts.get(node, 0), kind.fixed.get(node, 0)
-            most = min(total, kind.cap[node])
-            column = self._stand[number, node] = model.column(fixed, most)
-            row[column] = 1
-            if held > fixed:
-                stay = self._stay[number, node] = model.column(fixed, held, -1, whole=False)
-                model.row(-inf, 0, {stay: 1, column: -1})
-        if self._relaxed:
-            unplaced = model.column(0, total, self._weight_unplaced)
-            self._unplaced.append(unplaced)
-            row[unplaced] = 1
-        model.row(total, total, row)
-
-    def spare(self, tiers: Sequence[tuple[bool, int, int]], evictions: int) -> None:
-        """Ask for so many evictions at the most, and for the cheapest pods to go.
-
-        One victim of last resort weighs more than all others together.
-        """
-        model = self._model
-        ordinary = sum(not avoided for avoided, _, _ in tiers)
-        price = {
-            tier: position if not tier[0] else position + ordinary * evictions
-            for position, tier in enumerate(tiers, start=1)
-        }
-        kept: dict[int, float] = {}
-        for (number, node), stay in self._stay.items():
-            kind = self._mixed.kinds[number]
-            model.costs[stay] = 0
-            kept[stay] = 1
-            row: dict[int, float] = {stay: -1}
-            for tier, many in Counter(_tier(each) for each in kind.movable[node]).items():
-                row[model.column(0, many, -price[tier], whole=False)] = 1
-            model.row(-kind.fixed.get(node, 0), -kind.fixed.get(node, 0), row)
-        movable = sum(self._mixed.kinds[kind].counts[node] for kind, node in self._stay)
-        model.row(movable - evictions, inf, kept)
-
-    def _demands(self) -> None:
-        """Let what is asked hold; what is asked of the same pods over the same domains is put together."""
-        mixed = self._mixed
-        alike: dict[Hashable, list[int]] = {}
-        for number, demand in enumerate(mixed.demands):
-            counting = frozenset(kind for kind, each in enumerate(mixed.kinds) if number in each.demands)
-            others = frozenset(mixed.others[number].items())
-            alike.setdefault((demand.key, demand.nodes, counting, others), []).append(number)
-        for numbers in alike.values():
-            asked = Counter(_asked(mixed.demands[number]) for number in numbers)
-            domains = self._domains(numbers[0])
-            skews = [each.skew for each in asked if each.skew is not None]
-            lowest = self._model.column(*self._lowest(numbers[0], len(domains), min(skews))) if skews else None
-            wanted = asked if self._relaxed else {_strictest(asked): 1}
-            for each, times in wanted.items():
-                for row, given in domains:
-                    self._bound(row, given, each, lowest, times)
-
-    def _domains(self, number: int) -> list[tuple[dict[int, float], int]]:
-        """Return for each domain of a demand the columns that count, and how many pods of no kind."""
-        mixed = self._mixed
-        demand, others = mixed.demands[number], mixed.others[number]
-        domains: dict[str, tuple[dict[int, float], int]] = {}
-        for node in demand.nodes:
-            row, given = domains.get(demand.domain[node], ({}, 0))
-            domains[demand.domain[node]] = row, given + others.get(node, 0)
-        for (kind, node), column in self._stand.items():
-            if number in mixed.kinds[kind].demands and node in demand.nodes:
-                domains[demand.domain[node]][0][column] = 1
-        return [domains[value] for value in sorted(domains)]
-
-    def _lowest(self, number: int, many: int, skew: int) -> tuple[int, int]:
-        """Return between what the count of the emptiest of so many domains must lie, by how many pods there are."""
-        mixed = self._mixed
-        nodes = mixed.demands[number].nodes
-        surely = most = sum(count for node, count in mixed.others[number].items() if node in nodes)
-        for kind in mixed.kinds:
-            if number in kind.demands:
-                total = sum(kind.counts.values()) + kind.pending
-                most += total
-                surely += total if kind.cap.keys() <= nodes else 0
-        highest = most // many
-        # If one holds the least, and all others so many more at the most, they hold them all.
-        least = 0 if self._relaxed else max(0, -(-(surely + skew) // many) - skew)
-        return min(least, highest), highest
-
-    def _bound(self, row: Mapping[int, float], given: int, asked: "_Asked", lowest: int | None, times: int) -> None:
-        model, over = self._model, dict[int, float]()
-        if self._relaxed:
-            column = model.column(0, _MANY, self._weight_over * times)
-            self._over.append((column, times))
-            over = {column: -1}
-        if asked.most is not None:
-            model.row(-inf, asked.most - given, {**row, **over})
-        if asked.least:
-            lacking = {column: -factor for column, factor in over.items()}
-            model.row(asked.least - given, inf, {**row, **lacking})
-        if lowest is None or asked.skew is None:
-            return
-        if over:
-            model.row(-given, inf, {**row, lowest: -1})
-            model.row(-inf, asked.skew - given, {**row, lowest: -1, **over})
-        else:
-            model.row(-given, asked.skew - given, {**row, lowest: -1})
-
-    def _room(self) -> None:
-        """Let the pods of all kinds together take no more of a node than there is."""
-        by_node: dict[str, list[tuple[int, int]]] = {}
-        for (kind, node), column in self._stand.items():
-            by_node.setdefault(node, []).append((kind, column))
-        view = self._mixed.view
-        if view is None:
-            return
-        for node, cells in by_node.items():
-            if len(cells) < 2:  # one kind alone is bounded by its own column
-                continue
-            found, used = view.nodes.by_name[node], view.used(node)
-            have = found.allocatable
-            free: list[tuple[int, Callable[[Resources], int]]] = [
-                (found.pods - used.pods, lambda _: 1),
-                (have.cpu - used.cpu, lambda asked: asked.cpu),
-                (have.memory - used.memory, lambda asked: asked.memory),
-                (have.ephemeral_storage - used.ephemeral_storage, lambda asked: asked.ephemeral_storage),
-            ]
-            for amount, of in free:
-                self._limit(node, cells, amount, of)
-
-    def _limit(self, node: str, cells: list[tuple[int, int]], free: int, of: Callable[[Resources], int]) -> None:
-        kinds = self._mixed.kinds
-        asked = {column: of(kinds[kind].sample.spec.requests) for kind, column in cells}
-        held = sum(kinds[kind].now.get(node, 0) * asked[column] for kind, column in cells)
-        most = sum(self._model.upper[column] * amount for column, amount in asked.items())
-        if most > free + held:
-            # Scaled so that the solver's tolerances mean nothing: bytes are large numbers.
-            scale = max(1, *asked.values())
-            row = {column: amount / scale for column, amount in asked.items() if amount}
-            self._model.row(-inf, max(free, 0) / scale + held / scale, row)
-
-    def _keep_apart(self) -> None:
-        for apart in self._mixed.apart:
-            rows: dict[str, dict[int, float]] = {}
-            for (kind, node), column in self._stand.items():
-                if kind in apart.kinds and node in apart.domain:
-                    rows.setdefault(apart.domain[node], {})[column] = 1
-            for value in sorted(rows):
-                # Those that already stand together may stay so; nothing joins them.
-                self._model.row(-inf, 1, rows[value])
-
-    def solved(self, effort: int) -> Solution | Unsolved:
-        found = minimised(self._model, effort)
-        if isinstance(found, Unsolved):
-            return found
-        values, bound = found
-        stand = {cell: round(values[column]) for cell, column in self._stand.items()}
-        unplaced = sum(round(values[column]) for column in self._unplaced)
-        over = sum(round(values[column]) * times for column, times in self._over)
-        stay = sum(min(stand[cell], self._mixed.kinds[cell[0]].counts.get(cell[1], 0)) for cell in self._stay)
-        movable = sum(self._mixed.kinds[kind].counts[node] for kind, node in self._stay)
-        evictions = movable - stay
-        penalty = unplaced * self._weight_unplaced + over * self._weight_over
-        lower = max(0, ceil(bound - penalty + movable - _CLOSE))
-        return Solution(
-            stand={cell: number for cell, number in stand.items() if number},
-            evictions=evictions,
-            bound=min(lower, evictions),
-            unplaced=unplaced,
-            excess=over,
-        )

@@ -151,9 +151,10 @@ def of_mixed(mixed: Mixed, view: View, known: Circumstances) -> Verdict:
     if not solution.evictions:
         return _waiting(board, view, known, mixed)
     for aim in _aims(known, solution.evictions):
-        found = _foreseen(board, view, known, aim, proved, forced=True)
-        if found is not None:
-            return found
+        for hasty in (True, False):
+            found = _foreseen(board, view, known, aim, proved, forced=True, hasty=hasty)
+            if found is not None:
+                return found
     predicted = _predicted(board, view, known, proved)
     if predicted is not None:
         return predicted
@@ -193,11 +194,18 @@ def _predicted(board: Board, view: View, known: Circumstances, proved: Verdict) 
 
 
 def _foreseen(
-    board: Board, view: View, known: Circumstances, aim: Aim, proved: Verdict, *, forced: bool
+    board: Board,
+    view: View,
+    known: Circumstances,
+    aim: Aim,
+    proved: Verdict,
+    *,
+    forced: bool,
+    hasty: bool = False,
 ) -> Verdict | None:
     """Return what is proved with a step that keeps what the aim promises; None where none is found."""
     try:
-        found = foreseen_step(view, board, aim, known.effort.part(_FORESIGHT), forced=forced)
+        found = foreseen_step(view, board, aim, known.effort.part(_FORESIGHT), forced=forced, hasty=hasty)
     except TooLarge:
         return None
     if found is None:
