@@ -207,6 +207,7 @@ def test_every_interleaving_thorough(draw: Draw) -> None:
         pytest.param(state([[1] * 10 + [0] * 3] * 2 + [[0] * 13] * 2), bounds(2, 1), id="one may be wasted"),
         pytest.param(state([[2, 1], [0, 1]]), bounds(2, 2), id="balanced"),
         pytest.param(state([[2], [3], [1, 3], [3, 3]]), bounds(1, 2), id="many pods, zones of different size"),
+        pytest.param(state([[0], [2, 2]]), bounds(2, 1), id="many pods, a zone of few nodes"),
         pytest.param(state([[3, 0, 0], [3, 3, 1]]), bounds(1, 2), id="many pods, a zone uneven inside"),
         pytest.param(inner([inner([(3, 0, 3, 0)] * 2), inner([(0, 0, 0, 0)] * 9)]), bounds(1, 4), id="a full zone"),
         pytest.param(
@@ -236,6 +237,13 @@ def test_one_level() -> None:
     step = next_step(State(root), limits, 9)
     assert len(step.victims) == 1
     assert all(cast("Leaf", path[-1])[0] == 3 for path in step.victims)
+
+
+def test_room_that_others_may_take() -> None:
+    """Where every node must take its share, it is not certain while others may fill some."""
+    crowded = state([[2, 2], [2, 2], [0, 0]])
+    assert certain(crowded, bounds(1, 1), 0)
+    assert not certain(crowded, bounds(1, 1), 0, lost=1)
 
 
 def test_limits_that_the_constraints_imply() -> None:
