@@ -168,10 +168,12 @@ def mapped(root: Inner, change: Callable[[Leaf], Leaf]) -> Inner:
 
 def exchanged(place: Inner, old: Place, new: Place) -> Inner:
     """Return the place with one child of a class turned into one of another."""
-    children = Counter(dict(place))
+    children = dict(place)
     children[old] -= 1
-    children[new] += 1
-    return _canonical(children)
+    if not children[old]:
+        del children[old]
+    children[new] = children.get(new, 0) + 1
+    return tuple(sorted(children.items()))
 
 
 Path = tuple[Place, ...]
