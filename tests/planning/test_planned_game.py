@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rebalancer.planning.answers import forget
 from rebalancer.planning.arrangement import Bounds, marked
 from rebalancer.planning.distance import distance
-from rebalancer.planning.game import first_move
+from rebalancer.planning.game import first_move, forced_step
 from rebalancer.planning.reach import Effort, State, ends
 from tests.planning.game import Game
 from tests.planning.states import Counts, bounds, layouts, state
@@ -65,6 +65,14 @@ def test_four_at_once() -> None:
     assert worst(State(state(counts)), bounds(1, 1), 4, {}) == 13
     assert first_move(State(state(counts)), bounds(1, 1), 3) is None
     assert first_move(State(state(counts)), bounds(1, 1), 4, spare=0) is None
+
+
+def test_how_many_must_be_out_at_once() -> None:
+    """1 | 2,0,3 with maxSkew 2 and 1 takes three out at once: where fewer may be, that number is said."""
+    start, limits = State(state([[1], [2, 0, 3]])), bounds(2, 1)
+    assert [forced_step(start, limits, 12, out=out).needed for out in (1, 2)] == [3, 3]
+    assert [bool(forced_step(start, limits, 12, out=out).victims) for out in (2, 3)] == [False, True]
+    assert first_move(start, limits, 2) is None
 
 
 def test_what_is_still_to_land_is_waited_for() -> None:
