@@ -38,6 +38,8 @@ def test_what_was_never_sent_leaves_no_trace(goal: int | None) -> None:
     assert len(asked.spares) == (1 if goal is None else 2)
     assert unasked(asked, "old") == BEFORE
     assert unasked(BEFORE, "unknown") == BEFORE
+    other = msgspec.structs.replace(MOVE, group="other")
+    assert [spare.uid for spare in asked_for(BEFORE, other, spare_goal=1).spares] == ["old"], "one for each group"
 
 
 def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:

@@ -8,11 +8,14 @@ from itertools import product
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
+from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.verdicts import Reason, State
 from rebalancer.planning import nearest
+from rebalancer.planning.leeway import farthest, rules
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.nearest import way_out
 from rebalancer.planning.obstacles import mixed_obstacle
@@ -342,6 +345,59 @@ def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     assert "replicas" not in told(scene, policy)
     monkeypatch.setattr(nearest, "_CELLS", 1)
     assert told(scene, policy) == ""
+
+
+def test_of_two_bounds_the_one_that_is_eased_by_less() -> None:
+    """Two more in a zone, or two more between nodes; neither by one. The first is named, not the last."""
+    scene, policy = limited(f"topologyKey: {ZONE}, maxPods: 4", f"topologyKey: {HOSTNAME}, maxSkew: 1")
+    assert "maxPods 6 in limit g/l0" in told(scene, policy)
+
+
+def test_numbers_are_named_at_which_limits_hold_in_full() -> None:
+    """One a node is out of reach of eight, so two are aimed at; of those that would do no node holds two."""
+    scene, policy = limited(f"topologyKey: {ZONE}, maxPods: 5", f"topologyKey: {HOSTNAME}, maxPods: 1")
+    after = named_numbers(told(scene, policy), scene)
+    assert after is not None
+    assert sum(after) == 4
+
+
+def test_a_workload_of_which_not_all_pods_count_is_not_scaled() -> None:
+    """Of a pod that somebody took out of the group it is not known what another number of replicas changes."""
+    scene, policy = limited(f"topologyKey: {ZONE}, maxPods: 5", f"topologyKey: {HOSTNAME}, maxSkew: 1")
+    scene = replace(scene, works=(replace(scene.works[0], on={"b1": 5}), replace(scene.works[1], on={"b1": 5})))
+    snapshot, named = scene.snapshot(), []
+    for app in ("w0", "w1"):
+        first = next(pod for pod in snapshot.pods if pod.labels["app"] == app)
+        bare = structs.replace(first, labels=Labels({"app": app}))
+        snapshot = replace(snapshot, pods=tuple(bare if pod is first else pod for pod in snapshot.pods))
+        (problem,) = [each for each in problems(snapshot, policy) if isinstance(each, Mixed)]
+        named.append("replicas of" in way_out(problem))
+    assert named == [True, False]
+
+
+def test_how_far_a_bound_can_be_eased() -> None:
+    """To where it asks for nothing; a share of what stands in a larger domain cannot be told anew."""
+    bounds = ["maxPods: 5", 'maxShare: "<2/3"', "maxSkew: 3", "minPods: 2"]
+    own = "selector: {matchLabels: {app: w0}}"
+    inside = f'topologyKey: {HOSTNAME}, within: {ZONE}, maxShare: "<=1/3"'
+    limits = [f"topologyKey: {HOSTNAME}, {each}" for each in bounds]
+    scene, policy = limited(inside, *limits, f'topologyKey: {ZONE}, maxShare: "<=1/4", {own}')
+    (problem,) = [each for each in problems(scene.snapshot(), policy) if isinstance(each, Mixed)]
+    assert [farthest(problem, rule) for rule in rules(problem)] == [2, 2, 5, 1, 1]
+
+
+def test_a_search_that_gives_up_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was given up would be given up again, at the same price."""
+    (problem,) = [each for each in problems(shards(2).snapshot(), shards(2).policy()) if isinstance(each, Mixed)]
+    asked = []
+
+    def given_up(mixed: Mixed, *, effort: int) -> Unsolved:
+        asked.append((mixed, effort))
+        return Unsolved.GIVEN_UP
+
+    monkeypatch.setattr(nearest, "solve", given_up)
+    assert way_out(problem) == ""
+    assert len(asked) == 1
 
 
 def test_a_bound_that_was_not_proved_is_no_claim(monkeypatch: pytest.MonkeyPatch) -> None:
