@@ -29,6 +29,9 @@ from rebalancer.scheduling.view import View
 _FORESIGHT = 6_000
 """How much one search of a component on the real nodes may cost, in nodes looked at."""
 
+_NEAREST = 1_000_000
+"""What the arrangement may take that comes nearest to what is asked; where nothing is right, it says who goes first."""
+
 COMPONENT_FORESIGHT = 12_000
 """The same for all searches of a component."""
 
@@ -141,8 +144,9 @@ def of_mixed(mixed: Mixed, view: View, known: Circumstances) -> Verdict:
     solution = solve(mixed)
     if isinstance(solution, Unsolved):
         state, refusal = mixed_obstacle(mixed, solution)
-        nearest = solve(mixed, relaxed=True)
-        if state is State.INFEASIBLE and not isinstance(nearest, Unsolved):
+        nearest = solve(mixed, relaxed=True, effort=_NEAREST)
+        proven = isinstance(nearest, Solution) and nearest.evictions == nearest.bound
+        if state is State.INFEASIBLE and isinstance(nearest, Solution) and proven:
             refusal = Refusal(refusal.reason, f"{refusal.message}; {_short_of(nearest)}")
         board = MixedBoard(mixed, None if isinstance(nearest, Unsolved) else nearest, known.effort)
         return _in_part(board, view, known, Verdict(state=state, refusal=refusal), mixed)

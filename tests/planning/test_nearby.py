@@ -56,6 +56,6 @@ def test_what_is_found_nearby_is_true() -> None:
 @pytest.mark.thorough
 def test_what_is_found_nearby_is_true_thorough() -> None:
     """The same for more than 1,000 components."""
-    found = found_and_solved(range(10**6, 10**6 + 3_500))
+    found = found_and_solved(range(10**6, 10**6 + 4_000))
     print(f"nearby against solving: {dict(found)}, never fewer")
     assert found["components"] > 1_000
