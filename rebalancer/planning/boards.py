@@ -6,9 +6,9 @@ from typing import cast
 
 from rebalancer.model.pods import Pod
 from rebalancer.planning.arrangement import Bound, exceeded, excess
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.demands import Demand
 from rebalancer.planning.distance import alone, distance, needed
-from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Cell, Mixed
 from rebalancer.planning.movers import Sorted
 from rebalancer.planning.nearby import Nearby

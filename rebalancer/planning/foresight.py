@@ -15,7 +15,7 @@ from msgspec import structs
 
 from rebalancer.model.pods import Pod
 from rebalancer.planning.arrangement import no_worse
-from rebalancer.planning.layout import Victim
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.movers import Sorted
 from rebalancer.planning.reach import Aim, Effort
 from rebalancer.scheduling.feasibility import feasible

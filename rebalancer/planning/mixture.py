@@ -12,10 +12,10 @@ from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.components import Component
 from rebalancer.planning.demands import Demand
 from rebalancer.planning.eligibility import Refusal
-from rebalancer.planning.layout import Victim
 from rebalancer.planning.movers import Movers, Sorted
 from rebalancer.planning.room import Reception, Rooms
 from rebalancer.scheduling.affinity_terms import selects

@@ -11,8 +11,8 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Reason
 from rebalancer.planning.budgets import Ledger
+from rebalancer.planning.candidates import Ranked, Victim, deletion_cost
 from rebalancer.planning.eligibility import Eligibility, Refusal
-from rebalancer.planning.layout import Ranked, Victim, deletion_cost
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable

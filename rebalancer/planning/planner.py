@@ -13,11 +13,11 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.verdicts import Cause, Reason, State
 from rebalancer.planning.answers import forget
 from rebalancer.planning.budgets import Ledger
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.components import Component, components, counts_now, wanted
 from rebalancer.planning.demands import Demand
 from rebalancer.planning.eligibility import Refusal
 from rebalancer.planning.forecast import counts_after, landed, targets
-from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused, Repair, Waiting
 from rebalancer.planning.problem import Rules, Uniform

@@ -17,11 +17,12 @@ from rebalancer.model.verdicts import Reason
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.arrangement import FREE, Bound
 from rebalancer.planning.budgets import Ledger
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.components import Component
 from rebalancer.planning.demands import Demand, of_group, of_limit
 from rebalancer.planning.eligibility import Eligibility, Refusal
 from rebalancer.planning.ground import NODE, Grounds
-from rebalancer.planning.layout import Layout, Victim
+from rebalancer.planning.layout import Layout
 from rebalancer.planning.mixture import Mixed, Mixtures
 from rebalancer.planning.movers import Movers, Sorted
 from rebalancer.planning.room import Reception, Rooms, Taken, foreseeable

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.integers import EFFORT, Unsolved, minimised
-from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Cell, Mixed
 from rebalancer.planning.rows import Rows
 

@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from rebalancer.model.moves import MOST_MISSES
 from rebalancer.model.verdicts import Reason, State
 from rebalancer.planning.boards import MixedBoard, UniformBoard
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.certificate import certain
 from rebalancer.planning.distance import least
 from rebalancer.planning.eligibility import Refusal
 from rebalancer.planning.foresight import Board, foreseen_step
 from rebalancer.planning.game import forced_step
-from rebalancer.planning.layout import Layout, Victim
+from rebalancer.planning.layout import Layout
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.obstacles import mixed_obstacle, obstacle
 from rebalancer.planning.problem import Uniform

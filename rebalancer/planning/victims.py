@@ -7,9 +7,10 @@ is exact: per node the cheapest that are too many, then per domain, then over al
 from collections.abc import Mapping
 from operator import attrgetter
 
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.distance import Windows
 from rebalancer.planning.ground import DomainPath
-from rebalancer.planning.layout import Layout, Victim
+from rebalancer.planning.layout import Layout
 
 _rank = attrgetter("rank")
 

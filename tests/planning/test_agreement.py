@@ -15,10 +15,10 @@ from msgspec import structs
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
 from rebalancer.model.labels import Labels
 from rebalancer.planning.arrangement import Bound, inner
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.certificate import certain
 from rebalancer.planning.demands import Demand
 from rebalancer.planning.distance import Windows, least, summary
-from rebalancer.planning.layout import Victim
 from rebalancer.planning.mixture import Kind, Mixed
 from rebalancer.planning.movers import Sorted
 from rebalancer.planning.problem import Uniform

@@ -14,9 +14,9 @@ from rebalancer.assessment.judgement import assess
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.arrangement import Bound, Bounds, Inner, Leaf, inner
+from rebalancer.planning.candidates import Victim
 from rebalancer.planning.certificate import certain
 from rebalancer.planning.distance import Windows, distance
-from rebalancer.planning.layout import Victim
 from rebalancer.planning.planner import plan
 from rebalancer.planning.problem import Uniform
 from rebalancer.planning.reach import State, next_step
