@@ -1,10 +1,14 @@
 """What is planned together has a name by which it is remembered."""
 
+from dataclasses import replace
+
+from msgspec import structs
+
 from rebalancer.adapters.simulator import ZONE, Blueprint
 from rebalancer.assessment.judgement import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.verdicts import State
-from rebalancer.planning.components import Component
+from rebalancer.planning.components import Component, components
 from rebalancer.scheduling.view import View
 from tests.planning.test_mixed import limit, policy
 
@@ -19,3 +23,20 @@ def test_what_is_not_violated_has_a_name_too() -> None:
     assert not group.violated
     assert rule.state is State.SATISFIED
     assert Component.of((group,), (rule,)).name == group.group.name
+
+
+def test_pods_that_nobody_owns_are_planned_with_those_that_count_them() -> None:
+    """Two of them, with a constraint of their own, are two members beside the workload whose label they carry."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 5, "b-1": 1}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    first, second, *others = snapshot.pods
+    (written,) = first.spec.spread
+    spec = structs.replace(first.spec, spread=(structs.replace(written, max_skew=2),))
+    bare = [structs.replace(each, owner=None, spec=spec) for each in (first, second)]
+    assessment = assess(View(replace(snapshot, pods=(*bare, *others))), policy(), NO_MEMORY)
+    (found,) = components(assessment, frozenset(), policy().spread.act_on)
+    assert len(found.groups) == 2
+    assert {len(member.pods) for member in found.members if member.owner is not None} == {4}
+    assert [member.pods for member in found.members if member.owner is None] == [(pod,) for pod in bare]
