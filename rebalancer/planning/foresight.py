@@ -119,7 +119,7 @@ def foreseen_step(
         try:
             out = search.out(search.evicted(search.start, victim), 1)
         except _NotFollowed:
-            effort.cut = True
+            effort.cut_short()
             continue
         if out:
             return Foreseen(victim, out, frozenset(search.landing))
@@ -188,7 +188,11 @@ class _Search:
         if self._hasty or len(end.waiting) >= _OUT or evictions >= _CHAIN:
             return 0
         for victim in self._board.candidates(dict(end.deltas), frozenset(pod.uid for pod in end.gone)):
-            out = self.out(self.evicted(end, victim), evictions + 1)
+            try:
+                out = self.out(self.evicted(end, victim), evictions + 1)
+            except _NotFollowed:
+                self._effort.cut_short()
+                continue
             if out:
                 return max(out, len(end.waiting) + 1)
         return 0

@@ -27,6 +27,7 @@ from rebalancer.planning.verdict import (
     COMPONENT_FORESIGHT,
     LEAST_FORESIGHT,
     MOST_FORESIGHT,
+    MOST_HASTE,
     MOST_MOVES,
     Circumstances,
     Verdict,
@@ -69,6 +70,7 @@ class _Planner:
         self._refusals: list[Refused] = []
         self._steps = 0
         self._foresight = Effort(MOST_FORESIGHT)
+        self._haste = Effort(MOST_HASTE)
         self._later: list[tuple[Component, tuple[Uniform, Verdict] | None]] = []
         """What needs looking ahead, and what was found without."""
         self._moves = Effort(MOST_MOVES)
@@ -134,6 +136,7 @@ class _Planner:
             misses=self._misses.get(name, 0),
             moving=name in self._moving,
             effort=foresight,
+            haste=self._haste,
             moves=self._moves,
         )
 

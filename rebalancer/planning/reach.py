@@ -78,9 +78,13 @@ class Effort:
         for each in self._all:
             each.left -= number
         if any(each.left < 0 for each in self._all):
-            for each in self._all:
-                each.cut = True
+            self.cut_short()
             raise TooLarge
+
+    def cut_short(self) -> None:
+        """Note that something was not looked at, here and in what this is a part of."""
+        for each in self._all:
+            each.cut = True
 
     def part(self, most: int) -> "Effort":
         """Return a bound of its own for a part of the search, which counts against this one too."""

@@ -42,6 +42,9 @@ LEAST_FORESIGHT = 8_000
 MOST_FORESIGHT = 40_000
 """The same for all searches of one plan."""
 
+MOST_HASTE = 20_000
+"""What all searches in haste of one plan may cost beside that: what they look at in vain is not missing later."""
+
 MOST_MOVES = 150_000
 """How many states all games of one plan may look at."""
 
@@ -49,13 +52,15 @@ MOST_MOVES = 150_000
 class Circumstances(Struct, frozen=True, kw_only=True, gc=False):
     """What is remembered of a component: the promise of a step that might take one eviction to spare, misses, moves.
 
-    `effort` is what is left for looking ahead on the real nodes in this plan, `moves` for searching games to the end.
+    `effort` is what is left for looking ahead on the real nodes in this plan, `haste` for doing so in haste, and
+    `moves` for searching games to the end.
     """
 
     spare_goal: int | None = None
     misses: int = 0
     moving: bool = False
     effort: Effort = field(default_factory=lambda: Effort(MOST_FORESIGHT))
+    haste: Effort = field(default_factory=lambda: Effort(MOST_HASTE))
     moves: Effort = field(default_factory=lambda: Effort(MOST_MOVES))
 
     def spare_used(self, fewest: int) -> bool:
@@ -209,8 +214,9 @@ def _foreseen(
     hasty: bool = False,
 ) -> Verdict | None:
     """Return what is proved with a step that keeps what the aim promises; None where none is found."""
+    effort = (known.haste if hasty else known.effort).part(_FORESIGHT)
     try:
-        found = foreseen_step(view, board, aim, known.effort.part(_FORESIGHT), forced=forced, hasty=hasty)
+        found = foreseen_step(view, board, aim, effort, forced=forced, hasty=hasty)
     except TooLarge:
         return None
     if found is None:

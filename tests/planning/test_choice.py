@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import msgspec
@@ -14,11 +15,13 @@ from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.verdicts import Reason, State
 from rebalancer.planning import integers, obstacles, planner
+from rebalancer.planning.boards import MixedBoard
 from rebalancer.planning.mixture import Mixed
 from rebalancer.planning.problem import Uniform
 from rebalancer.planning.program import Unsolved, cheapest, solve
 from rebalancer.policy import Amount
-from tests.planning.scenes import problems
+from tests.planning.scenes import problems, several_kinds
+from tests.planning.test_corners import joined
 from tests.planning.test_mixed import DEADLOCK, changed, limit, planned, policy, shards, together
 
 
@@ -210,3 +213,34 @@ def test_a_pod_on_a_node_that_does_not_count_changes_nothing() -> None:
     assert isinstance(problem, Uniform)
     assert problem.layout.shifted({"elsewhere": 1}) == problem.layout.root
     assert problem.layout.shifted({"b-1": 1}) != problem.layout.root
+
+
+@pytest.mark.parametrize("seed", [3, 153])
+def test_looking_in_haste_takes_nothing_from_looking_on(seed: int) -> None:
+    """A small component gets its step, found at once (the first) or only where others may follow (the second)."""
+    scene = several_kinds(Random(seed))
+    assert planned(scene.snapshot(), scene.policy()).evictions
+
+
+def test_victims_that_cannot_be_followed_are_told_as_not_looked_at() -> None:
+    """Where the replacement has more ways to go than are followed, nobody claims that no step exists."""
+    blueprint = Blueprint()
+    blueprint.zones("ab", 100)
+    places = {f"a-{number}": 1 for number in range(1, 9)} | {f"b-{number}": 1 for number in range(1, 5)}
+    blueprint.deployment("web", on=places, spread={ZONE: 5})
+    (group,) = planned(blueprint.snapshot(), policy(limit("maxPods: 6", key=ZONE))).groups
+    assert (group.evictions, group.reason) == (2, Reason.NOT_FORCED)
+    assert "cut short" in group.message
+
+
+def test_followers_that_cannot_be_followed_are_told_as_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So too where the second of two that must be out at once could land in more ways than are followed."""
+    monkeypatch.setattr(MixedBoard, "ways", 0)
+    blueprint = Blueprint()
+    blueprint.zones("a", 1)
+    blueprint.zones("b", 2)
+    blueprint.deployment("one", on={"a-1": 2, "b-1": 2}, spread={ZONE: 2, HOSTNAME: 1}, cpu=100)
+    blueprint.deployment("two", on={"b-1": 2, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1}, cpu=200)
+    found = planned(joined(blueprint))
+    assert not found.evictions
+    assert "cut short" in found.groups[0].message
