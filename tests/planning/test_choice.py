@@ -101,8 +101,12 @@ def test_thousands_of_other_nodes_hide_nothing() -> None:
 
 
 def test_every_component_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that nothing forces use up what looking ahead may cost; within as many minutes the deadlock is freed."""
+    """Limits that nothing forces use up what looking ahead may cost; within as many minutes the deadlock is freed.
+
+    Haste would free it at once.
+    """
     monkeypatch.setattr(planner, "MOST_FORESIGHT", 10_000)
+    monkeypatch.setattr(planner, "MOST_HASTE", 0)
     blueprint = Blueprint()
     names = [f"other-{number}" for number in range(200)]
     for number, name in enumerate(names):
