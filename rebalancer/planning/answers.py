@@ -4,6 +4,7 @@ from rebalancer.planning.arrangement import count, spread_of
 from rebalancer.planning.certificate import certain
 from rebalancer.planning.distance import alone, least, summary
 from rebalancer.planning.game import played
+from rebalancer.planning.obstacles import relaxed
 from rebalancer.planning.reach import next_step
 from rebalancer.planning.unreachable import out_of_reach
 
@@ -11,5 +12,5 @@ from rebalancer.planning.unreachable import out_of_reach
 def forget() -> None:
     """Empty the caches: states of one plan are of no use to the next, and their trees are large."""
     played.clear()
-    for cached in (next_step, out_of_reach, alone, certain, least, summary, count, spread_of):
+    for cached in (next_step, out_of_reach, relaxed, alone, certain, least, summary, count, spread_of):
         cached.cache_clear()

@@ -28,10 +28,10 @@ def obstacle(problem: Uniform) -> tuple[State, Refusal]:
     """Say what stands in the way of a group whose distance does not exist."""
     layout = problem.layout
     bounds, total = layout.bounds, counted(layout.root) + problem.pending
-    ideal = _relaxed(layout.root, room=total)
+    ideal = relaxed(layout.root, room=total)
     if distance(ideal, bounds, problem.pending) is None:
         return State.INFEASIBLE, _arithmetic(problem, ideal, total)
-    if distance(_relaxed(layout.root, room=None), bounds, problem.pending) is None:
+    if distance(relaxed(layout.root, room=None), bounds, problem.pending) is None:
         return State.UNFIXABLE, _no_room(problem)
     return State.UNFIXABLE, _tied(problem.sorted.refused)
 
@@ -78,7 +78,7 @@ def _tied(refused: Sequence[tuple[Pod, Member, Refusal]]) -> Refusal:
 
 
 @lru_cache(maxsize=1 << 10)
-def _relaxed(root: Inner, *, room: int | None) -> Inner:
+def relaxed(root: Inner, *, room: int | None) -> Inner:
     """Return the arrangement without immovable pods, and with this much room on every node where it is given."""
     return mapped(root, lambda leaf: (leaf[0], 0, leaf[2] if room is None else leaf[0] + room, leaf[3]))
 
