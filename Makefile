@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 # What decides about evictions: every branch has a test.
-CORE := rebalancer/planning/*,rebalancer/guard/*,rebalancer/scheduling/*
+CORE := rebalancer/planning/*,rebalancer/tracking/*,rebalancer/admission/*,rebalancer/scheduling/*
 
 .PHONY: help
 help: ## List the targets

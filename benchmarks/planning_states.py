@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import Blueprint
+from rebalancer.adapters.simulator import ClusterBuilder
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resources
@@ -113,7 +113,7 @@ def uneven(workloads: int) -> Snapshot:
     So few nodes, and zones of different sizes: nothing is certain without searching the scheduler's ways.
     """
     random = Random(2)
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     nodes = [f"{zone}-{number}" for zone, many in (("a", 2), ("b", 3), ("c", 4)) for number in range(many)]
     for name in nodes:
         blueprint.node(name, zone=name[0])

@@ -10,13 +10,13 @@ from statistics import median
 import pytest
 
 from benchmarks.component_states import hundred_nodes, shards
-from rebalancer.planning.mixture import Mixed
-from rebalancer.planning.program import Unsolved, solve
-from rebalancer.planning.reach import Effort
-from rebalancer.planning.verdict import COMPONENT_FORESIGHT, Circumstances, of_mixed
+from rebalancer.planning.decision import COMPONENT_FORESIGHT, ComponentContext, decide_multi_class
+from rebalancer.planning.multi_class.classes import MultiClassProblem
+from rebalancer.planning.multi_class.solve import Unsolved, solve
+from rebalancer.planning.steps.forced import SearchBudget
+from tests.planning.multi_class.test_classes import planned
+from tests.planning.multi_class.test_shards import Outcome, played
 from tests.planning.scenes import problems
-from tests.planning.test_mixed import planned
-from tests.planning.test_shards import Outcome, played
 
 
 @pytest.mark.parametrize("sets", [(3, 6), (23, 27)])
@@ -26,14 +26,18 @@ def test_a_hundred_components(sets: tuple[int, int]) -> None:
     for seed in range(100):
         scene = hundred_nodes(seed, sets)
         (problem,) = problems(scene.snapshot(), scene.policy())
-        assert isinstance(problem, Mixed), problem
+        assert isinstance(problem, MultiClassProblem), problem
         start = time.process_time()
         found = solve(problem)
         took.append(time.process_time() - start)
         none += found is Unsolved.INFEASIBLE
         start = time.process_time()
         assert problem.view is not None
-        steps += bool(of_mixed(problem, problem.view, Circumstances(effort=Effort(COMPONENT_FORESIGHT))).victims)
+        steps += bool(
+            decide_multi_class(
+                problem, problem.view, ComponentContext(effort=SearchBudget(COMPONENT_FORESIGHT))
+            ).victims
+        )
         looked.append(time.process_time() - start)
         if found is Unsolved.INFEASIBLE or (not isinstance(found, Unsolved) and found.evictions == found.bound):
             proved += 1

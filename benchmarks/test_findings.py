@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.test_limits import full
 from benchmarks.timing import seconds
+from rebalancer.assessment.assess import assess
 from rebalancer.assessment.findings import findings
-from rebalancer.assessment.judgement import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy

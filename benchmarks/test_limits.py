@@ -11,14 +11,14 @@ from msgspec import structs
 
 from benchmarks.scheduling_states import REPLICAS, large
 from benchmarks.timing import seconds
-from rebalancer.assessment.judgement import assess
-from rebalancer.assessment.limit_judgement import judge
-from rebalancer.assessment.limits import JudgedLimit
-from rebalancer.assessment.pod_groups import gather
+from rebalancer.assessment.assess import assess
+from rebalancer.assessment.limit_groups import gather
+from rebalancer.assessment.limits.evaluate import evaluate_limits
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import OwnerReference
+from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import State
 from rebalancer.model.workloads import PodTemplate, Workload
 from rebalancer.policy import default_policy
 from rebalancer.scheduling.view import View
@@ -58,9 +58,9 @@ def full() -> Snapshot:
     return made
 
 
-def limits_of(view: View) -> list[JudgedLimit]:
+def limits_of(view: View) -> list[EvaluatedLimit]:
     policy = default_policy()
-    found = judge(gather(view, policy.groups), view, NO_MEMORY)
+    found = evaluate_limits(gather(view, policy.groups), view, NO_MEMORY)
     return [limit for limit in found if limit.state is not State.SATISFIED]
 
 

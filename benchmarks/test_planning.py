@@ -12,11 +12,11 @@ import pytest
 
 from benchmarks.planning_states import uneven, zone_returned
 from benchmarks.timing import seconds
-from rebalancer.assessment.judgement import assess
+from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.planning.plans import Plan
 from rebalancer.policy import default_policy
 from rebalancer.scheduling.pod_topology_spread import constraints_of, counts
 from rebalancer.scheduling.view import View

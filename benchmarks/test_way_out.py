@@ -10,9 +10,9 @@ from random import Random
 from statistics import median
 
 from benchmarks.component_states import hundred_nodes
-from rebalancer.planning.mixture import Mixed
-from rebalancer.planning.nearest import way_out
-from rebalancer.planning.program import Unsolved, solve
+from rebalancer.planning.diagnosis.relaxation import find_relaxation
+from rebalancer.planning.multi_class.classes import MultiClassProblem
+from rebalancer.planning.multi_class.solve import Unsolved, solve
 from tests.planning.scenes import Scene, problems
 
 
@@ -32,10 +32,10 @@ def test_ten_components_without_an_arrangement() -> None:
     for seed in range(10):
         scene = unequal_zones(seed)
         for problem in problems(scene.snapshot(), scene.policy()):
-            if not isinstance(problem, Mixed) or solve(problem) is not Unsolved.INFEASIBLE:
+            if not isinstance(problem, MultiClassProblem) or solve(problem) is not Unsolved.INFEASIBLE:
                 continue
             start = time.process_time()
-            named += bool(way_out(problem))
+            named += bool(find_relaxation(problem))
             took.append(time.process_time() - start)
             start = time.process_time()
             solve(problem, relaxed=True)

@@ -14,9 +14,9 @@ import pytest
 from rebalancer import __version__
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
-from rebalancer.guard.moves import TRANSITIONS
 from rebalancer.policy import load_policy
 from rebalancer.reporting.events import EventReason
+from rebalancer.tracking.moves import TRANSITIONS
 from tools.reference import COMMAND, PAGES, PARTS, ROOT, parts_of, renewed
 
 SKIPPED = {".venv", ".git", "node_modules"}

@@ -127,7 +127,9 @@ def test_a_sample_changes_little_with_the_sources() -> None:
 
 def test_the_folders_of_tests_exist() -> None:
     """Every package that decides about evictions is asked about, with tests of its own."""
-    assert {each.path for each in PACKAGES} == {f"rebalancer/{name}" for name in ("guard", "planning", "scheduling")}
+    assert {each.path for each in PACKAGES} == {
+        f"rebalancer/{name}" for name in ("tracking", "admission", "planning", "scheduling")
+    }
     assert [folder for each in PACKAGES for folder in each.tests if not (ROOT / folder).is_dir()] == []
 
 

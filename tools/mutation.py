@@ -38,7 +38,8 @@ class Package:
 
 
 PACKAGES: Final = (
-    Package(path="rebalancer/guard", count=30, tests=("tests/guard", "tests/controller")),
+    Package(path="rebalancer/tracking", count=15, tests=("tests/tracking", "tests/controller")),
+    Package(path="rebalancer/admission", count=15, tests=("tests/admission", "tests/controller")),
     Package(path="rebalancer/scheduling", count=30, tests=("tests/scheduling",)),
     Package(path="rebalancer/planning", count=40, tests=("tests/planning",)),
 )

@@ -21,9 +21,8 @@ from rebalancer.adapters.prometheus import METRICS
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
-from rebalancer.guard.moves import TRANSITIONS
 from rebalancer.model.moves import MoveState
-from rebalancer.model.verdicts import Cause, FindingKind, Reason, State, ViolationCause
+from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause
 from rebalancer.policy import Share, json_schema
 from rebalancer.reporting.documents import PlanDocument, ReportDocument, schema
 from rebalancer.reporting.events import Event, EventReason, Regarding
@@ -32,6 +31,7 @@ from rebalancer.reporting.prediction import PredictionDocument
 from rebalancer.reporting.status_document import StatusDocument
 from rebalancer.reporting.suggestion import SuggestionDocument
 from rebalancer.settings import Settings, flag_of, variable_of
+from rebalancer.tracking.moves import TRANSITIONS
 from tools.dashboard import dashboard_text
 from tools.monitoring import MONITORING, alert_rows, prometheus_rule
 
@@ -261,7 +261,7 @@ def reasons() -> str:
 def _users() -> Mapping[str, set[str]]:
     """Find which packages use which reason, by reading the source."""
     found: dict[str, set[str]] = {}
-    for layer in ("scheduling", "assessment", "planning", "guard"):
+    for layer in ("scheduling", "assessment", "planning", "admission"):
         for file in sorted((ROOT / "rebalancer" / layer).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason":

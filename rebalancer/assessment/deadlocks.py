@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 
-from rebalancer.assessment.members import reference_of, stray_reference
+from rebalancer.assessment.controllers import reference_of, stray_reference
 from rebalancer.assessment.rules import Rule, rules
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
-from rebalancer.model.verdicts import Reason
+from rebalancer.model.reasons import Reason
 from rebalancer.scheduling.feasibility import admissible
 from rebalancer.scheduling.unpredictable import unpredictable
 from rebalancer.scheduling.view import View

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from functools import reduce
 from typing import Final, NamedTuple
 
-from rebalancer.assessment.pod_groups import Affinities
-from rebalancer.model.labels import Operator, Requirement
+from rebalancer.assessment.limit_groups import Affinities
+from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.moves import Memory, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import PodGroup
+from rebalancer.policy import PolicyGroup
 from rebalancer.scheduling.node_index import RequiredAffinity
 from rebalancer.scheduling.view import View
 
@@ -65,7 +65,7 @@ def _named_by(key: str, affinity: RequiredAffinity) -> frozenset[str] | None:
     return required if selected is None else required & selected
 
 
-def _listed(key: str, expressions: Sequence[Requirement]) -> frozenset[str] | None:
+def _listed(key: str, expressions: Sequence[SelectorRequirement]) -> frozenset[str] | None:
     listed = [frozenset(each.values) for each in expressions if each.key == key and each.operator is Operator.IN]
     return reduce(frozenset.__and__, listed) if listed else None
 
@@ -84,7 +84,9 @@ def _seen(key: str, view: View, memory: Memory) -> set[str]:
     return lately | view.nodes.groups(key).keys()
 
 
-def zones_seen(memory: Memory, snapshot: Snapshot, groups: Iterable[PodGroup], now: datetime) -> tuple[ZoneSeen, ...]:
+def zones_seen(
+    memory: Memory, snapshot: Snapshot, groups: Iterable[PolicyGroup], now: datetime
+) -> tuple[ZoneSeen, ...]:
     """Return the zones to remember after a snapshot: those it shows, and those seen within the hour before."""
     keys = {group.zone_key for group in groups}
     last = {

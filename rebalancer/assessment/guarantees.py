@@ -6,7 +6,7 @@ none. With n pods it forces at most s only from n - s + 1 domains on (docs/seman
 
 from collections.abc import Sequence
 
-from rebalancer.assessment.pod_groups import Part, total
+from rebalancer.assessment.limit_groups import LimitGroupPart, total
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Basis
@@ -25,7 +25,7 @@ def least_under(pods: int, domains: int, max_skew: int) -> int:
     return max(0, -(-(pods - (domains - 1) * max_skew) // max(1, domains)))
 
 
-def most(parts: Sequence[Part], key: str, pods: int, view: View) -> int:
+def most(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
     """Return the most of `pods` pods that their hard constraints let one domain of a key hold, nothing else given."""
     together = _shared(parts, key, pods, view)
     if len(parts) == 1:
@@ -36,7 +36,7 @@ def most(parts: Sequence[Part], key: str, pods: int, view: View) -> int:
     return min(together, each)
 
 
-def skew(parts: Sequence[Part], key: str, domains: int, view: View) -> int | None:
+def skew(parts: Sequence[LimitGroupPart], key: str, domains: int, view: View) -> int | None:
     """Return the difference between two domains that their hard constraints allow; None where they allow any.
 
     Every owner must have a constraint that counts exactly these pods over exactly so many domains; the loosest binds.
@@ -56,7 +56,7 @@ def skew(parts: Sequence[Part], key: str, domains: int, view: View) -> int | Non
     return loosest
 
 
-def _of_top(parts: Sequence[Part]) -> dict[str, int]:
+def _of_top(parts: Sequence[LimitGroupPart]) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in parts:
         if part.member.top is not None:
@@ -64,7 +64,7 @@ def _of_top(parts: Sequence[Part]) -> dict[str, int]:
     return found
 
 
-def _shared(parts: Sequence[Part], key: str, pods: int, view: View) -> int:
+def _shared(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
     """Return the bound by constraints that count all of these pods, which each of their owners must have."""
     labels = {pod.labels for part in parts for pod in part.pods}
     worst = 0
@@ -76,7 +76,7 @@ def _shared(parts: Sequence[Part], key: str, pods: int, view: View) -> int:
     return min(worst, pods)
 
 
-def _bound(sample: Pod, labels: set[Labels], parts: Sequence[Part], key: str, pods: int, view: View) -> int:
+def _bound(sample: Pod, labels: set[Labels], parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
     if _apart(sample, labels, key, view):
         return 1
     found = pods

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rebalancer.assessment.pod_groups import GatheredGroup
-from rebalancer.assessment.spelling import nearest, nearest_key
+from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.assessment.name_hints import nearest, nearest_key
 from rebalancer.model.labels import Labels, LabelSelector, Operator
-from rebalancer.policy import WORKLOAD, Limit, NamespaceFilter, PodGroup
+from rebalancer.policy import WORKLOAD, Limit, NamespaceFilter, PolicyGroup
 from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.scheduling.view import View
 
@@ -40,10 +40,10 @@ class Unmatched:
         return self.field in _OF_NODES
 
 
-def unmatched(groups: Sequence[PodGroup], gathered: Sequence[GatheredGroup], view: View) -> tuple[Unmatched, ...]:
+def unmatched(groups: Sequence[PolicyGroup], gathered: Sequence[LimitGroup], view: View) -> tuple[Unmatched, ...]:
     """Find all of it, in the policy's order. What matches costs next to nothing, however large the cluster."""
     found: list[Unmatched] = []
-    parts: dict[str, list[GatheredGroup]] = {}
+    parts: dict[str, list[LimitGroup]] = {}
     for each in gathered:
         parts.setdefault(each.group.name, []).append(each)
     unknown = view.snapshot.unknown
@@ -58,7 +58,7 @@ def unmatched(groups: Sequence[PodGroup], gathered: Sequence[GatheredGroup], vie
 # Pods
 
 
-def _of_pods(group: PodGroup, gathered: Sequence[GatheredGroup], view: View) -> Iterator[Unmatched]:
+def _of_pods(group: PolicyGroup, gathered: Sequence[LimitGroup], view: View) -> Iterator[Unmatched]:
     empty = list(_namespaces(group, view))
     yield from empty
     if gathered:
@@ -71,7 +71,7 @@ def _of_pods(group: PodGroup, gathered: Sequence[GatheredGroup], view: View) -> 
         yield from _selected(group, "", selector, group.group_by, labels)
 
 
-def _namespaces(group: PodGroup, view: View) -> Iterator[Unmatched]:
+def _namespaces(group: PolicyGroup, view: View) -> Iterator[Unmatched]:
     """Yield the globs without a namespace."""
     if "Namespace" in view.snapshot.unknown:
         return
@@ -107,7 +107,7 @@ def _labels(namespaces: NamespaceFilter, view: View) -> list[Labels]:
     return list(dict.fromkeys(labels for namespace, labels in there if namespaces.selects(namespace)))
 
 
-def _of_limit(group: PodGroup, limit: Limit, gathered: Iterable[GatheredGroup]) -> Iterator[Unmatched]:
+def _of_limit(group: PolicyGroup, limit: Limit, gathered: Iterable[LimitGroup]) -> Iterator[Unmatched]:
     selector = limit.selector.compiled if limit.selector is not None else LabelSelector()
     keys = _label_keys(limit.group_by)
     labels: dict[int, Labels] = {}
@@ -124,7 +124,7 @@ def _of_limit(group: PodGroup, limit: Limit, gathered: Iterable[GatheredGroup]) 
 
 
 def _selected(
-    group: PodGroup, limit: str, selector: LabelSelector, group_by: tuple[str, ...], labels: Sequence[Labels]
+    group: PolicyGroup, limit: str, selector: LabelSelector, group_by: tuple[str, ...], labels: Sequence[Labels]
 ) -> Iterator[Unmatched]:
     """Yield the selector, if it selects none of the sets of labels, else the keys that those selected lack."""
     chosen = [each for each in labels if selector.matches(each)]
@@ -165,7 +165,7 @@ def _why_not(selector: LabelSelector, labels: Sequence[Labels]) -> str:
 # Nodes
 
 
-def _of_nodes(group: PodGroup, view: View) -> Iterator[Unmatched]:
+def _of_nodes(group: PolicyGroup, view: View) -> Iterator[Unmatched]:
     """Yield the keys that no node has, and declared domains that are no value of theirs."""
     yield from _zone_key(group, view)
     for limit in group.limits:
@@ -180,7 +180,7 @@ def _of_nodes(group: PodGroup, view: View) -> Iterator[Unmatched]:
                 yield Unmatched(group=group.name, limit=limit.name, field="domains", value=value, why=why)
 
 
-def _zone_key(group: PodGroup, view: View) -> Iterator[Unmatched]:
+def _zone_key(group: PolicyGroup, view: View) -> Iterator[Unmatched]:
     """Yield a zone key that no node has, unless it is Kubernetes' own and the cluster just has no zones."""
     key = group.zone_key
     if view.nodes.values(key):
@@ -191,7 +191,7 @@ def _zone_key(group: PodGroup, view: View) -> Iterator[Unmatched]:
         yield _no_node(group, "", "zoneKey", key, view)
 
 
-def _no_node(group: PodGroup, limit: str, field: str, key: str, view: View) -> Unmatched:
+def _no_node(group: PolicyGroup, limit: str, field: str, key: str, view: View) -> Unmatched:
     why = f"is a label of none of {len(view.nodes.names)} nodes{_meant(nearest_key(key, _node_keys(view)))}"
     return Unmatched(group=group.name, limit=limit, field=field, value=key, why=why)
 

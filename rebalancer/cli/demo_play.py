@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, Blueprint, Entry, SimulatedCluster, What
+from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster, TraceEntry, What
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import Leading, Loop
 from rebalancer.model.snapshot import Snapshot
@@ -45,7 +45,7 @@ _TOLD: Final = frozenset({"Evicted", "MoveVerified", "MoveIneffective", "Evictio
 
 def first_state() -> Snapshot:
     """Three zones of three nodes and three workloads, evenly spread."""
-    blueprint = Blueprint(START)
+    blueprint = ClusterBuilder(START)
     blueprint.zones(ZONES, nodes=3)
     nodes = [f"{zone}-{number}" for number in (1, 2, 3) for zone in ZONES]
     blueprint.deployment("web", namespace="shop", on=dict.fromkeys(nodes, 2), spread={ZONE: 1, HOSTNAME: 1})
@@ -201,7 +201,7 @@ class Play:
                 yield Line(at=entry.at, text=text)
 
 
-def _told(entry: Entry) -> str:
+def _told(entry: TraceEntry) -> str:
     """Say what an event says, "" for what is not told."""
     if entry.what is not What.EVENT:
         return ""

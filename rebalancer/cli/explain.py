@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 
 from rebalancer.cli.errors import CliError, Exit, UsageError
-from rebalancer.cli.looking import look
+from rebalancer.cli.load import look
+from rebalancer.cli.options import Reading, add_reading_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.reading import Reading, add_reading_arguments
 from rebalancer.controller.profiles import profile_of
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod

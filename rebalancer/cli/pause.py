@@ -4,11 +4,11 @@ import argparse
 import sys
 from datetime import UTC, datetime, timedelta
 
-from rebalancer.cli.control import control_of, not_allowed, user_of
+from rebalancer.admission.pause import KEY, Pause, one_line, pause_text
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.pause_client import control_of, not_allowed, user_of
 from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
-from rebalancer.guard.pause import KEY, Pause, one_line, pause_text
 from rebalancer.policy.durations import parse_duration
 
 _EPILOG = (

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 from rebalancer.cli.errors import Exit
-from rebalancer.cli.looking import chosen, look
+from rebalancer.cli.load import chosen, look
+from rebalancer.cli.options import Reading, add_reading_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.reading import Reading, add_reading_arguments
-from rebalancer.planning.plans import narrowed
+from rebalancer.planning.plan import narrow_plan
 from rebalancer.reporting.beside import beside
 from rebalancer.reporting.documents import to_json, to_yaml
 from rebalancer.reporting.plan_document import plan_document
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     reading = Reading.of(args)
     found = look(reading)
     workloads = chosen(reading, found.snapshot)
-    made = narrowed(found.plan, workloads)
+    made = narrow_plan(found.plan, workloads)
     document = plan_document(made, found.snapshot)
     if args.out:
         Path(args.out).write_bytes(to_json(document))

@@ -10,9 +10,9 @@ from rebalancer.adapters.files import UnreadableSnapshot
 from rebalancer.adapters.files.encodings import as_json
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes
-from rebalancer.cli.looking import read
+from rebalancer.cli.load import read
+from rebalancer.cli.options import Reading, add_reading_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.reading import Reading, add_reading_arguments
 from rebalancer.controller.profiles import NoProfile, profile_of
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS

@@ -3,13 +3,13 @@
 import argparse
 import sys
 
-from rebalancer.assessment.failures import failures
+from rebalancer.assessment.domain_failures import failures
 from rebalancer.cli.errors import Exit
-from rebalancer.cli.looking import chosen, look
+from rebalancer.cli.load import chosen, look
+from rebalancer.cli.options import FORMATS, Reading, add_reading_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.reading import FORMATS, Reading, add_reading_arguments
+from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.model.verdicts import State
 from rebalancer.reporting.documents import to_json, to_yaml
 from rebalancer.reporting.junit import report_junit
 from rebalancer.reporting.report_document import everything, report_document

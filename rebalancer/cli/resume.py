@@ -4,12 +4,12 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from rebalancer.cli.control import control_of, not_allowed
+from rebalancer.admission.pause import KEY
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.pause_client import control_of, not_allowed
 from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
 from rebalancer.controller.pauses import pause_of
-from rebalancer.guard.pause import KEY
 
 
 def add_arguments(parser: Parser) -> None:

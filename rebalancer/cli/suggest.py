@@ -5,8 +5,8 @@ import re
 import sys
 
 from rebalancer.cli.errors import Exit, UsageError
+from rebalancer.cli.options import FORMATS
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.reading import FORMATS
 from rebalancer.policy import Share, label_key
 from rebalancer.reporting.documents import to_json, to_yaml
 from rebalancer.reporting.phrases import many

@@ -7,22 +7,22 @@ from functools import cached_property
 
 import msgspec
 
-from rebalancer.assessment.causes import remembered_causes
-from rebalancer.assessment.changes import changes
+from rebalancer.admission.admit import Admission, AdmissionContext, admit, remember_plan
+from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.assessment.causes.attribution import remembered_causes
+from rebalancer.assessment.causes.changes import changes
 from rebalancer.assessment.domains import zones_seen
-from rebalancer.assessment.judgement import Assessment, assess
-from rebalancer.guard.admission import Admission, Circumstances, admit, remembered
-from rebalancer.guard.backoff import after_moves
-from rebalancer.guard.moves import observed
-from rebalancer.guard.overlay import overlaid
 from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.planning.plans import Plan
 from rebalancer.reporting.documents import to_json
 from rebalancer.reporting.plan_document import plan_document
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.backoff import record_outcomes
+from rebalancer.tracking.moves import observe_moves
+from rebalancer.tracking.overlay import overlay_moves
 
 Stopwatch = Callable[[str], AbstractContextManager[None]]
 """Given a phase's name, times what is done within; time comes in as an argument like everything else."""
@@ -42,7 +42,7 @@ class Cycle:
     plan: Plan
     admission: Admission
     memory: Memory
-    circumstances: Circumstances
+    circumstances: AdmissionContext
 
     @cached_property
     def plan_json(self) -> str:
@@ -54,23 +54,23 @@ def run_cycle(
     snapshot: Snapshot,
     profile: Profile,
     memory: Memory,
-    circumstances: Circumstances,
+    circumstances: AdmissionContext,
     stopwatch: Stopwatch = without_stopwatch,
     before: Snapshot | None = None,
 ) -> Cycle:
     """Assess, plan and admit over one snapshot; `before` is the one that the last cycle was over."""
-    moves = observed(memory.moves, snapshot, circumstances.now)
-    memory = after_moves(msgspec.structs.replace(memory, moves=moves), memory.moves, circumstances.now)
+    moves = observe_moves(memory.moves, snapshot, circumstances.now)
+    memory = record_outcomes(msgspec.structs.replace(memory, moves=moves), memory.moves, circumstances.now)
     zones = zones_seen(memory, snapshot, circumstances.policy.groups, circumstances.now)
     memory = msgspec.structs.replace(memory, zones=zones)
     with stopwatch("assess"):
-        view = View(overlaid(snapshot, moves), profile)
+        view = View(overlay_moves(snapshot, moves), profile)
         memory = msgspec.structs.replace(memory, changes=changes(memory, before, snapshot, _keys(view, circumstances)))
         assessment = assess(view, circumstances.policy, memory)
         memory = msgspec.structs.replace(memory, causes=remembered_causes(assessment.causes))
     with stopwatch("plan"):
         made = plan(view, assessment, circumstances.policy, memory)
-    memory = remembered(memory, assessment, made, circumstances.now)
+    memory = remember_plan(memory, assessment, made, circumstances.now)
     with stopwatch("admit"):
         admission = admit(made, snapshot, memory, circumstances)
     return Cycle(
@@ -83,7 +83,7 @@ def run_cycle(
     )
 
 
-def _keys(view: View, circumstances: Circumstances) -> frozenset[str]:
+def _keys(view: View, circumstances: AdmissionContext) -> frozenset[str]:
     """Return the topology keys of the policy and of the constraints that workloads write themselves."""
     of_policy = {limit.topology_key for group in circumstances.policy.groups for limit in group.limits}
     templates = [each.template for each in view.snapshot.workloads if each.template is not None]

@@ -8,8 +8,9 @@ lease, a new policy, the end of the process) takes effect before the next.
 from dataclasses import replace
 from datetime import datetime
 
+from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Stopwatch, run_cycle, without_stopwatch
-from rebalancer.controller.evicting import answered, held, next_eviction, saved
+from rebalancer.controller.evictions import answered, held, next_eviction, saved
 from rebalancer.controller.state import (
     Answered,
     CycleDue,
@@ -25,13 +26,12 @@ from rebalancer.controller.state import (
     Save,
     Stopping,
 )
-from rebalancer.guard.admission import Circumstances
-from rebalancer.guard.moves import merged
 from rebalancer.model.moves import Memory, Move
-from rebalancer.model.verdicts import State
+from rebalancer.model.reasons import State
 from rebalancer.reporting.deadlock_events import of_deadlocks
 from rebalancer.reporting.events import Event, EventReason, of_assessments, of_ended
 from rebalancer.reporting.limit_events import of_limits
+from rebalancer.tracking.moves import merge_memory
 
 
 def step(
@@ -52,7 +52,7 @@ def step(
         case PolicyRefused():
             return _policy_refused(state, event)
         case Leading():
-            memory = merged(state.memory, event.memory) if event.leads else state.memory
+            memory = merge_memory(state.memory, event.memory) if event.leads else state.memory
             violated = frozenset(name for name, _ in memory.seen)
             told = dict.fromkeys(violated, State.VIOLATED)
             following = replace(state, leads=event.leads, memory=memory, violated=violated, told=told, queue=())
@@ -66,7 +66,7 @@ def step(
 def _cycle(state: Loop, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[Loop, Requests]:
     if not state.leads:
         return state, ()
-    circumstances = Circumstances(
+    circumstances = AdmissionContext(
         policy=state.policy,
         mode=state.mode,
         now=now,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, CONTROL, ConfigMap
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.admission.pause import KEY, Pause, read_pause
 from rebalancer.controller.state import Happened, PauseRead
-from rebalancer.guard.pause import KEY, Pause, read_pause
 
 
 def watch_pauses(transport: Transport, namespace: str, tell: Callable[[Happened], None]) -> Reflector:

@@ -20,15 +20,15 @@ from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
-from rebalancer.controller.observing import Telling
 from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policies import PolicySource, open_policy
+from rebalancer.controller.policy_source import PolicyWatcher
 from rebalancer.controller.profiles import profile_of
+from rebalancer.controller.run_once import UntilDone
 from rebalancer.controller.runner import Runner
-from rebalancer.controller.sources import PolicyWatcher
 from rebalancer.controller.state import Happened, Loop, Stopping
 from rebalancer.controller.status import MEMORY
-from rebalancer.controller.until_done import UntilDone
+from rebalancer.controller.telemetry import Telling
 from rebalancer.reporting.events import Regarding
 from rebalancer.reporting.status_document import memory_of
 from rebalancer.settings import Settings

@@ -16,7 +16,7 @@ import structlog
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import Answered, CycleDue, Evict, Happened, Held, Loop, Publish, Requests, Save
 from rebalancer.controller.status import documents
-from rebalancer.model.verdicts import State
+from rebalancer.model.reasons import State
 from rebalancer.ports import Cluster, EvictionResult
 
 _log = structlog.get_logger("rebalancer")

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from rebalancer.admission.pause import Pause
 from rebalancer.controller.cycle import Cycle
-from rebalancer.guard.pause import Pause
 from rebalancer.model.moves import NO_MEMORY, Memory, Move
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plans import Eviction
+from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import EvictionAnswer
 from rebalancer.reporting.events import Event, Regarding

@@ -6,7 +6,7 @@ from rebalancer.decoding.metadata import annotations, labels, selector
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import Namespace, PriorityClass, Service
-from rebalancer.model.labels import Operator, Requirement
+from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -117,7 +117,7 @@ def storage_class(found: wire.StorageClass, _: Interner) -> StorageClass:
     terms = tuple(
         NodeSelectorTerm(
             tuple(
-                Requirement(each.key, Operator.IN, tuple(sorted(set(each.values))))
+                SelectorRequirement(each.key, Operator.IN, tuple(sorted(set(each.values))))
                 for each in term.match_label_expressions or ()
             )
         )

@@ -11,7 +11,7 @@ from rebalancer.decoding.interning import Interner
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class ResourceKind:
     """A kind of object. `field` is the snapshot's; `plural` also names the resource in RBAC rules and metrics."""
 
     name: str
@@ -43,10 +43,10 @@ def _kind(
     *,
     name: str = "",
     namespaced: bool = True,
-) -> Kind:
+) -> ResourceKind:
     group_version, _, plural = path.rpartition("/")
     group, _, version = group_version.rpartition("/")
-    return Kind(
+    return ResourceKind(
         name=name or shape.__name__,
         group=group,
         version=version,
@@ -67,7 +67,7 @@ BUDGETS = _kind(
     "budgets",
     name="PodDisruptionBudget",
 )
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[ResourceKind, ...] = (
     PODS,
     NODES,
     BUDGETS,

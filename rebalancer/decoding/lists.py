@@ -13,7 +13,7 @@ import msgspec
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KIND_NAMED, KINDS, Kind
+from rebalancer.decoding.kinds import KIND_NAMED, KINDS, ResourceKind
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Fault, Snapshot
 
@@ -49,7 +49,7 @@ class Page:
     continue_token: str
 
 
-def decode(kind: Kind, data: bytes | msgspec.Raw, intern: Interner) -> Any:
+def decode(kind: ResourceKind, data: bytes | msgspec.Raw, intern: Interner) -> Any:
     """Decode one object of a kind, or return the Fault that says why it could not be."""
     try:
         return kind.convert(kind.decoder.decode(data), intern)
@@ -65,7 +65,7 @@ def _fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
         return Fault(kind=kind, namespace="", name="", message=message)
 
 
-def decode_page(kind: Kind, data: bytes, intern: Interner) -> Page:
+def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
     """Decode a page of a list; raise UnreadableList where the body is no list."""
     page = _page(data)
     objects: list[Any] = []

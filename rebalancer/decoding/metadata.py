@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import MalformedObject, one_of
-from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import OwnerReference
 
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,7 +61,7 @@ def selector(found: wire.LabelSelector | None, field: str) -> LabelSelector | No
     return LabelSelector.of(found.match_labels, expressions)
 
 
-def requirement(found: wire.Expression, field: str, operators: Iterable[Operator] = Operator) -> Requirement:
+def requirement(found: wire.Expression, field: str, operators: Iterable[Operator] = Operator) -> SelectorRequirement:
     """Turn one expression into the model's, with the API server's rules on operators and values."""
     operator = one_of(Operator, found.operator, f"{field}.operator")
     if operator not in operators:
@@ -73,4 +73,4 @@ def requirement(found: wire.Expression, field: str, operators: Iterable[Operator
         raise MalformedObject(f"{field}.values", f"{operator} needs at least one value")
     if operator in {Operator.GT, Operator.LT} and len(values) != 1:
         raise MalformedObject(f"{field}.values", f"{operator} needs exactly one value")
-    return Requirement(found.key, operator, values)
+    return SelectorRequirement(found.key, operator, values)

@@ -4,14 +4,14 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Requirement
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, SelectorRequirement
 
 
 class NodeSelectorTerm(Struct, frozen=True, gc=False, cache_hash=True):
     """Requirements on a node's labels and fields, all of which must hold; none at all selects nothing."""
 
-    expressions: tuple[Requirement, ...] = ()
-    fields: tuple[Requirement, ...] = ()
+    expressions: tuple[SelectorRequirement, ...] = ()
+    fields: tuple[SelectorRequirement, ...] = ()
 
 
 class PreferredNodeTerm(Struct, frozen=True, gc=False):

@@ -50,7 +50,7 @@ class Operator(StrEnum):
     LT = "Lt"
 
 
-class Requirement(Struct, frozen=True, gc=False, order=True, cache_hash=True):
+class SelectorRequirement(Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """One condition on one label; `values` is sorted and without duplicates for In and NotIn."""
 
     key: str
@@ -100,18 +100,18 @@ class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
     difference, since `None` has no `matches`.
     """
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[SelectorRequirement, ...] = ()
 
     @classmethod
     def of(
         cls,
         match_labels: Mapping[str, str] | None = None,
-        expressions: Iterable[Requirement] = (),
+        expressions: Iterable[SelectorRequirement] = (),
     ) -> Self:
         """Make a selector in canonical order, so that equal meanings written differently compare equal."""
-        requirements = {Requirement(key, Operator.IN, (value,)) for key, value in (match_labels or {}).items()}
+        requirements = {SelectorRequirement(key, Operator.IN, (value,)) for key, value in (match_labels or {}).items()}
         for each in expressions:
-            requirements.add(Requirement(each.key, each.operator, tuple(sorted(set(each.values)))))
+            requirements.add(SelectorRequirement(each.key, each.operator, tuple(sorted(set(each.values)))))
         return cls(tuple(sorted(requirements)))
 
     @property
@@ -128,7 +128,7 @@ class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
 
     def narrowed(self, labels: Mapping[str, str]) -> Self:
         """Return the selector that also demands exactly these label values."""
-        added = (Requirement(key, Operator.IN, (value,)) for key, value in labels.items())
+        added = (SelectorRequirement(key, Operator.IN, (value,)) for key, value in labels.items())
         return type(self).of(None, (*self.requirements, *added))
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
         return ",".join(_shown(requirement) for requirement in self.requirements) or "(everything)"
 
 
-def _shown(requirement: Requirement) -> str:
+def _shown(requirement: SelectorRequirement) -> str:
     key, values = requirement.key, requirement.values
     match requirement.operator:
         case Operator.IN:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from rebalancer.model.verdicts import Cause, ViolationCause
+from rebalancer.model.reasons import Cause, ViolationCause
 
 Moment = Annotated[datetime, Meta(tz=True)]
 """A point in time that says its zone: one without, in a memory that somebody has edited, is not read."""
@@ -25,7 +25,7 @@ class Reference(Struct, frozen=True, gc=False, order=True):
 
 
 class MoveState(StrEnum):
-    """Where a move stands. The transitions are in `guard.moves`."""
+    """Where a move stands. The transitions are in `tracking.moves`."""
 
     PLANNED = "planned"
     """The eviction is asked for, or its answer was lost."""
@@ -77,11 +77,11 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """UID of the pod that took its place, once it is seen."""
 
 
-MOST_MISSES = 3
+MAX_FAILED_PREDICTIONS = 3
 """Moves of a group in a row that did not come out as foreseen, after which nothing is foreseen for it any more."""
 
 
-class Miss(Struct, frozen=True, gc=False):
+class FailedPrediction(Struct, frozen=True, gc=False):
     """How often in a row the repair of a group did not come out as foreseen, and when that was last seen."""
 
     group: str
@@ -97,7 +97,7 @@ class ZoneSeen(Struct, frozen=True, gc=False, order=True):
     last: Moment
 
 
-class Change(Struct, frozen=True, gc=False):
+class ObservedChange(Struct, frozen=True, gc=False):
     """Something that was seen to happen and can upset a spread: to a workload, by name, or to a domain, KEY=VALUE."""
 
     cause: ViolationCause
@@ -105,7 +105,7 @@ class Change(Struct, frozen=True, gc=False):
     at: Moment
 
 
-class Spare(Struct, frozen=True, gc=False, order=True):
+class ExtraEviction(Struct, frozen=True, gc=False, order=True):
     """A step that may cost a group's repair one eviction above the minimum; one such is all that a repair may take.
 
     It did cost it if the group is further from right than `goal` evictions afterwards.
@@ -128,11 +128,11 @@ class Memory(Struct, frozen=True, kw_only=True):
     moves: tuple[Move, ...] = ()
     seen: tuple[tuple[str, Moment], ...] = ()
     sent: tuple[Moment, ...] = ()
-    misses: tuple[Miss, ...] = ()
+    failed_predictions: tuple[FailedPrediction, ...] = ()
     zones: tuple[ZoneSeen, ...] = ()
-    spares: tuple[Spare, ...] = ()
+    extra_evictions: tuple[ExtraEviction, ...] = ()
     """Of groups that are violated still."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ObservedChange, ...] = ()
     """Of the last hour, the newest last."""
     causes: tuple[tuple[str, ViolationCause], ...] = ()
     """Of what is violated still, by a short name."""

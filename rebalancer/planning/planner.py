@@ -5,35 +5,35 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from rebalancer.assessment.judgement import Assessment
-from rebalancer.assessment.limits import JudgedLimit
-from rebalancer.assessment.pod_groups import GatheredGroup
+from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Memory, Target
 from rebalancer.model.pods import Pod
-from rebalancer.model.verdicts import Cause, Reason, State
+from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.planning.answers import forget
-from rebalancer.planning.budgets import Ledger
-from rebalancer.planning.candidates import Victim
-from rebalancer.planning.components import Component, components, counts_now, wanted
-from rebalancer.planning.demands import Demand
-from rebalancer.planning.eligibility import Refusal
-from rebalancer.planning.forecast import counts_after, landed, targets
-from rebalancer.planning.mixture import Mixed
-from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused, Repair, Waiting
-from rebalancer.planning.problem import Rules, Uniform
-from rebalancer.planning.reach import Effort
-from rebalancer.planning.stuck import stuck_pods
-from rebalancer.planning.verdict import (
+from rebalancer.planning.decision import (
     COMPONENT_FORESIGHT,
     LEAST_FORESIGHT,
     MOST_FORESIGHT,
     MOST_HASTE,
     MOST_MOVES,
-    Circumstances,
-    Verdict,
-    of_mixed,
-    of_uniform,
+    ComponentContext,
+    Decision,
+    decide_multi_class,
+    decide_single_class,
 )
+from rebalancer.planning.formulation import ProblemBuilder, SingleClassProblem
+from rebalancer.planning.multi_class.classes import MultiClassProblem
+from rebalancer.planning.plan import ComponentPlan, Counts, Eviction, Plan, PlanRefusal, Repair, Waiting
+from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.components import Component, current_counts, find_components, needs_repair
+from rebalancer.planning.scope.eligibility import Refusal
+from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.scope.stuck import stuck_pods
+from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.single_class.outlook import expected_counts, expected_targets, targets_on
+from rebalancer.planning.steps.forced import SearchBudget
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
@@ -42,7 +42,7 @@ def plan(view: View, assessment: Assessment, policy: Policy, memory: Memory) -> 
     """Plan for every component that something is to be repaired in, the worst first. Same input, same plan."""
     planner = _Planner(view, assessment, policy, memory)
     try:
-        for component in components(assessment, planner.stuck, policy.spread.act_on):
+        for component in find_components(assessment, planner.stuck, policy.spread.act_on):
             planner.consider(component)
         planner.look_ahead()
     finally:
@@ -57,23 +57,23 @@ class _Planner:
         self._view = view
         self._policy = policy
         self._memory = memory
-        self._misses = {miss.group: miss.times for miss in memory.misses}
-        self._spares = {spare.group: spare.goal for spare in memory.spares}
+        self._misses = {miss.group: miss.times for miss in memory.failed_predictions}
+        self._spares = {spare.group: spare.goal for spare in memory.extra_evictions}
         self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at
-        ledger = Ledger(view.snapshot, policy.budgets, memory, assessment.pod_groups)
+        ledger = BudgetLedger(view.snapshot, policy.budgets, memory, assessment.pod_groups)
         self._ledger = ledger
-        self._rules = Rules(view, policy, ledger, _avoided(assessment.pod_groups))
+        self._rules = ProblemBuilder(view, policy, ledger, _avoided(assessment.pod_groups))
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
-        self._groups: list[GroupPlan] = []
-        self._refusals: list[Refused] = []
+        self._groups: list[ComponentPlan] = []
+        self._refusals: list[PlanRefusal] = []
         self._steps = 0
-        self._foresight = Effort(MOST_FORESIGHT)
-        self._haste = Effort(MOST_HASTE)
-        self._later: list[tuple[Component, tuple[Uniform, Verdict] | None]] = []
+        self._foresight = SearchBudget(MOST_FORESIGHT)
+        self._haste = SearchBudget(MOST_HASTE)
+        self._later: list[tuple[Component, tuple[SingleClassProblem, Decision] | None]] = []
         """What needs looking ahead, and what was found without."""
-        self._moves = Effort(MOST_MOVES)
+        self._moves = SearchBudget(MOST_MOVES)
         self.stuck = stuck_pods(view)
 
     def plan(self) -> Plan:
@@ -89,18 +89,20 @@ class _Planner:
 
     def consider(self, component: Component) -> None:
         """Plan for a component; one for which that takes looking ahead on the real nodes comes later."""
-        if not wanted(component, self._policy.spread.act_on, self.stuck):
+        if not needs_repair(component, self._policy.spread.act_on, self.stuck):
             not_acted = Refusal(Reason.EXCLUDED, "spread.actOn does not list what is violated")
-            self._leave(component, Verdict(refusal=not_acted))
+            self._leave(component, Decision(refusal=not_acted))
             return
         problem = self._rules.problem(component)
         if isinstance(problem, Refusal):
-            self._leave(component, Verdict(refusal=problem))
-        elif isinstance(problem, Mixed):
+            self._leave(component, Decision(refusal=problem))
+        elif isinstance(problem, MultiClassProblem):
             self._later.append((component, None))
         else:
-            none = Effort(0)
-            verdict = of_uniform(problem, self._view, self._known(component, none), partial(self._room, problem))
+            none = SearchBudget(0)
+            verdict = decide_single_class(
+                problem, self._view, self._known(component, none), partial(self._room, problem)
+            )
             if none.cut:
                 self._later.append((component, (problem, verdict)))
             else:
@@ -124,47 +126,47 @@ class _Planner:
             problem = self._rules.problem(component)
             known = self._known(component, self._foresight.part(share))
             assert not isinstance(problem, Refusal), "what depends on room that was taken is no refusal"
-            if isinstance(problem, Mixed):
-                self._conclude(problem, of_mixed(problem, self._view, known))
+            if isinstance(problem, MultiClassProblem):
+                self._conclude(problem, decide_multi_class(problem, self._view, known))
             else:
-                self._conclude(problem, of_uniform(problem, self._view, known, partial(self._room, problem)))
+                self._conclude(problem, decide_single_class(problem, self._view, known, partial(self._room, problem)))
 
-    def _known(self, component: Component, foresight: Effort) -> Circumstances:
+    def _known(self, component: Component, foresight: SearchBudget) -> ComponentContext:
         name = component.name
-        return Circumstances(
+        return ComponentContext(
             spare_goal=self._spares.get(name),
-            misses=self._misses.get(name, 0),
+            failed_predictions=self._misses.get(name, 0),
             moving=name in self._moving,
             effort=foresight,
             haste=self._haste,
             moves=self._moves,
         )
 
-    def _conclude(self, problem: Uniform | Mixed, verdict: Verdict) -> None:
+    def _conclude(self, problem: SingleClassProblem | MultiClassProblem, verdict: Decision) -> None:
         for pod, member, refusal in problem.sorted.refused:
             self._refusals.append(
-                Refused(workload=member.reference, pod=pod.name, reason=refusal.reason, message=refusal.message)
+                PlanRefusal(workload=member.reference, pod=pod.name, reason=refusal.reason, message=refusal.message)
             )
         if verdict.victims:
             self._take(problem, verdict)
         else:
             self._leave(problem.component, verdict)
 
-    def _room(self, problem: Uniform) -> int:
+    def _room(self, problem: SingleClassProblem) -> int:
         """Return how many pods the budgets ever let be out at once, of the owner that has the least room."""
         of_owner = {each.member.reference: each for each in problem.victims}
         return min((self._ledger.most(each.member, each.pod) for each in of_owner.values()), default=0)
 
-    def _leave(self, component: Component, verdict: Verdict) -> None:
+    def _leave(self, component: Component, verdict: Decision) -> None:
         refusal = verdict.refusal
         assert refusal is not None, "what is left alone says why"
-        self._groups.append(_group_plan(component, verdict, refusal, lambda: counts_now(component)))
+        self._groups.append(_group_plan(component, verdict, refusal, lambda: current_counts(component)))
         self._refusals += [
-            Refused(workload=each, pod=None, reason=refusal.reason, message=refusal.message)
+            PlanRefusal(workload=each, pod=None, reason=refusal.reason, message=refusal.message)
             for each in component.workloads
         ]
 
-    def _take(self, problem: Uniform | Mixed, verdict: Verdict) -> None:
+    def _take(self, problem: SingleClassProblem | MultiClassProblem, verdict: Decision) -> None:
         """Let the budgets cut a step, and note what waits."""
         component, victims = problem.component, verdict.victims
         self._steps += 1
@@ -179,7 +181,7 @@ class _Planner:
             self._evictions.append(Eviction(repair=repair, pod=victim.pod, workload=victim.member.reference))
         if allowed:
             for reception, sample in _receptions(problem, victims[:allowed]):
-                self._rules.rooms.charge(reception, sample, 1 if isinstance(problem, Mixed) else allowed)
+                self._rules.rooms.charge(reception, sample, 1 if isinstance(problem, MultiClassProblem) else allowed)
         else:
             self._steps -= 1
         if blocked is not None:
@@ -192,9 +194,9 @@ class _Planner:
         outlook = _outlook(problem, verdict)
         self._groups.append(_group_plan(component, verdict, blocked or verdict.refusal, outlook))
 
-    def _repair(self, problem: Uniform | Mixed, verdict: Verdict) -> Repair:
+    def _repair(self, problem: SingleClassProblem | MultiClassProblem, verdict: Decision) -> Repair:
         component = problem.component
-        cause = _cause(component, problem.demands)
+        cause = _cause(component, problem.requirements)
         return Repair(
             step=self._steps,
             group=component.name,
@@ -205,7 +207,7 @@ class _Planner:
             goal=verdict.evictions - len(verdict.victims),
             lasting=self._lasting(component, cause),
             foresee=_foresee(problem, verdict, self._view),
-            explain=_sentence(problem.demands),
+            explain=_sentence(problem.requirements),
         )
 
     def _lasting(self, component: Component, cause: Cause) -> timedelta:
@@ -223,7 +225,7 @@ class _Planner:
             self._ledger.take(victim.pod, victim.member)
         return len(victims), None
 
-    def _room_to_follow(self, verdict: Verdict, allowed: int) -> bool:
+    def _room_to_follow(self, verdict: Decision, allowed: int) -> bool:
         """Say whether the budgets have room for what may have to follow where a replacement is stuck."""
         first, taken = verdict.victims[0], 0
         while allowed + taken < verdict.out and self._ledger.blocked(first.pod, first.member) is None:
@@ -244,7 +246,7 @@ class _Planner:
         return blocked or Refusal(Reason.BLOCKED_BY_BUDGET, room)
 
 
-def _avoided(gathered: Sequence[GatheredGroup]) -> frozenset[str]:
+def _avoided(gathered: Sequence[LimitGroup]) -> frozenset[str]:
     """Return the UIDs of the pods that the policy's groups want to go last."""
     return frozenset(
         pod.uid
@@ -256,11 +258,11 @@ def _avoided(gathered: Sequence[GatheredGroup]) -> frozenset[str]:
 
 
 def _group_plan(
-    component: Component, verdict: Verdict, refusal: Refusal | None, outlook: Callable[[], Counts]
-) -> GroupPlan:
+    component: Component, verdict: Decision, refusal: Refusal | None, outlook: Callable[[], Counts]
+) -> ComponentPlan:
     # A step that will never have room is none: nothing leads there.
     never = refusal is not None and refusal.reason is Reason.STEP_EXCEEDS_BUDGET
-    return GroupPlan(
+    return ComponentPlan(
         component=component,
         state=State.UNFIXABLE if never else verdict.state,
         reason=refusal.reason if refusal else None,
@@ -272,41 +274,45 @@ def _group_plan(
     )
 
 
-def _cause(component: Component, demands: Sequence[Demand]) -> Cause:
+def _cause(component: Component, demands: Sequence[Requirement]) -> Cause:
     for each in demands:
-        if not isinstance(each.source, JudgedLimit) and each.source.counts.violated:
+        if not isinstance(each.source, EvaluatedLimit) and each.source.counts.violated:
             return Cause.SKEW_VIOLATED
     if any(limit.state is not State.SATISFIED for limit in component.limits):
         return Cause.SHARE_LIMIT_VIOLATED
     return Cause.PLACEMENT_DEADLOCK
 
 
-def _receptions(problem: Uniform | Mixed, victims: Sequence[Victim]) -> list[tuple[frozenset[str], Pod]]:
-    if isinstance(problem, Uniform):
+def _receptions(
+    problem: SingleClassProblem | MultiClassProblem, victims: Sequence[Victim]
+) -> list[tuple[frozenset[str], Pod]]:
+    if isinstance(problem, SingleClassProblem):
         return [(problem.reception.nodes, problem.sample)]
-    kinds = [problem.kinds[problem.kind_of(victim.pod)] for victim in victims]
+    kinds = [problem.classes[problem.class_of(victim.pod)] for victim in victims]
     return [(kind.reception.nodes, kind.sample) for kind in kinds]
 
 
-def _outlook(problem: Uniform | Mixed, verdict: Verdict) -> Callable[[], Counts]:
+def _outlook(problem: SingleClassProblem | MultiClassProblem, verdict: Decision) -> Callable[[], Counts]:
     """Say how the counts will be when a step has landed well, worked out when somebody asks."""
-    if isinstance(problem, Mixed) or verdict.landing is not None:
-        return lambda: counts_now(problem.component)
-    return lambda: counts_after(problem.layout, _going(verdict), problem.pending + len(verdict.victims))
+    if isinstance(problem, MultiClassProblem) or verdict.landing is not None:
+        return lambda: current_counts(problem.component)
+    return lambda: expected_counts(problem.layout, _going(verdict), problem.pending + len(verdict.victims))
 
 
-def _going(verdict: Verdict) -> Mapping[str, int]:
+def _going(verdict: Decision) -> Mapping[str, int]:
     return Counter(victim.pod.node or "" for victim in verdict.victims)
 
 
-def _foresee(problem: Uniform | Mixed, verdict: Verdict, view: View) -> Callable[[], tuple[Target, ...]]:
-    if isinstance(problem, Uniform) and verdict.landing is None:
-        return lambda: targets(problem.layout, _going(verdict), problem.pending + len(verdict.victims))
-    landing, keys = verdict.landing or frozenset(), dict.fromkeys(each.key for each in problem.demands)
-    return lambda: landed({key: view.nodes.values(key) for key in keys}, landing)
+def _foresee(
+    problem: SingleClassProblem | MultiClassProblem, verdict: Decision, view: View
+) -> Callable[[], tuple[Target, ...]]:
+    if isinstance(problem, SingleClassProblem) and verdict.landing is None:
+        return lambda: expected_targets(problem.layout, _going(verdict), problem.pending + len(verdict.victims))
+    landing, keys = verdict.landing or frozenset(), dict.fromkeys(each.key for each in problem.requirements)
+    return lambda: targets_on({key: view.nodes.values(key) for key in keys}, landing)
 
 
-def _sentence(demands: Sequence[Demand]) -> Callable[[Pod], str]:
+def _sentence(demands: Sequence[Requirement]) -> Callable[[Pod], str]:
     """Say in a sentence why a pod of this node goes: what its domains hold against what they may."""
 
     def say(pod: Pod) -> str:

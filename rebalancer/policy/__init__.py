@@ -11,7 +11,7 @@ from rebalancer.policy.amounts import Amount
 from rebalancer.policy.conditions import Condition
 from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
 from rebalancer.policy.durations import format_duration, parse_duration
-from rebalancer.policy.groups import WORKLOAD, Basis, Disruption, Limit, LimitAction, PodGroup, Severity, When
+from rebalancer.policy.groups import WORKLOAD, Basis, Disruption, Limit, LimitAction, PolicyGroup, Severity, When
 from rebalancer.policy.loader import load_policy
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
@@ -38,9 +38,9 @@ __all__ = [
     "NamespaceFilter",
     "Nodes",
     "Owner",
-    "PodGroup",
     "Policy",
     "PolicyError",
+    "PolicyGroup",
     "Problem",
     "Scheduler",
     "Selector",

@@ -11,7 +11,7 @@ from itertools import combinations
 from rebalancer.model.labels import LabelSelector
 from rebalancer.policy.conditions import greatest
 from rebalancer.policy.document import Policy
-from rebalancer.policy.groups import Limit, PodGroup
+from rebalancer.policy.groups import Limit, PolicyGroup
 from rebalancer.policy.impossible import impossible
 from rebalancer.policy.selectors import Selector
 from rebalancer.policy.tree import Path, Place
@@ -22,7 +22,7 @@ class _Rule:
     """A limit of a group, and where it stands. Equal `pods` are the same pods, divided into the same sets."""
 
     path: Path
-    group: PodGroup
+    group: PolicyGroup
     limit: Limit
     pods: Hashable
 
@@ -91,7 +91,7 @@ def _covers(wide: _Rule, narrow: _Rule) -> bool:
     return selects and one.group_by in {None, two.group_by}
 
 
-def _pods(group: PodGroup, limit: Limit) -> Hashable:
+def _pods(group: PolicyGroup, limit: Limit) -> Hashable:
     selectors = [each.compiled.requirements for each in (group.selector, limit.selector) if each is not None]
     meant = LabelSelector.of(None, (requirement for each in selectors for requirement in each))
     spaces = frozenset(group.namespaces.include), frozenset(group.namespaces.exclude)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rebalancer.policy.base import Section
 from rebalancer.policy.durations import PositiveDuration
-from rebalancer.policy.groups import PodGroup, shipped_groups
+from rebalancer.policy.groups import PolicyGroup, shipped_groups
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
 
@@ -35,7 +35,7 @@ class Policy(Section):
     """The scheduler that places the replacements."""
     spread: Spread = Spread()
     """Which violated topologySpreadConstraints are repaired."""
-    groups: tuple[PodGroup, ...] = ()
+    groups: tuple[PolicyGroup, ...] = ()
     """Pods that belong together, across workloads, and the limits they are held to."""
     eligibility: Eligibility = Eligibility()
     """Which pods may be evicted."""

@@ -188,7 +188,7 @@ class Disruption(Section):
     """How long after a replacement became Ready the next pod of the group may go."""
 
 
-class PodGroup(Section):
+class PolicyGroup(Section):
     """Pods that belong together, across workloads, and the limits they are held to."""
 
     name: Name
@@ -209,11 +209,11 @@ class PodGroup(Section):
     """The limits."""
 
 
-def shipped_groups() -> tuple[PodGroup, ...]:
+def shipped_groups() -> tuple[PolicyGroup, ...]:
     """Return the groups of the shipped policy: half of a workload on one node, or in one zone, is told on day one."""
     half, some = Share.of("<=1/2"), Condition.of(">=4")
     limits = (
         Limit(name="node-half", when=When(total=some), topology_key=_HOSTNAME, max_share=half),
         Limit(name="zone-half", when=When(zones=Condition.of(">=2"), total=some), topology_key=_ZONE, max_share=half),
     )
-    return (PodGroup(name="workloads", selector=Selector(), limits=limits),)
+    return (PolicyGroup(name="workloads", selector=Selector(), limits=limits),)

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from rebalancer.policy.conditions import Condition, greatest
-from rebalancer.policy.groups import Limit, PodGroup
+from rebalancer.policy.groups import Limit, PolicyGroup
 from rebalancer.policy.shares import Share
 
 _SOME: Final = Condition(">=", 1)
 _AT_LEAST_TWO: Final = 'zones: ">=2"'
 
 
-def impossible(limit: Limit, group: PodGroup) -> str:
+def impossible(limit: Limit, group: PolicyGroup) -> str:
     """Say why nothing satisfies the limit, and what would do; "" where something may."""
     zones, total = greatest(limit.when.zones), greatest(limit.when.total, _SOME)
     if -1 in {zones, total}:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
-from rebalancer.model.labels import LabelSelector, Operator, Requirement
+from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.policy.base import Section, unexpected
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -101,5 +101,5 @@ class Selector(Section):
 @lru_cache(maxsize=1024)
 def _compile(labels: tuple[tuple[str, str], ...], expressions: tuple[Expression, ...]) -> LabelSelector:
     """Compile once; cached outside of the model, since its own cache would survive `model_copy(update=…)`."""
-    requirements = (Requirement(each.key, Operator(each.operator), each.values) for each in expressions)
+    requirements = (SelectorRequirement(each.key, Operator(each.operator), each.values) for each in expressions)
     return LabelSelector.of(dict(labels), requirements)

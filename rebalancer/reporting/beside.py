@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from rebalancer.assessment.judgement import Assessment
+from rebalancer.assessment.assess import Assessment
 from rebalancer.model.moves import Reference
-from rebalancer.model.verdicts import State
-from rebalancer.planning.plans import Plan
+from rebalancer.model.reasons import State
+from rebalancer.planning.plan import Plan
 from rebalancer.reporting.report_document import owners_of
 
 

@@ -105,7 +105,7 @@ class PlannedGroup(Written, frozen=True, kw_only=True):
     message: str
 
 
-class Refusal(Written, frozen=True, kw_only=True):
+class RefusalEntry(Written, frozen=True, kw_only=True):
     """Something that is not moved; without `pod` the whole workload."""
 
     namespace: Text
@@ -128,7 +128,7 @@ class PlanDocument(Written, frozen=True, kw_only=True):
     evictions: tuple[PlannedEviction, ...]
     waiting: tuple[WaitingEviction, ...]
     groups: tuple[PlannedGroup, ...]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RefusalEntry, ...]
 
 
 class ReportedConstraint(Written, frozen=True, kw_only=True):

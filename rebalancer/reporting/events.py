@@ -5,10 +5,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from rebalancer.assessment.causes import constraint_token
-from rebalancer.assessment.judgement import Assessment, JudgedGroup
+from rebalancer.assessment.assess import Assessment, EvaluatedGroup
+from rebalancer.assessment.causes.attribution import constraint_token
 from rebalancer.model.moves import Move, MoveState, Reference
-from rebalancer.model.verdicts import ViolationCause
+from rebalancer.model.reasons import ViolationCause
 
 NOTE_LIMIT = 1024
 """The API server refuses a longer note."""
@@ -115,7 +115,7 @@ def of_assessments(before: Iterable[str], assessment: Assessment) -> list[Event]
     return made
 
 
-def _of_group(reason: EventReason, group: JudgedGroup, assessment: Assessment) -> list[Event]:
+def _of_group(reason: EventReason, group: EvaluatedGroup, assessment: Assessment) -> list[Event]:
     note = "; ".join(
         f"{judged.constraint.key}: skew {judged.counts.skew}, maxSkew {judged.constraint.max_skew} "
         f"({counted(judged.counts.by_domain)}){cause_text(assessment.causes.get(constraint_token(group, judged)))}"

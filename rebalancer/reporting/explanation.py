@@ -5,22 +5,22 @@ Each answer is worked out by the functions that the controller itself uses; noth
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rebalancer.assessment.judgement import Assessment, Judged, JudgedGroup
-from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.advice import constraints
+from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import Reason, State
-from rebalancer.planning.components import counts_now
-from rebalancer.planning.plans import Eviction, Plan
+from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import LimitAction
-from rebalancer.reporting import forcing
 from rebalancer.reporting.documents import API_VERSION, Text, Written
+from rebalancer.reporting.expected_counts import after, decided
 from rebalancer.reporting.keys import key_text, short
-from rebalancer.reporting.landing import after, decided
 from rebalancer.reporting.phrases import broken, change, limit_change, listed, many, repair_takes, sureness
 from rebalancer.reporting.prediction import outcome
-from rebalancer.reporting.verdicts import Verdicts
+from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -57,7 +57,7 @@ def explain_pod(pod: Pod, view: View, assessment: Assessment, plan: Plan) -> Exp
     found, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}
-    path = [*_standing(found, limits, labels, Verdicts(plan)), *_replaced(pod, view)]
+    path = [*_standing(found, limits, labels, StateReasons(plan)), *_replaced(pod, view)]
     verdict, reason, planned = _fate(pod, reference, plan, _wrong(found, limits))
     path += [planned, *_repair(reference, plan, view.snapshot), *_pasted(reference, found, limits, plan)]
     return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, path=tuple(path))
@@ -68,7 +68,7 @@ def explain_workload(
 ) -> ExplanationDocument:
     """Explain a workload: how it is spread, what is planned for it, and what stands in the way."""
     found, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
-    path = [*_standing(found, limits, {}, Verdicts(plan)), *_repair(reference, plan, snapshot)]
+    path = [*_standing(found, limits, {}, StateReasons(plan)), *_repair(reference, plan, snapshot)]
     going = [each.pod.name for each in plan.evictions if each.workload == reference]
     waiting = [each for each in plan.waiting if each.eviction.workload == reference]
     reason: str | None = waiting[0].reason if waiting and not going else None
@@ -99,16 +99,16 @@ def _refusals(reference: Reference, plan: Plan) -> Iterator[Answer]:
         yield Answer(question=f"Why not {listed(pods)}?", answer=reason, evidence=message)
 
 
-def _groups_of(reference: Reference, assessment: Assessment) -> Sequence[JudgedGroup]:
+def _groups_of(reference: Reference, assessment: Assessment) -> Sequence[EvaluatedGroup]:
     return [judged for judged in assessment.groups if reference in judged.group.workloads]
 
 
-def _limits_of(reference: Reference, assessment: Assessment) -> Sequence[JudgedLimit]:
+def _limits_of(reference: Reference, assessment: Assessment) -> Sequence[EvaluatedLimit]:
     return [each for each in assessment.limits if any(part.member.reference == reference for part in each.parts)]
 
 
 def _standing(
-    found: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], labels: Mapping[str, str], verdicts: Verdicts
+    found: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], labels: Mapping[str, str], verdicts: StateReasons
 ) -> Iterator[Answer]:
     """Yield how every constraint and every limit stands."""
     if not found:
@@ -134,7 +134,7 @@ def _repair(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[An
         if reference not in group.workloads or not (group.evictions or every.get(group.name)):
             continue
         evictions = every.get(group.name, ())
-        before, then = counts_now(group.component), after(group, evictions, snapshot)
+        before, then = current_counts(group.component), after(group, evictions, snapshot)
         lines = [f"{short(key)} {change(counts, then.get(key, {}))}" for key, counts in before.items()]
         lines += [limit_change(limit, evictions, snapshot) for limit in broken(group.limits)]
         part = f"{many(len(evictions), 'eviction')} to repair a part"
@@ -146,20 +146,20 @@ def _repair(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[An
 
 
 def _pasted(
-    reference: Reference, found: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], plan: Plan
+    reference: Reference, found: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], plan: Plan
 ) -> Iterator[Answer]:
     """Yield the constraints that would force what is only wished for now, to be pasted into the pod template."""
     question = "Which constraint would force it?"
-    wished = [forcing.of_soft(each) for judged in found for each in judged.soft if each.counts.violated]
-    wished += [forcing.of_limit(each) for each in limits if each.state is State.VIOLATED and not each.guaranteed]
-    together, others = forcing.together(each for each in wished if each is not None)
+    wished = [constraints.of_soft(each) for judged in found for each in judged.soft if each.counts.violated]
+    wished += [constraints.of_limit(each) for each in limits if each.state is State.VIOLATED and not each.guaranteed]
+    together, others = constraints.together(each for each in wished if each is not None)
     if together:
         this = "this one" if len(together) == 1 else "these"
         gives = "; ".join(each.gives for each in together)
-        yield Answer(question=question, answer=f"with {this} {gives}", evidence=forcing.written(together))
+        yield Answer(question=question, answer=f"with {this} {gives}", evidence=constraints.written(together))
     for each in others:
         instead = f"Which one instead over {short(each.topology_key)}, for the pods with {each.selector}?"
-        yield Answer(question=instead, answer=f"with this one {each.gives}", evidence=forcing.written([each]))
+        yield Answer(question=instead, answer=f"with this one {each.gives}", evidence=constraints.written([each]))
     unforced = [each for each in plan.groups if each.reason is Reason.NOT_FORCED and reference in each.workloads]
     if unforced and not together:
         loose = (
@@ -176,7 +176,7 @@ def _nothing_asked() -> Answer:
     )
 
 
-def _constraint(each: Judged, state: State, labels: Mapping[str, str]) -> Answer:
+def _constraint(each: EvaluatedConstraint, state: State, labels: Mapping[str, str]) -> Answer:
     constraint, counted = each.constraint, each.counts
     action = "hard" if constraint.hard else f"soft, {constraint.origin}"
     counts = sorted(counted.by_domain.items(), key=lambda item: (-item[1], item[0]))
@@ -211,7 +211,7 @@ def _rejections(prediction: Prediction) -> str:
     return "; ".join(f"{plugin} rejects {listed(sorted(names))}" for plugin, names in rejected.items())
 
 
-def _wrong(found: Sequence[JudgedGroup], limits: Sequence[JudgedLimit]) -> str:
+def _wrong(found: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit]) -> str:
     """Say how it comes that a pod stays which nothing refused."""
     acted = [limit for limit in limits if limit.state is State.VIOLATED and limit.action is LimitAction.EVICT]
     if acted or any(judged.violated for judged in found):

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from xml.sax.saxutils import quoteattr
 
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.model.verdicts import Reason, State
 from rebalancer.reporting.documents import ReportDocument, ReportedFailure
 from rebalancer.reporting.failure_text import loss
 from rebalancer.reporting.keys import key_text

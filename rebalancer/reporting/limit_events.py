@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from rebalancer.assessment.causes import Causes, limit_token
-from rebalancer.assessment.limits import JudgedLimit
-from rebalancer.model.verdicts import State, ViolationCause
+from rebalancer.assessment.causes.attribution import Causes, limit_token
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.reporting.events import NOTE_LIMIT, Event, EventReason, Regarding, cause_text, of_workload
 
 MOST_EVENTS: Final = 200
@@ -26,10 +26,10 @@ Told = Mapping[str, State]
 """What was last told of the limits that are not Satisfied, by name."""
 
 
-def of_limits(told: Told, limits: Sequence[JudgedLimit], causes: Causes = _NO_CAUSES) -> tuple[list[Event], Told]:
+def of_limits(told: Told, limits: Sequence[EvaluatedLimit], causes: Causes = _NO_CAUSES) -> tuple[list[Event], Told]:
     """Make the events for limits whose state is another than the one last told; and what is told after them."""
     after: dict[str, State] = {}
-    changed: list[tuple[int, str, State, JudgedLimit]] = []
+    changed: list[tuple[int, str, State, EvaluatedLimit]] = []
     for limit in limits:
         if limit.state is State.SATISFIED and not told:
             continue
@@ -52,7 +52,7 @@ def of_limits(told: Told, limits: Sequence[JudgedLimit], causes: Causes = _NO_CA
     return made, after
 
 
-def _events(limit: JudgedLimit, cause: ViolationCause | None) -> Iterator[Event]:
+def _events(limit: EvaluatedLimit, cause: ViolationCause | None) -> Iterator[Event]:
     reason = _REASONS[limit.state]
     note = f"{limit.group}/{limit.limit}: {limit.message}{cause_text(cause)}"
     owners = {part.member.reference: part.member.top for part in limit.parts}

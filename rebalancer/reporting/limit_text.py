@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rebalancer.model.verdicts import State, ViolationCause
+from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.reporting.documents import ReportedLimit
 from rebalancer.reporting.keys import key_text, short
 from rebalancer.reporting.phrases import listed, part

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import State
-from rebalancer.planning.plans import Eviction, GroupPlan
+from rebalancer.planning.plan import ComponentPlan, Eviction
 from rebalancer.reporting.documents import WorkloadName
+from rebalancer.reporting.expected_counts import worst_after
 from rebalancer.reporting.keys import key_text, short
-from rebalancer.reporting.landing import worst_after
 
 _DOMAINS = 12
 """More domains than this are summed up."""
@@ -60,7 +60,7 @@ def proof(evictions: int, lower_bound: int) -> str:
     return f"{many(evictions, 'eviction')} (at least {lower_bound}, {evictions} found: gap {evictions - lower_bound})"
 
 
-def repair_takes(group: GroupPlan) -> str:
+def repair_takes(group: ComponentPlan) -> str:
     """Say how many evictions the whole repair of a group takes, or would."""
     text = proof(group.evictions, group.lower_bound)
     return text if group.state is State.VIOLATED else f"{text}, but no step leads there now"
@@ -72,7 +72,7 @@ def sureness(eviction: Eviction) -> str:
     return f"{sure}; may take one eviction above the minimum" if eviction.repair.spare else sure
 
 
-def limit_change(limit: JudgedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> str:
+def limit_change(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> str:
     """Show a limit, what its worst domain holds, and what it will hold."""
     name = f"limit {limit.group}/{limit.limit}" + (f" [{key_text(limit.key)}]" if limit.key else "")
     text = f"{name}, {limit.rule.bound} per {short(limit.topology_key)}: {_standing(limit)}"
@@ -83,20 +83,20 @@ def limit_change(limit: JudgedLimit, evictions: Sequence[Eviction], snapshot: Sn
     return f"{text} -> {_held(limit, number)}{'' if certain else ' at most'}"
 
 
-def _standing(limit: JudgedLimit) -> str:
+def _standing(limit: EvaluatedLimit) -> str:
     if limit.max_skew is not None:
         return f"a difference of {limit.maximum - limit.minimum}"
     held = _held(limit, limit.minimum if limit.min_pods is not None else limit.maximum)
     return f"{held} in {limit.worst}" if limit.worst is not None else held
 
 
-def _held(limit: JudgedLimit, number: int) -> str:
+def _held(limit: EvaluatedLimit, number: int) -> str:
     if limit.max_skew is not None:
         return str(number)
     percent = f" ({round(100 * number / limit.total)} %)" if limit.total else ""
     return f"{number} of {limit.total}{percent}"
 
 
-def broken(limits: Iterable[JudgedLimit]) -> list[JudgedLimit]:
+def broken(limits: Iterable[EvaluatedLimit]) -> list[EvaluatedLimit]:
     """Return the limits that do not hold."""
     return [limit for limit in limits if limit.state is not State.SATISFIED]

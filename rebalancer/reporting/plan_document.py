@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from rebalancer.assessment.judgement import JudgedGroup
+from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.model.moves import Reference
 from rebalancer.model.snapshot import Snapshot, known_time
-from rebalancer.planning.components import counts_now
-from rebalancer.planning.plans import Counts, Eviction, GroupPlan, Plan, Refused, Waiting
+from rebalancer.planning.plan import ComponentPlan, Counts, Eviction, Plan, PlanRefusal, Waiting
+from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.documents import (
     ConstraintName,
     LimitName,
@@ -17,13 +17,13 @@ from rebalancer.reporting.documents import (
     PlannedEviction,
     PlannedGroup,
     Predicted,
-    Refusal,
+    RefusalEntry,
     Totals,
     WaitingEviction,
     WorkloadName,
 )
-from rebalancer.reporting.landing import after, decided
-from rebalancer.reporting.sums import sums, to_the_end
+from rebalancer.reporting.expected_counts import after, decided
+from rebalancer.reporting.plan_totals import sums, to_the_end
 
 
 def plan_document(plan: Plan, snapshot: Snapshot) -> PlanDocument:
@@ -82,7 +82,7 @@ def _waiting(waiting: Waiting) -> WaitingEviction:
     )
 
 
-def _group(group: GroupPlan, landed: Counts) -> PlannedGroup:
+def _group(group: ComponentPlan, landed: Counts) -> PlannedGroup:
     return PlannedGroup(
         namespace=group.component.namespace,
         workloads=tuple(workload_name(each) for each in group.workloads),
@@ -91,7 +91,7 @@ def _group(group: GroupPlan, landed: Counts) -> PlannedGroup:
         evictions=group.evictions,
         lower_bound=group.lower_bound,
         optimal=group.optimal,
-        before=counts_now(group.component),
+        before=current_counts(group.component),
         after=landed,
         state=group.state,
         reason=group.reason,
@@ -99,7 +99,7 @@ def _group(group: GroupPlan, landed: Counts) -> PlannedGroup:
     )
 
 
-def _constraints(groups: Iterable[JudgedGroup]) -> Iterable[ConstraintName]:
+def _constraints(groups: Iterable[EvaluatedGroup]) -> Iterable[ConstraintName]:
     found = [
         ConstraintName(
             topology_key=each.constraint.key,
@@ -112,8 +112,8 @@ def _constraints(groups: Iterable[JudgedGroup]) -> Iterable[ConstraintName]:
     return dict.fromkeys(found)
 
 
-def _refusal(refused: Refused) -> Refusal:
-    return Refusal(
+def _refusal(refused: PlanRefusal) -> RefusalEntry:
+    return RefusalEntry(
         namespace=refused.workload.namespace,
         workload=workload_name(refused.workload),
         pod=refused.pod,

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, known_time
-from rebalancer.model.verdicts import State
-from rebalancer.planning.components import counts_now
-from rebalancer.planning.plans import Eviction, GroupPlan, Plan, Waiting
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
+from rebalancer.planning.scope.components import current_counts
+from rebalancer.reporting.expected_counts import after, decided
 from rebalancer.reporting.keys import short
-from rebalancer.reporting.landing import after, decided
 from rebalancer.reporting.phrases import (
     broken,
     change,
@@ -20,7 +20,7 @@ from rebalancer.reporting.phrases import (
     workloads,
 )
 from rebalancer.reporting.plan_document import workload_name
-from rebalancer.reporting.sums import sums
+from rebalancer.reporting.plan_totals import sums
 
 _PLACES = 4
 _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
@@ -83,7 +83,7 @@ def _totals(plan: Plan) -> str:
     return text
 
 
-def _head(group: GroupPlan, evictions: Sequence[Eviction]) -> Iterable[str]:
+def _head(group: ComponentPlan, evictions: Sequence[Eviction]) -> Iterable[str]:
     mark = "!" if group.state is State.VIOLATED else "x"
     names = workloads([workload_name(each) for each in group.workloads])
     text = f"{mark} {group.component.namespace}/{names}  {group.state}"
@@ -94,9 +94,9 @@ def _head(group: GroupPlan, evictions: Sequence[Eviction]) -> Iterable[str]:
     yield text
 
 
-def _change(group: GroupPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Iterable[str]:
+def _change(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Iterable[str]:
     """Show each constraint and each limit that does not hold, before and after what is decided."""
-    before, then = counts_now(group.component), after(group, evictions, snapshot)
+    before, then = current_counts(group.component), after(group, evictions, snapshot)
     bounds = {(each.constraint.key, each.constraint.max_skew): None for judged in group.groups for each in judged.hard}
     for key, max_skew in bounds:
         yield f"    {short(key)} (maxSkew {max_skew}): {change(before.get(key, {}), then.get(key, {}))}"
@@ -124,7 +124,7 @@ def _either(values: Sequence[str]) -> str:
     return "/".join(values[:_PLACES]) + (f" or {len(values) - _PLACES} more" if len(values) > _PLACES else "")
 
 
-def _held_back(group: GroupPlan, waiting: Sequence[Waiting], plan: Plan) -> Iterable[str]:
+def _held_back(group: ComponentPlan, waiting: Sequence[Waiting], plan: Plan) -> Iterable[str]:
     """Show what waits and what stays, pods of one reason together, and where the whole reasoning is to be read."""
     why: dict[tuple[str, str], list[str]] = {}
     for each in waiting:

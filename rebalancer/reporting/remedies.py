@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rebalancer.assessment.limits import JudgedLimit
-from rebalancer.model.verdicts import Reason, State, ViolationCause
-from rebalancer.reporting import forcing
+from rebalancer.advice import constraints
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.reasons import Reason, State, ViolationCause
 
 _OF_REASONS: Final[Mapping[Reason, str]] = {
     Reason.NO_ARRANGEMENT: "Change the number of pods, or loosen the bound.",
@@ -41,11 +41,11 @@ def remedy(reason: Reason | None, cause: ViolationCause | None) -> str:
     return of_reason or (_OF_CAUSES[cause] if cause is not None else "")
 
 
-def limit_remedy(limit: JudgedLimit, reason: Reason | None, cause: ViolationCause | None) -> str:
+def limit_remedy(limit: EvaluatedLimit, reason: Reason | None, cause: ViolationCause | None) -> str:
     """Say the same of a limit; where nothing forces it, also the constraint that would."""
     if limit.state is not State.VIOLATED or limit.guaranteed or reason in _OF_REASONS.keys() - {Reason.NOT_FORCED}:
         return remedy(reason, cause)
-    found = forcing.of_limit(limit)
+    found = constraints.of_limit(limit)
     if found is None:
         return remedy(reason, cause)
     key, gives = found.topology_key, found.gives.replace(f" of {found.topology_key}", "")

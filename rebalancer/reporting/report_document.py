@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from rebalancer.assessment.causes import constraint_token, limit_token
-from rebalancer.assessment.failures import Failure, Failures
-from rebalancer.assessment.judgement import Assessment, Judged, JudgedGroup
-from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.causes.attribution import constraint_token, limit_token
+from rebalancer.assessment.domain_failures import Failure, Failures
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.snapshot import known_time
-from rebalancer.model.verdicts import State, ViolationCause
-from rebalancer.planning.plans import Plan
+from rebalancer.planning.plan import Plan
 from rebalancer.reporting.documents import (
     LargestShare,
     LostGroup,
@@ -23,7 +23,7 @@ from rebalancer.reporting.documents import (
 )
 from rebalancer.reporting.plan_document import workload_name
 from rebalancer.reporting.remedies import limit_remedy, remedy
-from rebalancer.reporting.verdicts import Standing, Verdicts
+from rebalancer.reporting.state_reasons import StateReason, StateReasons
 
 Chosen = Callable[[Reference], bool]
 
@@ -43,7 +43,7 @@ def report_document(
     assessment: Assessment, plan: Plan, chosen: Chosen = everything, lost: Failures | None = None
 ) -> ReportDocument:
     """Write a report on the chosen workloads, the violated first; `lost` is what losing each domain would break."""
-    verdicts = Verdicts(plan)
+    verdicts = StateReasons(plan)
     rows = [
         row
         for judged in assessment.groups
@@ -103,12 +103,12 @@ def _failures(lost: Sequence[Failure], chosen: Chosen) -> Iterator[ReportedFailu
             )
 
 
-def owners_of(limit: JudgedLimit) -> frozenset[Reference]:
+def owners_of(limit: EvaluatedLimit) -> frozenset[Reference]:
     """Return the workloads that a limit is about."""
     return frozenset(part.member.reference for part in limit.parts)
 
 
-def _limit(each: JudgedLimit, standing: Standing, assessment: Assessment) -> ReportedLimit:
+def _limit(each: EvaluatedLimit, standing: StateReason, assessment: Assessment) -> ReportedLimit:
     cause = assessment.causes.get(limit_token(each))
     largest = each.largest
     counts = each.counts if len(each.counts) <= _MOST_EMPTY else each.counts.filled
@@ -137,13 +137,15 @@ def _limit(each: JudgedLimit, standing: Standing, assessment: Assessment) -> Rep
     )
 
 
-def _rows(judged: JudgedGroup, verdicts: Verdicts, assessment: Assessment) -> Iterator[ReportedConstraint]:
+def _rows(judged: EvaluatedGroup, verdicts: StateReasons, assessment: Assessment) -> Iterator[ReportedConstraint]:
     for each in (*judged.hard, *judged.soft):
         cause = assessment.causes.get(constraint_token(judged, each))
         yield _row(judged, each, verdicts.of_constraint(judged, each), cause)
 
 
-def _row(judged: JudgedGroup, each: Judged, standing: Standing, cause: ViolationCause | None) -> ReportedConstraint:
+def _row(
+    judged: EvaluatedGroup, each: EvaluatedConstraint, standing: StateReason, cause: ViolationCause | None
+) -> ReportedConstraint:
     constraint = each.constraint
     return ReportedConstraint(
         namespace=judged.group.namespace,

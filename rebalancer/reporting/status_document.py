@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rebalancer.guard.admission import Admission
-from rebalancer.guard.pause import Pause
+from rebalancer.admission.admit import Admission
+from rebalancer.admission.pause import Pause
 from rebalancer.model.moves import NO_MEMORY, Memory, Move
-from rebalancer.model.verdicts import Reason
-from rebalancer.planning.plans import Plan
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.plan import Plan
 from rebalancer.reporting.documents import API_VERSION, Number, Text, WorkloadName, Written
 from rebalancer.reporting.plan_document import workload_name
 

@@ -12,11 +12,11 @@ from typing import Annotated, Final
 import yaml
 from msgspec import Meta
 
+from rebalancer.advice.deadlock_games import GameResult, TooLargeError, play
 from rebalancer.assessment.guarantees import most_under
-from rebalancer.assessment.shard_game import Outcome, TooLargeError, play
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.planning.arrangement import FREE, Bound, inner
-from rebalancer.planning.distance import distance
+from rebalancer.planning.single_class.minimum import min_evictions
+from rebalancer.planning.single_class.placement import FREE, Bound, make_inner
 from rebalancer.policy import Share
 from rebalancer.reporting.documents import API_VERSION, Number, Text, Written
 from rebalancer.reporting.limit_text import aligned
@@ -151,7 +151,7 @@ def _simulated(wish: Wish, max_skew: int) -> SimulatedGroups | None:
     if wish.group_size is None:
         return None
     zones = wish.zones if len(wish.zones) > 1 else (1,) * wish.domains
-    games: list[Outcome] = []
+    games: list[GameResult] = []
     with suppress(TooLargeError):
         while len(games) < _MOST_GAMES and (not games or games[-1].stuck):
             games.append(play(zones, wish.size // wish.group_size, wish.group_size, max_skew + len(games)))
@@ -173,8 +173,8 @@ def unscalable(wish: Wish, skews: tuple[int | None, int]) -> Iterator[int]:
     outer, own = skews
     for pods in range(1, wish.size + 1):
         bounds = (FREE if outer is None else Bound(max_skew=outer), Bound(max_skew=own, cap=wish.share.cap(pods)))
-        places = inner(inner(((0, 0, pods, 0),) * number) for number in wish.zones)
-        if distance(places, bounds, pods) is None:
+        places = make_inner(make_inner(((0, 0, pods, 0),) * number) for number in wish.zones)
+        if min_evictions(places, bounds, pods) is None:
             yield pods
 
 

@@ -1,7 +1,7 @@
 """The report as a person reads it in a terminal: the violated first, and why they are not repaired; no more."""
 
+from rebalancer.model.reasons import Reason
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.model.verdicts import Reason
 from rebalancer.reporting.documents import ReportDocument, ReportedConstraint
 from rebalancer.reporting.failure_text import failure_lines
 from rebalancer.reporting.keys import short

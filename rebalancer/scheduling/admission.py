@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, PreferredPodTerm, TaintEffect, Toleration
-from rebalancer.model.labels import LabelSelector, Operator, Requirement
+from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import PodSpec
 from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.view import View
@@ -73,6 +73,6 @@ def _narrowed(
 ) -> LabelSelector | None:
     if selector is None:
         return None
-    added = [Requirement(key, Operator.IN, (labels[key],)) for key in keys if key in labels]
-    added += [Requirement(key, Operator.NOT_IN, (labels[key],)) for key in mismatching if key in labels]
+    added = [SelectorRequirement(key, Operator.IN, (labels[key],)) for key in keys if key in labels]
+    added += [SelectorRequirement(key, Operator.NOT_IN, (labels[key],)) for key in mismatching if key in labels]
     return LabelSelector.of(None, (*selector.requirements, *added)) if added else selector

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, PreferredNodeTerm
-from rebalancer.model.labels import Operator, Requirement
+from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.scheduling.feasibility import FILTERS
 from rebalancer.scheduling.profile import DEFAULT_WEIGHTS, Profile, Strategy
@@ -177,9 +177,9 @@ def _term(field: "_Field") -> NodeSelectorTerm:
     )
 
 
-def _requirement(field: "_Field") -> Requirement:
+def _requirement(field: "_Field") -> SelectorRequirement:
     operator = Operator(field.get("operator").choice({each.value for each in Operator}))
-    return Requirement(
+    return SelectorRequirement(
         field.get("key").text(), operator, tuple(sorted(each.text() for each in field.get("values").items()))
     )
 

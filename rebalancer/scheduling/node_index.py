@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, Taint, TaintEffect, Toleration
-from rebalancer.model.labels import Labels, Operator, Requirement
+from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
 
 NONE: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ class NodeIndex:
         self._own: dict[str, bool] = {}
         self._groups: dict[str, Mapping[str, frozenset[str]]] = {}
         self._carrying: dict[tuple[str, ...], frozenset[str]] = {}
-        self._requirements: dict[Requirement, frozenset[str]] = {}
+        self._requirements: dict[SelectorRequirement, frozenset[str]] = {}
         self._affinities: dict[RequiredAffinity | None, frozenset[str]] = {}
         self._tolerated: dict[tuple[Toleration, ...], frozenset[str]] = {}
 
@@ -147,7 +147,7 @@ class NodeIndex:
             chosen = chosen & self._named(field)
         return chosen
 
-    def _satisfying(self, requirement: Requirement) -> frozenset[str]:
+    def _satisfying(self, requirement: SelectorRequirement) -> frozenset[str]:
         found = self._requirements.get(requirement)
         if found is None:
             key = requirement.key
@@ -158,7 +158,7 @@ class NodeIndex:
             self._requirements[requirement] = found
         return found
 
-    def _named(self, field: Requirement) -> frozenset[str]:
+    def _named(self, field: SelectorRequirement) -> frozenset[str]:
         """Select by `metadata.name`, the only field there is; In and NotIn take one value each."""
         if field.key != "metadata.name" or len(field.values) != 1:
             return NONE

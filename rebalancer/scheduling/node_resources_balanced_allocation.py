@@ -9,7 +9,7 @@ from math import sqrt
 
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, Resources
-from rebalancer.scheduling.usage import Usage
+from rebalancer.scheduling.node_usage import Usage
 from rebalancer.scheduling.view import View
 
 

@@ -10,9 +10,9 @@ from typing import ClassVar, NamedTuple
 
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, Resources
+from rebalancer.scheduling.node_usage import Usage
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.profile import Profile, Strategy
-from rebalancer.scheduling.usage import Usage
 from rebalancer.scheduling.verdicts import SUCCESS, Code, Verdict
 from rebalancer.scheduling.view import View
 

@@ -19,7 +19,7 @@ Choose: TypeAlias = Callable[[Pod, View, frozenset[str]], Iterable[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Placement:
     """One way it can go: who lands where, who stays pending, and the state after it."""
 
     placed: tuple[tuple[Pod, str], ...] = ()
@@ -59,28 +59,28 @@ def queue(pods: Iterable[Pod]) -> Sequence[Pod]:
     return sorted(pods, key=lambda pod: (-pod.spec.priority, pod.created, pod.namespace, pod.name))
 
 
-def place(pods: Iterable[Pod], view: View, choose: Choose = modelled) -> Outcome:
+def place(pods: Iterable[Pod], view: View, choose: Choose = modelled) -> Placement:
     """Play the queue once, with the first choice each time. Pods that do not fit are tried again after a success."""
     return next(outcomes(pods, view, choose))
 
 
-def outcomes(pods: Iterable[Pod], view: View, choose: Choose = any_best) -> Iterator[Outcome]:
+def outcomes(pods: Iterable[Pod], view: View, choose: Choose = any_best) -> Iterator[Placement]:
     """Yield every way the queue can go, with every choice that `choose` offers.
 
     Ways that put the same pods on the same nodes in another order are yielded more than once; their number grows with
     the product of the choices, so take no more than is needed.
     """
-    unfinished = [(tuple(queue(pods)), Outcome(view=view))]
+    unfinished = [(tuple(queue(pods)), Placement(view=view))]
     while unfinished:
         waiting, so_far = unfinished.pop()
         position, nodes = _first_that_fits(waiting, so_far.view)
         if not nodes:
-            yield Outcome(placed=so_far.placed, pending=tuple(queue(waiting)), view=so_far.view)
+            yield Placement(placed=so_far.placed, pending=tuple(queue(waiting)), view=so_far.view)
             continue
         pod = waiting[position]
         rest = waiting[position + 1 :] + waiting[:position]
         landings = [
-            Outcome(placed=(*so_far.placed, (pod, node)), view=so_far.view.with_placed(pod, node))
+            Placement(placed=(*so_far.placed, (pod, node)), view=so_far.view.with_placed(pod, node))
             for node in choose(pod, so_far.view, nodes)
         ]
         unfinished.extend((rest, landing) for landing in reversed(landings))

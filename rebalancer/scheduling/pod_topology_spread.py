@@ -34,7 +34,7 @@ __all__ = [
     "Counts",
     "DomainCounts",
     "EffectiveConstraint",
-    "Eligibility",
+    "EligibleNodes",
     "Origin",
     "PodTopologySpread",
     "constraints_of",
@@ -49,7 +49,7 @@ MISSING_LABEL: Final = unresolvable("node(s) didn't match pod topology spread co
 UNSATISFIED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 
 
-class Eligibility:
+class EligibleNodes:
     """The nodes that take part in a constraint, and the domains that they make.
 
     One object for all pods that see the same nodes, so it serves as a dictionary key by identity.
@@ -62,7 +62,7 @@ class Eligibility:
         """Eligible nodes by domain; a value without an eligible node is no domain, whatever pods it holds."""
 
 
-def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligibility:
+def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> EligibleNodes:
     """Return the nodes whose pods count for a constraint of this pod.
 
     A node takes part if it carries the keys of all constraints of the list, and satisfies the pod's node affinity and
@@ -72,14 +72,14 @@ def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligib
     affinity = required_part(pod.spec.node_affinity) if constraint.node_affinity_policy is honor else None
     tolerations = pod.spec.tolerations if constraint.node_taints_policy is honor else None
 
-    def make() -> Eligibility:
+    def make() -> EligibleNodes:
         index = view.nodes
         nodes = index.carrying(constraint.required_keys)
         if affinity is not None:
             nodes = nodes & index.matching(affinity)
         if tolerations is not None:
             nodes = nodes & index.tolerated(tolerations)
-        return Eligibility(nodes, index.groups(constraint.key))
+        return EligibleNodes(nodes, index.groups(constraint.key))
 
     return view.memo(("eligible", constraint.key, constraint.required_keys, affinity, tolerations), make)
 
@@ -125,7 +125,7 @@ class Counts:
     def __init__(
         self,
         constraint: EffectiveConstraint,
-        eligible: Eligibility,
+        eligible: EligibleNodes,
         per_node: Mapping[str, int],
         nodes: NodeIndex,
         self_match: int,

@@ -14,13 +14,13 @@ from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, Resources
-from rebalancer.scheduling.usage import NO_AMOUNTS, Amounts, Usage, amounts_of, total
+from rebalancer.scheduling.node_usage import NO_AMOUNTS, Amounts, Usage, amounts_of, total
 
 NO_AFFINITY = PodAffinity()
 NOBODY: Mapping[str, int] = {}
 
 
-class Standing(NamedTuple):
+class PlacedPods(NamedTuple):
     """A pod and where it is: `node` None means that it takes up no place the scheduler knows of."""
 
     pod: Pod
@@ -81,7 +81,7 @@ class Population:
     its snapshot (docs/semantics.md, "Which pods are counted").
     """
 
-    def __init__(self, pods: Sequence[Pod] | Sequence[Standing], nodes: Mapping[str, Node]) -> None:
+    def __init__(self, pods: Sequence[Pod] | Sequence[PlacedPods], nodes: Mapping[str, Node]) -> None:
         """Index pods of a snapshot, where the API server says they are, or pods where they are supposed to be."""
         self.nodes = nodes
         self._pods = pods
@@ -92,7 +92,7 @@ class Population:
         self.terminating: dict[str, LabelSets] = {}
         """Terminating pods by namespace: they hold room, ports and affinity until they are gone."""
         self._taken: dict[str, list[Amounts]] = {name: [] for name in nodes}
-        self._affine: list[Standing] = []
+        self._affine: list[PlacedPods] = []
         self._claiming: list[Pod] = []
         labels: Labels | None = None
         affinity: PodAffinity = NO_AFFINITY
@@ -118,7 +118,7 @@ class Population:
                 affinity = pod.spec.pod_affinity
                 keen = affinity != NO_AFFINITY
             if keen:
-                self._affine.append(Standing(pod, node, ending))
+                self._affine.append(PlacedPods(pod, node, ending))
             if pod.claims:
                 self._claiming.append(pod)
 
@@ -131,20 +131,20 @@ class Population:
         return found
 
     @cached_property
-    def standings(self) -> Sequence[Standing]:
+    def standings(self) -> Sequence[PlacedPods]:
         """Every pod and where it stands."""
-        return [Standing(pod, node, ending) for pod, node, ending in _places(self._pods, self.nodes)]
+        return [PlacedPods(pod, node, ending) for pod, node, ending in _places(self._pods, self.nodes)]
 
-    def standing(self, uid: str) -> Standing | None:
+    def standing(self, uid: str) -> PlacedPods | None:
         """Return where the pod of this UID stands; None where it takes up no place."""
         known = self._by_uid.get(uid)
         if known is None:
             return None
-        return next((Standing(pod, node, ending) for pod, node, ending in _places([known], self.nodes)), None)
+        return next((PlacedPods(pod, node, ending) for pod, node, ending in _places([known], self.nodes)), None)
 
     @cached_property
-    def _by_uid(self) -> Mapping[str, Pod | Standing]:
-        return {(each.pod if isinstance(each, Standing) else each).uid: each for each in self._pods}
+    def _by_uid(self) -> Mapping[str, Pod | PlacedPods]:
+        return {(each.pod if isinstance(each, PlacedPods) else each).uid: each for each in self._pods}
 
     @cached_property
     def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
@@ -229,11 +229,11 @@ def reaches_out(affinity: PodAffinity) -> bool:
     return any(term.namespaces or term.namespace_selector is not None for term in terms)
 
 
-def _places(pods: Iterable[Pod | Standing], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:
+def _places(pods: Iterable[Pod | PlacedPods], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:
     """Yield (pod, node, terminating) of the pods that stand on a node."""
     succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
     for each in pods:
-        if isinstance(each, Standing):
+        if isinstance(each, PlacedPods):
             pod, node, ending = each
         elif each.phase is succeeded or each.phase is failed:
             continue

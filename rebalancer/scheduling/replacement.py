@@ -11,7 +11,7 @@ from msgspec import structs
 
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod, PodPhase
-from rebalancer.model.verdicts import Reason
+from rebalancer.model.reasons import Reason
 from rebalancer.model.workloads import PodTemplate, Workload
 from rebalancer.scheduling.admission import admitted, merged
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable

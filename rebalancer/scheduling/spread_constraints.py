@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from rebalancer.model.labels import Labels, LabelSelector, Requirement
+from rebalancer.model.labels import Labels, LabelSelector, SelectorRequirement
 from rebalancer.model.pods import Pod
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.scheduling.view import View
@@ -151,7 +151,7 @@ def default_selector(pod: Pod, view: View) -> LabelSelector:
     Empty where nothing selects the pod; then no default constraint applies. The owner is looked up by name, as the
     scheduler does; other kinds of owner (Job, DaemonSet) add nothing.
     """
-    requirements: set[Requirement] = set()
+    requirements: set[SelectorRequirement] = set()
     for service in view.snapshot.services_in.get(pod.namespace, ()):
         if service.selector is not None and service.selector.items() <= pod.labels.items():
             requirements.update(LabelSelector.of(service.selector).requirements)

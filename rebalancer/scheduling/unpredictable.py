@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rebalancer.model.pods import Pod
-from rebalancer.model.verdicts import Reason
+from rebalancer.model.reasons import Reason
 from rebalancer.scheduling.view import View
 
 FOR_CLAIMS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")

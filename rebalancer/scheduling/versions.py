@@ -11,7 +11,7 @@ from rebalancer.model.cluster import Version
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class VersionRules:
     """How one version of kube-scheduler decides where versions differ."""
 
     empty_selector_counts: bool
@@ -33,9 +33,9 @@ EMPTY_SELECTOR_FIXED = Version(1, 38)
 """First version after the fix of kubernetes/kubernetes#141339; not released when this was written."""
 
 
-def rules_of(version: Version) -> Rules:
+def rules_of(version: Version) -> VersionRules:
     """Return the rules of a version; unknown newer ones follow the newest known."""
-    return Rules(
+    return VersionRules(
         empty_selector_counts=version >= EMPTY_SELECTOR_FIXED,
         balance_by_improvement=version >= Version(1, 36),
         balance_skips_idle=version >= Version(1, 33),

@@ -20,12 +20,12 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.scheduling.changes import Change, changes, forget
 from rebalancer.scheduling.node_index import NodeIndex
-from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, Population, Standing, reaches_out
+from rebalancer.scheduling.node_usage import Usage, used_by
+from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, PlacedPods, Population, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
-from rebalancer.scheduling.usage import Usage, used_by
-from rebalancer.scheduling.versions import Rules, rules_of
+from rebalancer.scheduling.versions import VersionRules, rules_of
+from rebalancer.scheduling.view_delta import ViewDelta, changes, forget
 
 T = TypeVar("T")
 
@@ -44,14 +44,14 @@ class View:
     def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE) -> None:
         self.snapshot: Final = snapshot
         self.profile: Final = profile
-        self.rules: Final[Rules] = rules_of(snapshot.version)
+        self.rules: Final[VersionRules] = rules_of(snapshot.version)
         self.nodes: Final = NodeIndex(snapshot.nodes)
         self._memo: dict[Hashable, Any] = {}
         self._population = Population(snapshot.pods, self.nodes.by_name)
-        self._moved: dict[str, Standing] = {}
-        self.changes_in: Mapping[str, tuple[Change, ...]] = {}
+        self._moved: dict[str, PlacedPods] = {}
+        self.changes_in: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs from the shared indexes, by namespace."""
-        self.changes_on: Mapping[str, tuple[Change, ...]] = {}
+        self.changes_on: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs, by node."""
 
     # Supposed states
@@ -114,7 +114,7 @@ class View:
         for pod, node, terminating in pods:
             if node is not None and node not in self.nodes.by_name:
                 raise KeyError(f"pod {pod}: there is no node {node!r}")
-            now = Standing(pod, node, terminating)
+            now = PlacedPods(pod, node, terminating)
             if pod.uid in moved:
                 forget(pod, moved[pod.uid], self._population.standing(pod.uid), inside, on)
             for change in changes(self._population.standing(pod.uid), now):
@@ -147,7 +147,7 @@ class View:
         standing = self._moved.get(pod.uid) or self._population.standing(pod.uid)
         return standing.node if standing is not None else None
 
-    def standings(self) -> Iterable[Standing]:
+    def standings(self) -> Iterable[PlacedPods]:
         """Yield every pod that stands on a node in this state."""
         moved = self._moved
         yield from (each for each in self._population.standings if each.pod.uid not in moved)

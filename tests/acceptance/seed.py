@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, PodAffinity, PodAffinityTerm, Taint, TaintEffect
-from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, PodSpec
 from rebalancer.model.snapshot import Snapshot
@@ -98,7 +98,7 @@ def _node_affinity(written: Mapping[str, Any]) -> NodeAffinity:
         terms = tuple(
             NodeSelectorTerm(
                 tuple(
-                    Requirement(each["key"], Operator(each["operator"]), tuple(each.get("values", ())))
+                    SelectorRequirement(each["key"], Operator(each["operator"]), tuple(each.get("values", ())))
                     for each in term["matchExpressions"]
                 )
             )

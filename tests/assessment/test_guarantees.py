@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebalancer.assessment.assess import assess
 from rebalancer.assessment.guarantees import least_under, most_under, nests
-from rebalancer.assessment.judgement import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Limit, PodGroup, Selector, Share, default_policy
+from rebalancer.policy import Limit, PolicyGroup, Selector, Share, default_policy
 from rebalancer.scheduling.view import View
 from tests.assessment.redis import AZ, CLUSTER, HOSTNAME, machines, redis
 from tests.scheduling.build import node, taint
@@ -48,7 +48,7 @@ def test_a_cap_as_wide_as_the_skew_takes_as_many_domains_as_documented(pods: int
 
 
 def guaranteed(snapshot: Snapshot, limit: Limit) -> bool:
-    group = PodGroup(name="g", selector=Selector(), group_by=(CLUSTER,), limits=(limit,))
+    group = PolicyGroup(name="g", selector=Selector(), group_by=(CLUSTER,), limits=(limit,))
     policy = default_policy().model_copy(update={"groups": (group,)})
     (found,) = assess(View(snapshot), policy, NO_MEMORY).limits
     return found.guaranteed
@@ -107,7 +107,9 @@ def test_a_constraint_of_one_owner_alone_guarantees_nothing_for_all() -> None:
     mixed = Snapshot(
         taken_at=bound.taken_at, nodes=bound.nodes, pods=pods, workloads=(*bound.workloads, *free.workloads)
     )
-    group = PodGroup(name="g", selector=Selector(), group_by=("cloud.netease.com/app",), limits=(at_most("<=1/2", AZ),))
+    group = PolicyGroup(
+        name="g", selector=Selector(), group_by=("cloud.netease.com/app",), limits=(at_most("<=1/2", AZ),)
+    )
     policy = default_policy().model_copy(update={"groups": (group,)})
     (found,) = assess(View(mixed), policy, NO_MEMORY).limits
     assert not found.guaranteed

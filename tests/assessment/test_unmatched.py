@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
-from rebalancer.assessment.judgement import Assessment, assess
-from rebalancer.assessment.spelling import nearest, nearest_key
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.assessment.name_hints import nearest, nearest_key
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import FindingKind
 from rebalancer.policy import Policy, default_policy, load_policy
 from rebalancer.scheduling.view import View
 from tests.assessment.redis import AZ, machines, redis
@@ -30,7 +30,7 @@ NETEASE = load_policy(
 
 def shop() -> Snapshot:
     """Return two Deployments in two namespaces, on two nodes in each of two zones."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 2}, namespace="shop")
     blueprint.deployment("db", on={"a-2": 1, "b-2": 1}, namespace="data")

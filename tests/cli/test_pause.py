@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from rebalancer.admission.pause import read_pause
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.guard.pause import read_pause
 from tests.adapters.kubernetes.fake_server import answer, served
 
 MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rebalancer.model.verdicts import Reason
+from rebalancer.model.reasons import Reason
 from tests.closed_loop.scenario import Scenario
 from tests.closed_loop.trial import Figures, figures, wait_at_rest
 from tests.cluster.controller import ACCOUNT, USER, Controller, install, policy, rebalancer

@@ -12,7 +12,7 @@ from typing import Any
 from tests.control_plane.layout import Workload, nodes, pdb, replica_set, spread, stateful_set
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.resources import Manifest
-from tests.planning.game import Game
+from tests.planning.contingent_oracle import Game
 from tests.planning.states import Counts
 
 LABEL = "test.rebalancer.dev/scenario"

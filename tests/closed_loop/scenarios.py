@@ -14,7 +14,7 @@ from tests.closed_loop.scenario import (
 )
 from tests.control_plane.layout import Workload
 from tests.control_plane.manifests import HOSTNAME
-from tests.planning.game import Game
+from tests.planning.contingent_oracle import Game
 from tests.planning.states import Counts
 
 FALLS_SHORT = (

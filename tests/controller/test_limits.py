@@ -5,15 +5,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.observing import of_cycle
 from rebalancer.controller.state import CycleDue, Leading, Loop, Publish, Request
+from rebalancer.controller.telemetry import of_cycle
 from rebalancer.model.moves import Memory
+from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import State
 from rebalancer.policy import LimitAction, Policy
 from rebalancer.reporting.events import EventReason
+from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import machines, redis
-from tests.assessment.test_limits import NETEASE
 
 NODES = machines("abc", 2)
 SPREAD = redis(NODES, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc")

@@ -6,9 +6,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
-from rebalancer.controller.evicting import SENT_WITHIN
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.admission.pause import Pause
+from rebalancer.controller.evictions import SENT_WITHIN
 from rebalancer.controller.loop import step
+from rebalancer.controller.run_once import UntilDone
 from rebalancer.controller.state import (
     Answered,
     CycleDue,
@@ -25,8 +27,6 @@ from rebalancer.controller.state import (
     Save,
     Stopping,
 )
-from rebalancer.controller.until_done import UntilDone
-from rebalancer.guard.pause import Pause
 from rebalancer.model.moves import MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
@@ -41,7 +41,7 @@ SWITCH = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebala
 
 
 def lopsided() -> Snapshot:
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1})
     return blueprint.snapshot()
@@ -185,7 +185,7 @@ def test_violations_are_told_once() -> None:
     assert reasons(requests) == {"SkewViolated"}
     state, requests = after(state, CycleDue(snapshot=SNAPSHOT), CycleDue(snapshot=SNAPSHOT))
     assert reasons(requests) == set()
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     on = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
     blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
@@ -226,7 +226,7 @@ def test_until_done() -> None:
 
 
 def two_workloads() -> Snapshot:
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1})
@@ -240,7 +240,7 @@ def test_one_refusal_does_not_starve_the_others() -> None:
     state, requests = after(state, answered(asked, EvictionResult.FORBIDDEN))
     (following,) = (each for each in requests if isinstance(each, Evict))
     assert following.move.workload != asked.move.workload
-    assert [(miss.group, miss.times) for miss in state.memory.misses] == [(asked.move.group, 1)]
+    assert [(miss.group, miss.times) for miss in state.memory.failed_predictions] == [(asked.move.group, 1)]
 
 
 def test_a_move_is_remembered_before_it_is_sent() -> None:
@@ -269,10 +269,10 @@ def test_only_what_may_have_been_granted_costs_the_spare(result: EvictionResult)
     queue = (msgspec.structs.replace(eviction, repair=repair),)
     state, requests = after(replace(state, queue=queue), answered(first))
     (asked,) = (each for each in requests if isinstance(each, Evict))
-    assert [(spare.uid, spare.goal) for spare in state.memory.spares] == [(asked.move.uid, 1)]
+    assert [(spare.uid, spare.goal) for spare in state.memory.extra_evictions] == [(asked.move.uid, 1)]
     state, _ = after(state, answered(asked, result))
     stayed = {"budget", "stale", "throttled", "forbidden", "failed"}
-    assert bool(state.memory.spares) is (result not in stayed)
+    assert bool(state.memory.extra_evictions) is (result not in stayed)
 
 
 def test_an_old_plan_is_not_carried_on() -> None:
@@ -285,7 +285,7 @@ def test_an_old_plan_is_not_carried_on() -> None:
 
 def test_moves_remember_few_targets() -> None:
     """A key with thousands of domains is not kept with every move."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 20)
     on = {f"{zone}-{number}": 1 for zone in "ab" for number in range(1, 13)}
     blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})

@@ -7,9 +7,9 @@ from threading import Event
 import pytest
 
 from rebalancer.adapters.kubernetes.configmaps import ConfigMap
+from rebalancer.admission.pause import Pause
 from rebalancer.controller.pauses import pause_of, watch_pauses
 from rebalancer.controller.state import Happened, PauseRead
-from rebalancer.guard.pause import Pause
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, Faults, SimulatedCluster, most_crowded
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Faults, SimulatedCluster, most_crowded
+from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import Happened, PauseRead
-from rebalancer.guard.pause import Pause
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.distance import alone, distance
+from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import Document, EvictionAnswer, EvictionResult
 from tests.controller.simulated import Simulation, eager
@@ -21,9 +21,9 @@ from tests.planning.states import bounds, state
 ZONES = "abc"
 
 
-def lopsided(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False) -> Blueprint:
+def lopsided(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False) -> ClusterBuilder:
     """Build zones of nodes that hold so many pods of one workload, with a budget of one."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     on = {}
     for name, nodes in zip(ZONES, counts, strict=False):
         blueprint.zones([name], len(nodes))
@@ -53,17 +53,17 @@ def test_repair(counts: list[list[int]], zone: int, host: int, seed: int, statef
     blueprint = lopsided(counts, zone, host, stateful=stateful)
     cluster = SimulatedCluster(blueprint.snapshot(), seed=seed, choose=most_crowded if crowded else None)
     simulation = Simulation(cluster, eager())
-    before = distance(state(counts), bounds(zone, host), 0)
+    before = min_evictions(state(counts), bounds(zone, host), 0)
     simulation.cycles(2 * (before or 2) + 4, apart=30)
     cluster.advance(120)
     snapshot = cluster.snapshot(cluster.now)
     assert not [pod for pod in snapshot.pods if pod.waiting]
     assert len(snapshot.pods) == sum(map(sum, counts))
     assert set(simulation.observer.answers) <= {EvictionResult.EVICTED}, "planned within the budget: nothing is refused"
-    after = distance(state(standing(snapshot, counts)), bounds(zone, host), 0)
-    apart = alone(state(counts), bounds(zone, host))
+    after = min_evictions(state(standing(snapshot, counts)), bounds(zone, host), 0)
+    apart = sum_of_minima(state(counts), bounds(zone, host))
     if before is None:
-        assert alone(state(standing(snapshot, counts)), bounds(zone, host)) <= apart - simulation.evictions
+        assert sum_of_minima(state(standing(snapshot, counts)), bounds(zone, host)) <= apart - simulation.evictions
     else:
         assert after is not None
         assert after <= before
@@ -82,7 +82,7 @@ def test_restarts_lost_answers_and_stale_watches(
     faults = Faults(lost_answers=lost, watch_delay=delay)
     cluster = SimulatedCluster(lopsided(counts, 1, 1).snapshot(), seed=seed, faults=faults)
     simulation = Simulation(cluster, eager())
-    before = distance(state(counts), bounds(1, 1), 0)
+    before = min_evictions(state(counts), bounds(1, 1), 0)
     for restart in restarts:
         if restart:
             simulation.restart()
@@ -92,7 +92,7 @@ def test_restarts_lost_answers_and_stale_watches(
     snapshot = cluster.snapshot(cluster.now)
     assert not [pod for pod in snapshot.pods if pod.waiting]
     gone = sum(1 for pod in lopsided(counts, 1, 1).snapshot().pods if pod.uid not in snapshot.pod)
-    after = distance(state(standing(snapshot, counts)), bounds(1, 1), 0)
+    after = min_evictions(state(standing(snapshot, counts)), bounds(1, 1), 0)
     if before is not None and after is not None:
         assert gone <= before - after + 1
 
@@ -171,7 +171,7 @@ def test_a_pause_at_any_moment(counts: list[list[int]], seed: int, flips: dict[i
     budgets = Budgets(max_unavailable=Amount(value=3), per_workload=Amount(value=3))
     simulation = Simulation(cluster, eager(budgets=budgets))
     cluster.flips, cluster.tell = flips, simulation.runner.tell
-    before = distance(state(counts), bounds(1, 1), 0)
+    before = min_evictions(state(counts), bounds(1, 1), 0)
     simulation.cycles(10, apart=30)
     cluster.flips, cluster.paused = {}, False
     simulation.runner.tell(PauseRead(pause=None))

@@ -8,17 +8,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
-from rebalancer.adapters.simulator import ZONE, Blueprint, SimulatedCluster
-from rebalancer.controller.observing import Telling
+from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.controller.state import PolicyLoaded
-from rebalancer.policy import Limit, PodGroup, Policy, Selector, default_policy
+from rebalancer.controller.telemetry import Telling
+from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, default_policy
 from rebalancer.settings import Address
 from tests.adapters.kubernetes.fake_server import served
 from tests.controller.simulated import Simulation, eager
 
 
 def of_group(name: str, **fields: Any) -> Policy:
-    return eager(groups=(PodGroup(name=name, selector=Selector(), **fields),))
+    return eager(groups=(PolicyGroup(name=name, selector=Selector(), **fields),))
 
 
 Starting = Callable[[Policy], Simulation]
@@ -30,7 +30,7 @@ def running() -> Iterator[Starting]:
     with served(lambda _: None) as transport, ExitStack() as ending:
 
         def start(policy: Policy) -> Simulation:
-            blueprint = Blueprint()
+            blueprint = ClusterBuilder()
             blueprint.zones("ab", 1)
             blueprint.deployment("web", on={"a-1": 1, "b-1": 1})
             cluster = SimulatedCluster(blueprint.snapshot())

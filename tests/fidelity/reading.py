@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KINDS, Kind
+from rebalancer.decoding.kinds import KINDS, ResourceKind
 from rebalancer.decoding.lists import decode_page, snapshot
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.view import View
@@ -17,7 +17,7 @@ from tests.control_plane.api import Api, in_parallel
 Objects = dict[str, list[Any]]
 
 
-def read_kinds(api: Api, kinds: Sequence[Kind], intern: Interner) -> Objects:
+def read_kinds(api: Api, kinds: Sequence[ResourceKind], intern: Interner) -> Objects:
     """Read all objects of some kinds, by the snapshot's field."""
     objects: Objects = {kind.field: [] for kind in kinds}
     for kind, document in zip(kinds, in_parallel(lambda kind: api.get(kind.path), kinds), strict=True):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 
 A, B = {"app": "web"}, {"tier": "back"}
 
@@ -20,7 +20,7 @@ A, B = {"app": "web"}, {"tier": "back"}
 )
 def test_operators(operator: Operator, values: tuple[str, ...], present: bool, other: bool, absent: bool) -> None:
     """NotIn and DoesNotExist match pods that lack the key."""
-    requirement = Requirement("app", operator, values)
+    requirement = SelectorRequirement("app", operator, values)
     assert requirement.matches({"app": "web"}) is present
     assert requirement.matches({"app": "db"}) is other
     assert requirement.matches({}) is absent
@@ -41,10 +41,10 @@ def test_operators(operator: Operator, values: tuple[str, ...], present: bool, o
 )
 def test_comparisons(value: str, bound: str, greater: bool, less: bool) -> None:
     """Gt and Lt compare 64-bit integers in ASCII digits; anything else matches nothing."""
-    assert Requirement("n", Operator.GT, (bound,)).matches({"n": value}) is greater
-    assert Requirement("n", Operator.LT, (bound,)).matches({"n": value}) is less
-    assert not Requirement("n", Operator.GT, (bound, bound)).matches({"n": value})
-    assert not Requirement("n", Operator.GT, (bound,)).matches({})
+    assert SelectorRequirement("n", Operator.GT, (bound,)).matches({"n": value}) is greater
+    assert SelectorRequirement("n", Operator.LT, (bound,)).matches({"n": value}) is less
+    assert not SelectorRequirement("n", Operator.GT, (bound, bound)).matches({"n": value})
+    assert not SelectorRequirement("n", Operator.GT, (bound,)).matches({})
 
 
 def test_empty_selects_everything() -> None:
@@ -56,7 +56,7 @@ def test_empty_selects_everything() -> None:
 
 words = st.sampled_from("abc")
 requirements = st.builds(
-    Requirement,
+    SelectorRequirement,
     words,
     st.sampled_from([Operator.IN, Operator.NOT_IN]),
     st.lists(words, min_size=1, max_size=3).map(tuple),
@@ -64,10 +64,12 @@ requirements = st.builds(
 
 
 @given(st.lists(requirements, max_size=4), st.dictionaries(words, words, max_size=3), st.randoms(use_true_random=False))
-def test_spelling_does_not_matter(found: list[Requirement], labels: dict[str, str], random: object) -> None:
+def test_spelling_does_not_matter(found: list[SelectorRequirement], labels: dict[str, str], random: object) -> None:
     """Order and repetition of requirements and values change neither meaning nor equality."""
     plain = LabelSelector.of(None, found)
-    mixed = LabelSelector.of(None, [Requirement(e.key, e.operator, (*e.values, *e.values)) for e in reversed(found)])
+    mixed = LabelSelector.of(
+        None, [SelectorRequirement(e.key, e.operator, (*e.values, *e.values)) for e in reversed(found)]
+    )
     assert plain == mixed
     assert plain.matches(labels) == all(each.matches(labels) for each in found)
 
@@ -85,13 +87,13 @@ def test_shown_as_kubectl_takes_it() -> None:
     selector = LabelSelector.of(
         A,
         [
-            Requirement("b", Operator.IN, ("x", "y")),
-            Requirement("c", Operator.NOT_IN, ("z",)),
-            Requirement("d", Operator.NOT_IN, ("y", "z")),
-            Requirement("e", Operator.EXISTS),
-            Requirement("f", Operator.DOES_NOT_EXIST),
-            Requirement("g", Operator.GT, ("1",)),
-            Requirement("h", Operator.LT, ("1",)),
+            SelectorRequirement("b", Operator.IN, ("x", "y")),
+            SelectorRequirement("c", Operator.NOT_IN, ("z",)),
+            SelectorRequirement("d", Operator.NOT_IN, ("y", "z")),
+            SelectorRequirement("e", Operator.EXISTS),
+            SelectorRequirement("f", Operator.DOES_NOT_EXIST),
+            SelectorRequirement("g", Operator.GT, ("1",)),
+            SelectorRequirement("h", Operator.LT, ("1",)),
         ],
     )
     assert str(selector) == "app=web,b in (x,y),c!=z,d notin (y,z),e,!f,g>1,h<1"

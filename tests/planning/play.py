@@ -12,10 +12,10 @@ from itertools import combinations_with_replacement
 from math import factorial, prod
 from typing import cast
 
-from rebalancer.planning.arrangement import Inner, Leaf, marked
-from rebalancer.planning.game import forced_step
-from rebalancer.planning.reach import WIDEST, Aim, State, Step, next_step
-from tests.planning.game import Game, Zones, canonical
+from rebalancer.planning.single_class.placement import Inner, Leaf, mark_leaving
+from rebalancer.planning.steps.contingent import forced_step
+from rebalancer.planning.steps.forced import WIDEST, SearchState, Step, StepGoal, next_step
+from tests.planning.contingent_oracle import Game, Zones, canonical
 from tests.planning.states import Counts, bounds, feasible, satisfied, state
 
 _Marked = tuple[tuple[tuple[int, int], ...], ...]
@@ -71,19 +71,19 @@ class Play:
 
     def step(self, counts: Counts, pending: int) -> Step:
         """Return the planner's next step, forced or at least in part."""
-        now = State(state(counts), pending)
+        now = SearchState(state(counts), pending)
         least = self.game.distance(counts, pending=pending)
         if least or pending:
             step = forced_step(now, self.bounds, min(least or 1, WIDEST))
             if step.victims:
                 return step
-        return next_step(now, self.bounds, WIDEST, Aim.PART)
+        return next_step(now, self.bounds, WIDEST, StepGoal.PART)
 
     def ends(self, counts: Counts, pending: int, step: Step) -> frozenset[tuple[Zones, int]]:
         """Return every state of rest after the step, in whatever order pods go and are placed."""
         root = state(counts)
         for path in step.victims:
-            root = marked(root, path)
+            root = mark_leaving(root, path)
         return self._rests(_marks(root), pending)
 
     def _rests(self, now: _Marked, pending: int) -> frozenset[tuple[Zones, int]]:

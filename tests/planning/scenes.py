@@ -10,20 +10,20 @@ from typing import Any
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
-from rebalancer.assessment.judgement import Assessment, assess
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.affinity import NodeSelectorTerm, PodAffinity, PodAffinityTerm
-from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.planning.budgets import Ledger
-from rebalancer.planning.components import components
-from rebalancer.planning.eligibility import Refusal
-from rebalancer.planning.mixture import Mixed
-from rebalancer.planning.problem import Rules, Uniform
-from rebalancer.planning.stuck import stuck_pods
+from rebalancer.planning.formulation import ProblemBuilder, SingleClassProblem
+from rebalancer.planning.multi_class.classes import MultiClassProblem
+from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.components import find_components
+from rebalancer.planning.scope.eligibility import Refusal
+from rebalancer.planning.scope.stuck import stuck_pods
 from rebalancer.policy import Policy, load_policy
 from rebalancer.scheduling.view import View
 
@@ -88,7 +88,7 @@ class Scene:
 
     def snapshot(self) -> Snapshot:
         """Build the cluster."""
-        blueprint = Blueprint()
+        blueprint = ClusterBuilder()
         for name, (zone, cpu) in self.nodes.items():
             blueprint.node(name, cpu=cpu, zone=zone)
         works = {work.name: work for work in self.works}
@@ -130,17 +130,17 @@ def _spec(work: Work, spec: PodSpec) -> PodSpec:
         apart = (PodAffinityTerm(topology_key=work.apart_by, selector=LabelSelector.of({work.apart: "yes"})),)
     affinity = spec.node_affinity
     if work.only:
-        zones = Requirement(key=ZONE, operator=Operator.IN, values=tuple(sorted(work.only)))
+        zones = SelectorRequirement(key=ZONE, operator=Operator.IN, values=tuple(sorted(work.only)))
         affinity = structs.replace(affinity, required=(NodeSelectorTerm((zones,)),))
     return structs.replace(spec, spread=spread, node_affinity=affinity, pod_affinity=PodAffinity(anti_required=apart))
 
 
-def problems(snapshot: Snapshot, policy: Policy) -> list[Uniform | Mixed | Refusal]:
+def problems(snapshot: Snapshot, policy: Policy) -> list[SingleClassProblem | MultiClassProblem | Refusal]:
     """Return what the planner makes of a cluster, a problem for each component that something is wrong in."""
     view = View(snapshot)
     assessment: Assessment = assess(view, policy, NO_MEMORY)
-    rules = Rules(view, policy, Ledger(snapshot, policy.budgets, NO_MEMORY, assessment.pod_groups))
-    return [rules.problem(each) for each in components(assessment, stuck_pods(view), policy.spread.act_on)]
+    rules = ProblemBuilder(view, policy, BudgetLedger(snapshot, policy.budgets, NO_MEMORY, assessment.pod_groups))
+    return [rules.problem(each) for each in find_components(assessment, stuck_pods(view), policy.spread.act_on)]
 
 
 def several_kinds(choice: Random) -> Scene:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from rebalancer.planning.arrangement import Bound, Bounds, Inner, inner
+from rebalancer.planning.single_class.placement import Bound, Bounds, Inner, make_inner
 
 Counts = list[list[int]]
 """Pods per node, a list per zone."""
@@ -18,7 +18,7 @@ def bounds(zone: int, host: int) -> Bounds:
 
 def state(counts: Counts) -> Inner:
     """Return the arrangement: all pods movable, room for any number."""
-    return inner(inner((held, 0, PLENTY, 0) for held in zone) for zone in counts)
+    return make_inner(make_inner((held, 0, PLENTY, 0) for held in zone) for zone in counts)
 
 
 def satisfied(counts: Counts, zone: int, host: int) -> bool:

@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from tests.planning.game import Game
+from tests.planning.contingent_oracle import Game
 from tests.planning.play import Outcome, Play
 from tests.planning.states import Counts
 from tests.planning.test_worst_case import play

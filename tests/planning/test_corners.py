@@ -8,40 +8,42 @@ import msgspec
 import pytest
 
 from benchmarks.planning_states import zone_returned
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
-from rebalancer.assessment.judgement import assess
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.model.verdicts import Reason, State
-from rebalancer.planning import integers, unreachable, verdict
+from rebalancer.planning import decision
 from rebalancer.planning.answers import forget
-from rebalancer.planning.boards import UniformBoard
-from rebalancer.planning.budgets import Ledger
-from rebalancer.planning.components import components
-from rebalancer.planning.forecast import counts_after
-from rebalancer.planning.foresight import foreseen_step
-from rebalancer.planning.game import first_move
-from rebalancer.planning.ground import Grounds
-from rebalancer.planning.mixture import Mixed
-from rebalancer.planning.obstacles import mixed_obstacle
+from rebalancer.planning.decision import ComponentContext, decide_multi_class, decide_single_class
+from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
+from rebalancer.planning.formulation import ProblemBuilder, SingleClassProblem, _set_aside
+from rebalancer.planning.multi_class import milp
+from rebalancer.planning.multi_class.classes import MultiClassProblem
+from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.planner import _Planner
-from rebalancer.planning.problem import Rules, Uniform, _set_aside
-from rebalancer.planning.program import Solution, Unsolved, solve
-from rebalancer.planning.reach import WIDEST, Aim, Effort, TooLarge
-from rebalancer.planning.reach import State as Standing
-from rebalancer.planning.room import Reception, Rooms, Taken
-from rebalancer.planning.unreachable import out_of_reach
-from rebalancer.planning.verdict import Circumstances, of_mixed, of_uniform
+from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity, ReservedCapacity
+from rebalancer.planning.scope.components import find_components
+from rebalancer.planning.scope.topology import Topologies
+from rebalancer.planning.single_class.outlook import expected_counts
+from rebalancer.planning.steps import reachability
+from rebalancer.planning.steps.boards import SingleClassBoard
+from rebalancer.planning.steps.contingent import contingent_step
+from rebalancer.planning.steps.forced import WIDEST, SearchBudget, SearchLimitReached, StepGoal
+from rebalancer.planning.steps.forced import SearchState as Standing
+from rebalancer.planning.steps.lookahead import lookahead_step
+from rebalancer.planning.steps.reachability import is_unreachable
 from rebalancer.policy import Amount, Policy
-from rebalancer.scheduling.usage import used_by
+from rebalancer.scheduling.node_usage import used_by
 from rebalancer.scheduling.view import View
+from tests.planning.multi_class.test_classes import changed, limit, planned, policy, softly, together
 from tests.planning.states import bounds, state
-from tests.planning.test_mixed import changed, limit, planned, policy, softly, together
 from tests.scheduling.build import NOW, pod
 
 
@@ -49,24 +51,24 @@ def problem(snapshot: Snapshot, rules: Policy | None = None) -> tuple[View, Any]
     """Return the first component's problem."""
     view, rules = View(snapshot), rules or policy()
     assessment = assess(view, rules, NO_MEMORY)
-    ledger = Ledger(snapshot, rules.budgets, NO_MEMORY)
-    component = components(assessment, frozenset(), rules.spread.act_on)[0]
-    return view, Rules(view, rules, ledger).problem(component)
+    ledger = BudgetLedger(snapshot, rules.budgets, NO_MEMORY)
+    component = find_components(assessment, frozenset(), rules.spread.act_on)[0]
+    return view, ProblemBuilder(view, rules, ledger).problem(component)
 
 
 def labelled(name: str, labels: dict[str, str]) -> Node:
     return Node(name=name, labels=Labels({HOSTNAME: name, **labels}), created=NOW, ready_since=NOW - timedelta(days=1))
 
 
-def two_kinds(**fields: Any) -> Blueprint:
-    blueprint = Blueprint()
+def two_kinds(**fields: Any) -> ClusterBuilder:
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200, **fields)
     return blueprint
 
 
-def joined(blueprint: Blueprint) -> Snapshot:
+def joined(blueprint: ClusterBuilder) -> Snapshot:
     return changed(blueprint.snapshot(), together, cluster="r")
 
 
@@ -79,13 +81,13 @@ def test_amounts_of_named_resources_add_up() -> None:
 
 def test_a_reception_without_nodes() -> None:
     """Nothing is usual, and nothing is the least, where no node takes a pod."""
-    nobody = Reception({})
+    nobody = NodeCapacity({})
     assert (nobody.usual(), nobody.least(1), nobody.slots(1)) == (0, 0, 0)
 
 
 def test_named_resources_that_are_on_their_way() -> None:
     """A waiting pod takes as many places as it asks for of the scarcest resource."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
@@ -102,14 +104,14 @@ def test_named_resources_that_are_on_their_way() -> None:
         msgspec.structs.replace(each, allocatable=msgspec.structs.replace(each.allocatable, extended=(("gpu", 8),)))
         for each in snapshot.nodes
     )
-    rooms = Rooms(View(replace(snapshot, nodes=roomy, pods=(*snapshot.pods, waiting))))
+    rooms = CapacityIndex(View(replace(snapshot, nodes=roomy, pods=(*snapshot.pods, waiting))))
     asking = msgspec.structs.replace(waiting, spec=PodSpec(requests=Resources(extended=(("gpu", 1),))))
     assert rooms.taken(rooms.of(asking, []), asking).of("a-1") == 3
 
 
 def test_waiting_pods_for_some_of_the_nodes() -> None:
     """Room is set aside on the nodes that a waiting pod may land on, and nowhere else."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1}, cpu=1000)
     snapshot = blueprint.snapshot()
@@ -133,7 +135,7 @@ def test_waiting_pods_for_some_of_the_nodes() -> None:
     found = planned(replace(snapshot, nodes=narrow, pods=(*snapshot.pods, waiting)))
     assert found.groups
     _, made = problem(replace(snapshot, nodes=narrow, pods=(*snapshot.pods, waiting)))
-    assert isinstance(made, Uniform)
+    assert isinstance(made, SingleClassProblem)
     assert (made.layout.cap("c-1"), made.layout.cap("c-2") > 1) == (1, True)
     there = msgspec.structs.replace(
         waiting,
@@ -143,13 +145,13 @@ def test_waiting_pods_for_some_of_the_nodes() -> None:
         ),
     )
     _, beside = problem(replace(snapshot, pods=(*snapshot.pods, there)))
-    assert isinstance(beside, Uniform)
+    assert isinstance(beside, SingleClassProblem)
     assert beside.layout.root
 
 
 def test_an_owner_without_any_pod_takes_no_room_that_can_be_known() -> None:
     """What its first pod will be like is not known from a pod."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
@@ -198,7 +200,7 @@ def test_a_waiting_pod_of_a_kind_that_is_held_back() -> None:
 
 def test_waiting_pods_that_bring_several_kinds_right() -> None:
     """Where everything can stand once they have landed, they are waited for."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("one", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"b-2": 1}, spread={ZONE: 1}, cpu=200)
@@ -253,18 +255,18 @@ def hard(key: str, app: str) -> Any:
 def test_a_solution_that_was_not_found_in_time() -> None:
     """Cut short, the program says so, and nothing is claimed to be impossible."""
     _, made = problem(joined(two_kinds()))
-    assert isinstance(made, Mixed)
-    assert mixed_obstacle(made, Unsolved.GIVEN_UP)[1].reason is Reason.NOT_FORCED
+    assert isinstance(made, MultiClassProblem)
+    assert diagnose_multi_class(made, Unsolved.GIVEN_UP)[1].reason is Reason.NOT_FORCED
     assert isinstance(solve(made), Solution)
 
 
 def test_a_proof_that_is_cut_short_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not every state was looked at, nothing is called unreachable."""
     start = Standing(state([[2, 1], [4, 1, 3]]))
-    assert out_of_reach(start, bounds(1, 1))
-    monkeypatch.setattr(unreachable, "_EFFORT", 10)
+    assert is_unreachable(start, bounds(1, 1))
+    monkeypatch.setattr(reachability, "_EFFORT", 10)
     forget()
-    assert not out_of_reach(start, bounds(1, 1))
+    assert not is_unreachable(start, bounds(1, 1))
 
 
 def test_keys_of_three_levels_nest_or_cross() -> None:
@@ -275,7 +277,7 @@ def test_keys_of_three_levels_nest_or_cross() -> None:
         labelled("n3", {ZONE: "b", "row": "2", "rack": "x"}),
     ]
     view = View(Snapshot(taken_at=NOW, nodes=nodes))
-    grounds = Grounds(view)
+    grounds = Topologies(view)
     names = view.nodes.names
     assert grounds.crossing(names, (ZONE, "row", HOSTNAME)) is None
     assert grounds.crossing(names, (ZONE, "row", "rack")) == ("row", "rack")
@@ -285,16 +287,16 @@ def test_keys_of_three_levels_nest_or_cross() -> None:
 
 def test_a_board_of_equal_pods_tells_every_node_apart() -> None:
     """Scores may differ between nodes that hold as many pods."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
     _, made = problem(blueprint.snapshot())
-    assert list(UniformBoard(made, 1).alike({}, ["a-1", "a-2"])) == ["a-1", "a-2"]
+    assert list(SingleClassBoard(made, 1).alike({}, ["a-1", "a-2"])) == ["a-1", "a-2"]
 
 
 def test_strangers_of_a_limit() -> None:
     """A pod that the limit does not mean may wait for whatever it likes; one that it means belongs to the component."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "a-2": 1})
     snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
@@ -333,7 +335,7 @@ def test_an_owner_that_has_pods_to_create_which_count() -> None:
 
 def test_many_nodes_to_land_on() -> None:
     """A key with more than a hundred open domains is not named, and many like nodes cannot be told apart."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 110)
     blueprint.deployment("web", on={"a-1": 3, "a-2": 3}, spread={ZONE: 1, HOSTNAME: 4})
     found = planned(blueprint.snapshot())
@@ -346,21 +348,21 @@ def test_many_nodes_to_land_on() -> None:
 
 def test_the_next_pod_of_a_victim_may_be_unknown() -> None:
     """An ephemeral volume leaves it open where a replacement can be, so nothing is foreseen of it."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3})
     snapshot = softly(blueprint.snapshot())
     _, made = problem(snapshot, policy(limit("maxPods: 2")))
-    board = UniformBoard(made, 1)
+    board = SingleClassBoard(made, 1)
     gone = replace(snapshot, workloads=())
-    assert foreseen_step(View(gone), board, Aim.EVERY, Effort(1000), forced=False) is None
-    with pytest.raises(TooLarge):  # ranking the victims is work too, even where none is followed
-        foreseen_step(View(gone), board, Aim.EVERY, Effort(999), forced=False)
+    assert lookahead_step(View(gone), board, StepGoal.EVERY, SearchBudget(1000), forced=False) is None
+    with pytest.raises(SearchLimitReached):  # ranking the victims is work too, even where none is followed
+        lookahead_step(View(gone), board, StepGoal.EVERY, SearchBudget(999), forced=False)
 
 
 def test_room_for_what_may_have_to_follow() -> None:
     """One that may have to be followed by another does not go where the budgets have room for one."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3})
     snapshot = softly(blueprint.snapshot())
@@ -369,14 +371,14 @@ def test_room_for_what_may_have_to_follow() -> None:
     planner = _Planner(view, assess(view, rules, NO_MEMORY), rules, NO_MEMORY)
     victim = next(iter(made.victims))
     for out in (2, 9):
-        planner._take(made, verdict.Verdict(victims=(victim,), evictions=1, lower_bound=1, out=out))
+        planner._take(made, decision.Decision(victims=(victim,), evictions=1, lower_bound=1, out=out))
         assert len(planner.plan().evictions) == 1, "the second time nothing is added"
     assert planner.plan().groups[-1].reason in {Reason.STEP_EXCEEDS_BUDGET, Reason.BLOCKED_BY_BUDGET}
 
 
 def team_of_six(most: int) -> tuple[Snapshot, Policy]:
     """Return two kinds of pods, 4 and 1,1 over two zones, and a limit of so many on a node for both together."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("one", on={"a-1": 4}, cpu=100)
     blueprint.deployment("two", on={"a-1": 1, "b-1": 1}, cpu=200)
@@ -388,14 +390,14 @@ def team_of_six(most: int) -> tuple[Snapshot, Policy]:
 def test_moves_that_are_under_way() -> None:
     """A mixed component that nothing forces waits until a predicted move has been verified."""
     view, made = problem(*team_of_six(most=3))
-    found = of_mixed(made, view, Circumstances(moving=True))
+    found = decide_multi_class(made, view, ComponentContext(moving=True))
     assert found.refusal is not None
     assert (found.refusal.reason, found.victims) == (Reason.GROUP_IN_FLIGHT, ())
 
 
 def test_a_stuck_pod_for_which_there_is_a_place() -> None:
     """Equal pods, nothing to evict on paper, and no node admits the one that waits: said, not hidden."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, spread={ZONE: 1}, replicas=3)
     snapshot = blueprint.snapshot()
@@ -411,17 +413,17 @@ def test_a_stuck_pod_for_which_there_is_a_place() -> None:
     rules = policy()
     view, made = View(grown), None
     assessment = assess(view, rules, NO_MEMORY)
-    component = components(assessment, frozenset({"w"}), rules.spread.act_on)[0]
-    made = Rules(view, rules, Ledger(grown, rules.budgets, NO_MEMORY)).problem(component)
-    assert isinstance(made, Uniform)
-    found = of_uniform(made, View(replace(grown, nodes=full)), Circumstances(), lambda: WIDEST)
+    component = find_components(assessment, frozenset({"w"}), rules.spread.act_on)[0]
+    made = ProblemBuilder(view, rules, BudgetLedger(grown, rules.budgets, NO_MEMORY)).problem(component)
+    assert isinstance(made, SingleClassProblem)
+    found = decide_single_class(made, View(replace(grown, nodes=full)), ComponentContext(), lambda: WIDEST)
     assert found.refusal is not None
     assert found.refusal.reason is Reason.PLACEMENT_DEADLOCK
 
 
 def test_two_kinds_that_must_be_out_at_once() -> None:
     """2 | 4,1 with maxSkew 2 and 1, of two sizes: one goes, if another may follow while its replacement is stuck."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("a", 1)
     blueprint.zones("b", 2)
     blueprint.deployment("one", on={"a-1": 2, "b-1": 2}, spread={ZONE: 2, HOSTNAME: 1}, cpu=100)
@@ -438,20 +440,20 @@ def test_two_kinds_that_must_be_out_at_once() -> None:
 
 def test_the_game_where_there_is_nothing_to_win() -> None:
     """No arrangement at all, and a first step for which there is no room."""
-    assert first_move(Standing(state([[0], [2, 4]])), bounds(1, 1), 3) is None
-    assert first_move(Standing(state([[1], [5, 1]])), bounds(2, 1), 1) is None
+    assert contingent_step(Standing(state([[0], [2, 4]])), bounds(1, 1), 3) is None
+    assert contingent_step(Standing(state([[1], [5, 1]])), bounds(2, 1), 1) is None
 
 
 def test_an_answer_that_does_not_hold_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """The solver is not taken at its word."""
     _, made = problem(joined(two_kinds()))
-    monkeypatch.setattr(integers.Model, "holds", lambda *_: False)
+    monkeypatch.setattr(milp.Model, "holds", lambda *_: False)
     assert solve(made) is Unsolved.GIVEN_UP
 
 
 def test_affinity_towards_others_is_asked_of_each_group() -> None:
     """Pods with affinity of their own, or in a namespace that others mean, have a reception of their own."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
 
@@ -480,7 +482,7 @@ def test_a_kind_of_which_nothing_is_known() -> None:
 
 def test_limits_over_pods_of_nobody_and_pods_that_wait() -> None:
     """With a bare pod among them nothing is evicted; a pod that waits is part of the problem."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 6, "b-1": 2})
     snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
@@ -499,12 +501,12 @@ def test_limits_over_pods_of_nobody_and_pods_that_wait() -> None:
 
 def test_what_may_be_shown_where_nothing_more_fits() -> None:
     """The outlook ends where no node takes another pod."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
     _, made = problem(blueprint.snapshot())
-    assert isinstance(made, Uniform)
-    after = counts_after(made.layout, {}, 10_000)
+    assert isinstance(made, SingleClassProblem)
+    after = expected_counts(made.layout, {}, 10_000)
     assert sum(after[ZONE].values()) < 10_000
 
 
@@ -518,24 +520,24 @@ def test_too_little_room_everywhere_for_what_is_on_its_way() -> None:
 def test_a_mixed_component_waits_for_a_predicted_move() -> None:
     """As equal pods do."""
     view, made = problem(*team_of_six(most=2))
-    moving = of_mixed(made, view, Circumstances(moving=True, effort=Effort(0)))
+    moving = decide_multi_class(made, view, ComponentContext(moving=True, effort=SearchBudget(0)))
     assert moving.refusal is not None
     assert moving.refusal.reason is Reason.GROUP_IN_FLIGHT
     assert "only predicted" in moving.refusal.message, "the reason has other causes too"
-    missed = of_mixed(made, view, Circumstances(misses=3, effort=Effort(0)))
+    missed = decide_multi_class(made, view, ComponentContext(failed_predictions=3, effort=SearchBudget(0)))
     assert missed.refusal is not None
     assert (missed.refusal.reason, missed.state) == (Reason.NOT_FORCED, State.UNFIXABLE)
 
 
 def test_too_many_nodes_to_follow() -> None:
     """Where a replacement may go to more than 64 nodes of which none is like another, nothing is foreseen."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 60)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3})
     snapshot = blueprint.snapshot()
     view, made = problem(snapshot, policy(limit("maxPods: 2")))
-    effort = Effort(100_000)
-    assert foreseen_step(view, UniformBoard(made, 1), Aim.EVERY, effort, forced=False) is None
+    effort = SearchBudget(100_000)
+    assert lookahead_step(view, SingleClassBoard(made, 1), StepGoal.EVERY, effort, forced=False) is None
     assert effort.cut
 
 
@@ -553,8 +555,8 @@ def test_a_vanished_node_stops_several_kinds_too() -> None:
 
 def test_usual_room_that_is_no_more_than_needed() -> None:
     """Nothing is set aside in halves where half the usual room is as little as the group needs."""
-    reception = Reception({"n1": 4, "n2": 5, "n3": 6})
-    taken = Taken(5, {})
+    reception = NodeCapacity({"n1": 4, "n2": 5, "n3": 6})
+    taken = ReservedCapacity(5, {})
     assert _set_aside(reception, taken, 3) == (taken, 0)
 
 
@@ -572,11 +574,11 @@ def test_affinity_that_reaches_nobody_else() -> None:
 
 def test_one_that_is_followed_where_it_gets_stuck() -> None:
     """2 | 4,1 with maxSkew 2 and 1: the replacement of the first finds no node until a second has gone."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("a", 1)
     blueprint.zones("b", 2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 4, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1})
     view, made = problem(blueprint.snapshot())
-    found = foreseen_step(view, UniformBoard(made, 2), Aim.EVERY, Effort(100_000), forced=True)
+    found = lookahead_step(view, SingleClassBoard(made, 2), StepGoal.EVERY, SearchBudget(100_000), forced=True)
     assert found is not None
     assert (found.victim.pod.node, found.out) == ("b-1", 2)

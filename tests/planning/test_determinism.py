@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
-from rebalancer.assessment.judgement import assess
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
@@ -21,7 +21,7 @@ _WRITE = "import sys; from tests.planning.test_determinism import written; sys.s
 
 def uniform() -> Snapshot:
     """Three workloads of equal pods: some that the certificate speaks for, some that are searched."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 4)
     held = {"a-1": 2, "a-2": 2, "a-3": 1, "b-1": 2, "b-2": 2}
     blueprint.deployment("returned", on=held, spread={ZONE: 1, HOSTNAME: 2})

@@ -8,27 +8,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
-from rebalancer.assessment.judgement import assess
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
 from rebalancer.model.affinity import NodeSelectorTerm, PodAffinity, PodAffinityTerm, Taint, TaintEffect
 from rebalancer.model.cluster import Namespace
-from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import HostPort, OwnerReference, Pod, PodSpec, Resources
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
-from rebalancer.model.verdicts import Reason, State
 from rebalancer.model.workloads import Workload
+from rebalancer.planning.plan import Plan, narrow_plan
 from rebalancer.planning.planner import plan
-from rebalancer.planning.plans import Plan, narrowed
 from rebalancer.policy import Amount, Budgets, Policy, Spread
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
-from tests.guard.build import move
 from tests.scheduling.build import NOW
+from tests.tracking.build import move
 
 GENEROUS = Budgets(max_unavailable=Amount(value=100), per_workload=Amount(value=100))
 
@@ -39,7 +39,7 @@ def policy(**changes: Any) -> Policy:
 
 def returned(**fields: Any) -> Snapshot:
     """Twelve pods on two of three zones of two nodes."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
     blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop", **fields)
@@ -116,7 +116,7 @@ def test_the_same_snapshot_gives_the_same_plan() -> None:
 
 def test_a_balanced_group_is_not_in_the_plan() -> None:
     """What holds is not planned."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 1}, spread={ZONE: 1})
     assert planned(blueprint.snapshot()).groups == ()
@@ -152,7 +152,7 @@ def test_unavailable_pods_count_whatever_the_cause() -> None:
 
 
 def budgeted(**fields: Any) -> Snapshot:
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
     blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
@@ -380,7 +380,7 @@ def test_no_room() -> None:
 
 def test_room_is_not_promised_twice() -> None:
     """Two workloads that need the same room do not both get it."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 4}, spread={ZONE: 1}, cpu=1000)
@@ -406,7 +406,7 @@ def test_room_is_not_promised_twice() -> None:
 )
 def test_arithmetic(on: dict[str, int], nearest: str) -> None:
     """What no arrangement can satisfy is Infeasible, with the nearest numbers that would do: here 1, 2, 3 and 5 do."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("a", 1)
     blueprint.zones("b", 3)
     blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
@@ -418,7 +418,7 @@ def test_arithmetic(on: dict[str, int], nearest: str) -> None:
 
 def test_too_few_domains() -> None:
     """With fewer domains than minDomains each may hold maxSkew at the most."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 3}, spread={ZONE: 1})
 
@@ -446,7 +446,7 @@ def test_least_important_first() -> None:
 
 def test_two_revisions_share_a_selector() -> None:
     """Two owners under one selector are one group, planned together."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1})
     blueprint.deployment("two", on={"b-1": 4}, spread={ZONE: 1})
@@ -466,7 +466,7 @@ def test_two_revisions_share_a_selector() -> None:
 )
 def test_affinity_to_pods(affinity: dict[str, str], reason: Reason | None) -> None:
     """Keeping off each other's nodes is counted; affinity that moves with every placement is left alone."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 3)
     blueprint.deployment("web", on={"a-1": 1, "a-2": 1, "a-3": 1, "b-1": 1}, spread={ZONE: 1})
     ((kind, key),) = affinity.items()
@@ -485,7 +485,7 @@ def test_affinity_to_pods(affinity: dict[str, str], reason: Reason | None) -> No
 
 def test_a_part_of_a_plan_is_about_the_workloads_asked_for() -> None:
     """What goes, what waits, what is refused and what was found out of them, and nothing of others."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 6, "b-1": 1}, spread={ZONE: 1})
@@ -498,7 +498,7 @@ def test_a_part_of_a_plan_is_about_the_workloads_asked_for() -> None:
     whole = planned(snapshot, policy(budgets=Budgets(max_unavailable=Amount(value=1))))
     both = sorted({each.workload for each in whole.evictions})
     assert [each.name for each in both] == ["one", "two"]
-    parts = [narrowed(whole, frozenset({each})) for each in both]
+    parts = [narrow_plan(whole, frozenset({each})) for each in both]
     for workload, part in zip(both, parts, strict=True):
         assert {each.workload for each in part.evictions} == {workload}
         assert {each.eviction.workload for each in part.waiting} == {workload}
@@ -506,9 +506,9 @@ def test_a_part_of_a_plan_is_about_the_workloads_asked_for() -> None:
         assert {each for group in part.groups for each in group.workloads} == {workload}
     for of in ("evictions", "waiting", "refusals", "groups"):
         assert sum(len(getattr(part, of)) for part in parts) == len(getattr(whole, of)), of
-    assert narrowed(whole, None) is whole
-    assert narrowed(whole, frozenset(both)) == whole
-    assert narrowed(whole, frozenset()).evictions == ()
+    assert narrow_plan(whole, None) is whole
+    assert narrow_plan(whole, frozenset(both)) == whole
+    assert narrow_plan(whole, frozenset()).evictions == ()
 
 
 def test_an_unread_object_stops_what_it_may_touch() -> None:
@@ -545,7 +545,9 @@ def hostname_only(**fields: Any) -> Callable[[SpreadConstraint], SpreadConstrain
     ("change", "reason"),
     [
         (
-            hostname_only(selector=LabelSelector.of({"app": "web"}, [Requirement("x", Operator.DOES_NOT_EXIST)])),
+            hostname_only(
+                selector=LabelSelector.of({"app": "web"}, [SelectorRequirement("x", Operator.DOES_NOT_EXIST)])
+            ),
             Reason.NO_ARRANGEMENT,
         ),
         (hostname_only(node_taints_policy=InclusionPolicy.HONOR), None),
@@ -579,7 +581,7 @@ def test_constraints_that_do_not_fit_together(
 
 def test_one_node_a_zone_named_otherwise() -> None:
     """Where every node is a zone of its own, targets are named by the labels, not by the nodes."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     for name, zone in (("n1", "a"), ("n2", "b")):
         blueprint.node(name, zone=zone)
     blueprint.deployment("web", on={"n1": 4}, spread={ZONE: 1, HOSTNAME: 1})
@@ -629,7 +631,7 @@ def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
 
 def test_room_that_is_spoken_for() -> None:
     """The last free place is not promised while a pod waits for it, or is still to be created for it."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1}, cpu=1000)
     blueprint.stateful_set("other", on={"a-1": 2}, cpu=1000)
@@ -652,7 +654,7 @@ def test_room_that_is_spoken_for() -> None:
 
 def test_members_that_ask_for_different_ports() -> None:
     """Two owners under one selector of which one needs a host port are not planned as one."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("one", on={"a-1": 2}, spread={ZONE: 1})
     blueprint.deployment("two", on={"a-1": 2}, spread={ZONE: 1})
@@ -668,7 +670,7 @@ def test_members_that_ask_for_different_ports() -> None:
 
 def test_pods_that_others_have_still_to_create() -> None:
     """An owner under the same selector that has pods to create is waited for: the counts will change."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1})
     blueprint.deployment("two", on={"b-1": 1}, replicas=3, spread={ZONE: 2})
@@ -679,7 +681,7 @@ def test_pods_that_others_have_still_to_create() -> None:
 
 def test_keys_that_cross() -> None:
     """Keys of which neither divides the other are planned by the integer program."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     for name, zone, rack in (("n1", "a", "1"), ("n2", "a", "2"), ("n3", "b", "1"), ("n4", "b", "2")):
         blueprint.node(name, zone=zone, rack=rack)
     blueprint.deployment("web", on={"n1": 3, "n2": 3}, spread={ZONE: 1, "rack": 1})
@@ -689,7 +691,7 @@ def test_keys_that_cross() -> None:
 
 def test_a_key_above_shared_hosts() -> None:
     """Without a hostname constraint the nodes of a zone are interchangeable, and the plan still names them."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 2, "a-2": 2}, spread={ZONE: 1})
     found = planned(blueprint.snapshot())
@@ -708,7 +710,7 @@ def test_selectors_that_count_nobody() -> None:
 
 def test_workloads_that_ask_for_different_things() -> None:
     """Two owners under one selector with different requests are planned together, as two kinds."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 4}, spread={ZONE: 1}, cpu=200)
@@ -741,7 +743,7 @@ def test_a_gated_pod_of_its_own() -> None:
 
 def test_pods_on_their_way_may_bring_it_right() -> None:
     """Where the pods without a node are all that is missing, nothing is evicted."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 2}, replicas=3, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
@@ -767,14 +769,14 @@ def test_a_relabelled_pod_is_not_moved() -> None:
 
 def stateful(reach: dict[str, str]) -> Snapshot:
     """Put a StatefulSet of four on two of three zones, each pod with a volume that reaches the zones named for it."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     blueprint.stateful_set("db", on={"a-1": 1, "a-2": 1, "b-1": 1, "b-2": 1}, spread={ZONE: 1}, namespace="shop")
     snapshot = blueprint.snapshot()
     volumes, claims = [], []
     for pod in snapshot.pods:
         zones = tuple(sorted(reach.get(pod.name, "abc")))
-        term = NodeSelectorTerm((Requirement(ZONE, Operator.IN, zones),))
+        term = NodeSelectorTerm((SelectorRequirement(ZONE, Operator.IN, zones),))
         volumes.append(
             PersistentVolume(name=f"v-{pod.name}", node_affinity=(term,), claim=("shop", f"data-{pod.name}"))
         )
@@ -885,7 +887,7 @@ def test_extended_resources_and_storage_are_room_too() -> None:
     """Room is the least of all resources that the pods ask for."""
     asks = Resources(cpu=1, memory=1, ephemeral_storage=10, extended=(("example.com/gpu", 1),))
     has = Resources(cpu=64_000, memory=2**40, ephemeral_storage=25, extended=(("example.com/gpu", 9),))
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 8}, spread={ZONE: 1})
 
@@ -916,9 +918,9 @@ def test_no_room_at_all_for_foreign_pods() -> None:
 REGION = "topology.kubernetes.io/region"
 
 
-def regions() -> Blueprint:
+def regions() -> ClusterBuilder:
     """Two regions of two zones of two nodes."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     for zone in "abcd":
         for number in (1, 2):
             labels: dict[str, Any] = {REGION: "west" if zone in "ab" else "east"}
@@ -955,7 +957,7 @@ def test_a_little_room_everywhere_is_too_little() -> None:
 
 def laid_out(counts: dict[str, list[int]], waiting: int, zone: int, host: int) -> Snapshot:
     """Put one Deployment on zones of nodes that hold so many pods, and let so many wait for a node."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     on = {}
     for name, held in counts.items():
         blueprint.zones([name], len(held))
@@ -1010,7 +1012,7 @@ def test_two_that_must_go_together() -> None:
 
 def test_a_disruption_budget_with_room_for_one_of_two() -> None:
     """What a budget granted to a step that cannot go whole is given back."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("a", 1)
     blueprint.zones("b", 2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 4, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1})
@@ -1050,7 +1052,7 @@ def test_a_volume_that_dies_with_its_pod() -> None:
 
 def test_groups_that_count_each_others_pods_are_planned_together() -> None:
     """The number is the minimum for both, and each eviction of the step is good for both."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 2)
     blueprint.deployment("one", on={"a-1": 6}, spread={ZONE: 1})
     blueprint.deployment("two", on={"a-1": 4}, spread={ZONE: 2})

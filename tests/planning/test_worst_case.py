@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rebalancer.planning.distance import distance
-from rebalancer.planning.game import forced_step
-from rebalancer.planning.reach import State
-from tests.planning.game import Game, Zones
+from rebalancer.planning.single_class.minimum import min_evictions
+from rebalancer.planning.steps.contingent import forced_step
+from rebalancer.planning.steps.forced import SearchState
+from tests.planning.contingent_oracle import Game, Zones
 from tests.planning.play import Play, every_layout
+from tests.planning.single_class.test_minimum import CASES
 from tests.planning.states import Counts, bounds, satisfied, state
-from tests.planning.test_distance import CASES
 
 play = cache(Play)
 SKEWS = [(zone, host) for zone in (1, 2) for host in (1, 2)]
@@ -78,7 +78,7 @@ def compared(pods: Iterable[int], zone: int, host: int) -> Counter[str]:
             (sum(max(0, held - after) for held, after in zip(flat, row, strict=True)) for row in right[sizes, total]),
             default=None,
         )
-        assert distance(state(counts), limits, 0) == brute, zones
+        assert min_evictions(state(counts), limits, 0) == brute, zones
         kind = _kind(game, counts, brute)
         counted[kind] += orders
         counted["up to symmetry"] += 1
@@ -89,7 +89,7 @@ def _kind(game: Play, counts: Counts, least: int | None, strict: Game | None = N
     """Return what comes of a state in the worst case, which is checked; what `strict` can force must be had."""
     if least == 0:
         limits = game.bounds
-        assert not forced_step(State(state(counts)), limits, 3).victims, counts
+        assert not forced_step(SearchState(state(counts)), limits, 3).victims, counts
         assert game.outcome(counts).evictions == 0
         return "balanced"
     found = game.outcome(counts)
@@ -153,7 +153,7 @@ def test_two_million_larger_layouts() -> None:
             if sum(map(sum, zones)) > 8:
                 counts = shaped(zones)
                 least = game.game.distance(counts)
-                assert distance(state(counts), limits, 0) == least, zones
+                assert min_evictions(state(counts), limits, 0) == least, zones
                 kind = _kind(game, counts, least, strict)
                 if least and not kind.startswith("right") and game.game.forced(counts, spare=0) is not None:
                     kind += ", forced if something may be worse meanwhile"

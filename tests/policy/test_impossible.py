@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.policy import Condition, Limit, PodGroup, PolicyError, Selector, Share, When, load_policy
+from rebalancer.policy import Condition, Limit, PolicyError, PolicyGroup, Selector, Share, When, load_policy
 from rebalancer.policy.impossible import impossible
 
 ZONE = "topology.kubernetes.io/zone"
 MOST = 16
 """Pods, and domains, that are tried: every limit below that anything satisfies is satisfied by fewer."""
 
-GROUP = PodGroup(name="g", selector=Selector())
+GROUP = PolicyGroup(name="g", selector=Selector())
 
 
 @cache

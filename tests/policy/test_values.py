@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rebalancer.model.labels import LabelSelector, Operator, Requirement
+from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.policy import (
     Amount,
     EligibleNamespaces,
@@ -129,7 +129,9 @@ def test_a_selector_compiles_to_the_models() -> None:
             "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["b", "a"]}],
         }
     )
-    assert selector.compiled == LabelSelector.of({"app": "web"}, [Requirement("tier", Operator.NOT_IN, ("a", "b"))])
+    assert selector.compiled == LabelSelector.of(
+        {"app": "web"}, [SelectorRequirement("tier", Operator.NOT_IN, ("a", "b"))]
+    )
     assert Selector().compiled.matches({"any": "pod"})
 
 

@@ -2,8 +2,8 @@
 
 from xml.etree import ElementTree as ET
 
-from rebalancer.assessment.judgement import assess
-from rebalancer.guard.admission import Admission
+from rebalancer.admission.admit import Admission
+from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.planner import plan
 from rebalancer.reporting.deadlock_events import MOST_DEADLOCKS, of_deadlocks

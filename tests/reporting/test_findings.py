@@ -6,14 +6,14 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from rebalancer.adapters.simulator import ZONE
-from rebalancer.assessment.judgement import assess
+from rebalancer.assessment.assess import assess
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
-from rebalancer.controller.observing import of_cycle
 from rebalancer.controller.state import CycleDue, Leading, Loop
+from rebalancer.controller.telemetry import of_cycle
 from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import FindingKind
 from rebalancer.planning.planner import plan
 from rebalancer.reporting.documents import ReportDocument
 from rebalancer.reporting.junit import report_junit

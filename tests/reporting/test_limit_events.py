@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from rebalancer.assessment.causes import limit_token
-from rebalancer.assessment.judgement import assess
-from rebalancer.assessment.limits import JudgedLimit
+from rebalancer.assessment.assess import assess
+from rebalancer.assessment.causes.attribution import limit_token
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import State, ViolationCause
-from rebalancer.policy import Limit, PodGroup, Selector, Share, default_policy
+from rebalancer.policy import Limit, PolicyGroup, Selector, Share, default_policy
 from rebalancer.reporting.events import Event, EventReason
 from rebalancer.reporting.limit_events import MOST_EVENTS, Told, of_limits
 from rebalancer.scheduling.view import View
@@ -18,8 +18,8 @@ THIRD = Limit(name="node-third", topology_key=HOSTNAME, max_share=Share.of("<=1/
 SHARDS_APART = Limit(name="apart", topology_key=HOSTNAME, max_pods=1, group_by=(SHARD,))
 
 
-def limits(snapshot: Snapshot, *rules: Limit) -> tuple[JudgedLimit, ...]:
-    group = PodGroup(name="redis", selector=Selector(), group_by=(CLUSTER,), limits=rules or (THIRD,))
+def limits(snapshot: Snapshot, *rules: Limit) -> tuple[EvaluatedLimit, ...]:
+    group = PolicyGroup(name="redis", selector=Selector(), group_by=(CLUSTER,), limits=rules or (THIRD,))
     policy = default_policy().model_copy(update={"groups": (group,)})
     return assess(View(snapshot), policy, NO_MEMORY).limits
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.assessment.judgement import assess
+from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
@@ -16,8 +16,8 @@ from rebalancer.reporting.junit import report_junit
 from rebalancer.reporting.report_document import report_document
 from rebalancer.reporting.text import report_text
 from rebalancer.scheduling.view import View
+from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import HOSTNAME, machines, redis
-from tests.assessment.test_limits import NETEASE
 
 
 def report(snapshot: Snapshot) -> ReportDocument:

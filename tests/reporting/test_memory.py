@@ -4,19 +4,19 @@ from datetime import timedelta
 
 import pytest
 
-from rebalancer.model.moves import NO_MEMORY, Change, Memory, Miss, ZoneSeen
-from rebalancer.model.verdicts import ViolationCause
+from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, ObservedChange, ZoneSeen
+from rebalancer.model.reasons import ViolationCause
 from rebalancer.reporting.status_document import memory_of, memory_text
-from tests.guard.test_moves import MOVE
 from tests.scheduling.build import NOW
+from tests.tracking.test_moves import MOVE
 
 MEMORY = Memory(
     moves=(MOVE,),
     seen=(("group", NOW),),
     sent=(NOW, NOW + timedelta(seconds=1)),
-    misses=(Miss("g", 2, NOW),),
+    failed_predictions=(FailedPrediction("g", 2, NOW),),
     zones=(ZoneSeen("zone", "a", NOW),),
-    changes=(Change(ViolationCause.NODE_LOST, "zone=a", NOW),),
+    changes=(ObservedChange(ViolationCause.NODE_LOST, "zone=a", NOW),),
     causes=(("0123456789abcdef", ViolationCause.ROLLOUT),),
 )
 

@@ -12,19 +12,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, SimulatedCluster
-from rebalancer.assessment.judgement import Assessment, assess
-from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
-from rebalancer.model.moves import NO_MEMORY, Memory, Miss, Reference
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.advice.constraints import SuggestedSpread, of_limit, together, written
+from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
+from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Reference
+from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import Cause, Reason, State
+from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.planning.plans import Plan
 from rebalancer.policy import Policy, load_policy
 from rebalancer.reporting.documents import Totals
+from rebalancer.reporting.expected_counts import after, decided, worst_after
 from rebalancer.reporting.explanation import explain_pod, explain_workload, explanation_text
-from rebalancer.reporting.forcing import Forcing, of_limit, together, written
-from rebalancer.reporting.landing import after, decided, worst_after
 from rebalancer.reporting.phrases import change, proof
 from rebalancer.reporting.plan_document import plan_document
 from rebalancer.reporting.plan_text import plan_text
@@ -82,7 +82,7 @@ def look(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Seen
 
 def crowded(cpu: int = 600) -> Snapshot:
     """Ten pods as 4/2/1/1/1/1 over six nodes, maxSkew 3: all that the constraint asks for, and too many on one node."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     on = {"a-1": 4, "a-2": 2, "b-1": 1, "b-2": 1, "c-1": 1, "c-2": 1}
     blueprint.deployment("web", on=on, spread={HOSTNAME: 3}, cpu=cpu)
@@ -129,8 +129,8 @@ Which constraint would force it?
 def test_what_is_not_forced_comes_with_the_constraint_to_paste() -> None:
     """After three misses the group is left alone, and its owner is told what would help."""
     first = look(crowded(), rules(THIRD))
-    misses = tuple(Miss(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
-    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, misses=misses))
+    misses = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
+    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=misses))
     assert FORCING in seen.explained()
     assert FORCING in seen.pod(seen.snapshot.pods[0].name)
     assert "\n    NotForced: 3 moves in a row" in seen.text()
@@ -140,8 +140,8 @@ def test_what_is_not_forced_comes_with_the_constraint_to_paste() -> None:
 def test_what_is_proved_and_cannot_be_done_is_not_planned() -> None:
     """The totals of a plan with nothing in it: none planned, one needed, which is out of reach; not optimal."""
     first = look(crowded(), rules(THIRD))
-    misses = tuple(Miss(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
-    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, misses=misses))
+    misses = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
+    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=misses))
     assert plan_document(seen.plan, seen.snapshot).totals == Totals(
         evictions=0, now=0, lower_bound=1, out_of_reach=1, optimal=False
     )
@@ -158,7 +158,7 @@ def test_what_is_proved_and_cannot_be_done_is_not_planned() -> None:
 
 def test_what_is_repaired_beside_what_cannot_be() -> None:
     """Each has its own number; a budget that never has room is not waited for."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     for name in ("web", "shy"):
         blueprint.deployment(name, on={"a-1": 6}, spread={ZONE: 1})
@@ -212,7 +212,7 @@ def test_limits_that_hold_are_counted() -> None:
 
 def test_what_waits_and_what_stays() -> None:
     """Pods of one reason stand together, each with its reason once."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     blueprint.deployment("web", on={"a-1": 6, "a-2": 6, "b-1": 6, "b-2": 6}, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
@@ -254,7 +254,7 @@ def test_many_domains_are_summed_up() -> None:
 @settings(max_examples=15, deadline=None)
 def test_it_comes_as_it_says(counts: list[list[int]], seed: int) -> None:
     """Where everything goes at once, what was said to be certain is what comes, and no bound is exceeded."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     on = {}
     for zone, nodes in zip("abc", counts, strict=False):
         blueprint.zones([zone], len(nodes))
@@ -309,8 +309,8 @@ def test_all_that_would_force_it_is_one_answer() -> None:
 def test_what_a_template_cannot_have_twice_is_asked_apart() -> None:
     """Kubernetes takes one hard constraint for a key: one on other pods over that key can only stand in its stead."""
 
-    def wanted(key: str, skew: int, app: str, gives: str = "that") -> Forcing:
-        return Forcing(topology_key=key, max_skew=skew, selector=LabelSelector.of({"app": app}), gives=gives)
+    def wanted(key: str, skew: int, app: str, gives: str = "that") -> SuggestedSpread:
+        return SuggestedSpread(topology_key=key, max_skew=skew, selector=LabelSelector.of({"app": app}), gives=gives)
 
     soft = wanted(ZONE, 3, "web", "the same constraint, but hard")
     first, others = together([wanted(ZONE, 2, "web"), wanted(ZONE, 1, "db"), soft, wanted(HOSTNAME, 1, "db")])
@@ -320,9 +320,9 @@ def test_what_a_template_cannot_have_twice_is_asked_apart() -> None:
     assert [(each.max_skew, each.gives) for each in tighter] == [(3, "that; the same constraint, but hard")]
 
 
-def suggested(pods: int, domains: int, bound: str) -> Forcing | None:
+def suggested(pods: int, domains: int, bound: str) -> SuggestedSpread | None:
     """Put all pods on one of so many nodes and ask what would force a limit."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("a", domains)
     blueprint.deployment("web", on={"a-1": pods})
     limit = f"  - {{name: some, topologyKey: kubernetes.io/hostname, {bound}}}\n"
@@ -355,9 +355,10 @@ def test_what_minima_and_differences_come_to() -> None:
 def test_selectors_are_written_as_kubernetes_has_them() -> None:
     """Labels with one value, and expressions for all else."""
     selector = LabelSelector.of(
-        {"app": "web"}, [Requirement("tier", Operator.EXISTS), Requirement("zone", Operator.IN, ("a", "b"))]
+        {"app": "web"},
+        [SelectorRequirement("tier", Operator.EXISTS), SelectorRequirement("zone", Operator.IN, ("a", "b"))],
     )
-    text = written([Forcing(topology_key="zone", max_skew=1, selector=selector, gives="")])
+    text = written([SuggestedSpread(topology_key="zone", max_skew=1, selector=selector, gives="")])
     (constraint,) = yaml.safe_load(text)["topologySpreadConstraints"]
     assert constraint["labelSelector"] == {
         "matchLabels": {"app": "web"},
@@ -370,7 +371,7 @@ def test_selectors_are_written_as_kubernetes_has_them() -> None:
 
 def test_a_soft_constraint_is_shown_as_a_hard_one() -> None:
     """A cluster default too: nothing is evicted for it, and what would hold it can be pasted."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("a", 2)
     blueprint.deployment("web", on={"a-1": 6})
     told = look(blueprint.snapshot(), rules(HALF)).explained()
@@ -380,7 +381,7 @@ def test_a_soft_constraint_is_shown_as_a_hard_one() -> None:
 
 def test_where_every_constraint_is_hard_already() -> None:
     """There is none to paste, and it says so."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
     seen = look(blueprint.snapshot(), rules(SPREAD))
@@ -400,7 +401,7 @@ def test_the_selector_to_paste_is_that_of_the_pods(changes: str) -> None:
 
 def test_pods_that_labels_do_not_tell() -> None:
     """A limit on a label that the template lacks has no constraint to paste."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("a", 4)
     blueprint.deployment("web", on={"a-1": 4})
     snapshot = blueprint.snapshot()

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 from msgspec import Struct, structs
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, Blueprint
-from rebalancer.assessment.failures import failures
-from rebalancer.assessment.judgement import assess
+from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
+from rebalancer.assessment.domain_failures import failures
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading, Loop
 from rebalancer.controller.status import PLAN, STATUS, documents
@@ -39,7 +39,7 @@ RULES = eager(budgets=Budgets(max_unavailable=Amount(value=2), per_workload=Amou
 
 def even() -> Snapshot:
     """Nothing to do: a Deployment of one on each node."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     blueprint.deployment("web", on=dict.fromkeys(NODES, 1), spread=BOTH)
     return blueprint.snapshot()
@@ -47,7 +47,7 @@ def even() -> Snapshot:
 
 def lopsided() -> Snapshot:
     """Evictions that go and that wait, a workload of which every pod stays, and one that arithmetic forbids."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     blueprint.deployment("web", on=dict.fromkeys(NODES[:4], 3), spread=BOTH)
     blueprint.budget("web", max_unavailable=1)

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
-from rebalancer.model.labels import Labels, LabelSelector, Operator, Requirement
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
@@ -26,7 +26,7 @@ def selector(written: Mapping[str, Any] | None = None, **match_labels: str) -> L
     if written is None:
         return LabelSelector.of(match_labels) if match_labels else None
     expressions = [
-        Requirement(each["key"], Operator(each["operator"]), tuple(each.get("values") or ()))
+        SelectorRequirement(each["key"], Operator(each["operator"]), tuple(each.get("values") or ()))
         for each in written.get("matchExpressions", ())
     ]
     return LabelSelector.of(written.get("matchLabels", {}), expressions)
@@ -66,7 +66,7 @@ def taint(key: str, effect: str = "NoSchedule", value: str = "") -> Taint:
 
 def term(*expressions: tuple[str, str, tuple[str, ...]]) -> NodeSelectorTerm:
     return NodeSelectorTerm(
-        tuple(Requirement(key, Operator(operator), values) for key, operator, values in expressions)
+        tuple(SelectorRequirement(key, Operator(operator), values) for key, operator, values in expressions)
     )
 
 

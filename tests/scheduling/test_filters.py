@@ -13,7 +13,7 @@ from rebalancer.model.affinity import (
     Toleration,
 )
 from rebalancer.model.cluster import Namespace, Version
-from rebalancer.model.labels import Labels, Operator, Requirement
+from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import HostPort, OwnerReference, Pod, PodSpec, Resources
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -145,7 +145,7 @@ class TestNodeAffinity:
         assert feasible(asking(node_affinity=NodeAffinity(required=())), view) == set()
 
     def named(self, operator: Operator, name: str) -> Pod:
-        fields = (Requirement("metadata.name", operator, (name,)),)
+        fields = (SelectorRequirement("metadata.name", operator, (name,)),)
         return asking(node_affinity=NodeAffinity(required=(NodeSelectorTerm((), fields),)))
 
     def test_fields_name_nodes_and_the_others_are_not_looked_at(self) -> None:
@@ -161,11 +161,11 @@ class TestNodeAffinity:
     def test_fields_that_the_api_server_refuses_select_nothing(
         self, operator: Operator, key: str, values: tuple[str, ...]
     ) -> None:
-        terms = (NodeSelectorTerm((), (Requirement(key, operator, values),)),)
+        terms = (NodeSelectorTerm((), (SelectorRequirement(key, operator, values),)),)
         assert feasible(asking(node_affinity=NodeAffinity(required=terms)), View(snapshot(self.nodes))) == set()
 
     def test_contradicting_names_refuse_the_pod(self) -> None:
-        fields = tuple(Requirement("metadata.name", Operator.IN, (name,)) for name in "ab")
+        fields = tuple(SelectorRequirement("metadata.name", Operator.IN, (name,)) for name in "ab")
         incoming = asking(node_affinity=NodeAffinity(required=(NodeSelectorTerm((), fields),)))
         found = predict(incoming, View(snapshot([node("a"), node("b")])))
         assert found.failure == "0/2 nodes are available: pod affinity terms conflict."

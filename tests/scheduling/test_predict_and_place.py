@@ -8,9 +8,9 @@ from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Toleration
 from rebalancer.model.cluster import PriorityClass, Version
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import OwnerReference, Pod, PodSpec, Resources
+from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.storage import PersistentVolumeClaim
-from rebalancer.model.verdicts import Reason
 from rebalancer.model.workloads import PodTemplate, Workload
 from rebalancer.scheduling.admission import AUTOMATIC
 from rebalancer.scheduling.node_order import node_order, winner

@@ -1,1 +1,1 @@
-"""What the planner decides for thousands of drawn states, recorded and compared, to show that a change decides alike."""
+"""Plans of thousands of drawn states, recorded and compared, to show that a change alters no decision."""

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.assessment.judgement import assess
+from rebalancer.assessment.assess import assess
 from rebalancer.model.cluster import NEWEST
-from rebalancer.model.moves import NO_MEMORY, Memory, Miss, Move, Spare
+from rebalancer.model.moves import NO_MEMORY, ExtraEviction, FailedPrediction, Memory, Move
+from rebalancer.model.reasons import Cause
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import Cause
+from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.planning.plans import Plan
 from rebalancer.policy import Policy, default_policy, load_policy
 from rebalancer.reporting.documents import to_json
 from rebalancer.reporting.plan_document import plan_document
@@ -64,8 +64,10 @@ def _memory(state: DrawnState, made: Plan, now: datetime) -> Memory:
     """Return what might be remembered of the groups of a plan."""
     names = [group.name for group in made.groups]
     lately = now - timedelta(seconds=30)
-    misses = tuple(Miss(name, state.misses, lately) for name in names if state.misses)
-    spares = tuple(Spare(group.name, max(0, group.evictions - 1)) for group in made.groups if state.spare)
+    misses = tuple(
+        FailedPrediction(name, state.failed_predictions, lately) for name in names if state.failed_predictions
+    )
+    spares = tuple(ExtraEviction(group.name, max(0, group.evictions - 1)) for group in made.groups if state.spare)
     moves = tuple(
         Move(
             uid=f"gone-{number}",
@@ -82,7 +84,7 @@ def _memory(state: DrawnState, made: Plan, now: datetime) -> Memory:
         for number, group in enumerate(made.groups)
         if state.moving and group.workloads
     )
-    return Memory(moves=moves, misses=misses, spares=spares)
+    return Memory(moves=moves, failed_predictions=misses, spares=spares)
 
 
 def decisions(part: int = 1) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -93,7 +95,7 @@ def decisions(part: int = 1) -> Iterable[tuple[str, dict[str, Any]]]:
         policy = load_policy(state.policy, source=state.name)
         made = _planned(snapshot, policy, NO_MEMORY)
         yield state.name, _decision(made, snapshot)
-        if state.misses or state.spare or state.moving:
+        if state.failed_predictions or state.spare or state.moving:
             memory = _memory(state, made, now)
             yield f"{state.name}/remembered", _decision(_planned(snapshot, policy, memory), snapshot)
     for path in sorted(_EXAMPLES.glob("*.json")):
@@ -110,8 +112,11 @@ def line_of(name: str, decision: Mapping[str, Any]) -> str:
 
 def read_record(path: Path) -> dict[str, str]:
     """Read a record: the decision as text by the name of the state."""
-    pairs = (line.rstrip("\n").split("\t", 1) for line in path.read_text().splitlines())
-    return {name: decision for name, decision in pairs}
+    found: dict[str, str] = {}
+    for line in path.read_text().splitlines():
+        name, decision = line.split("\t", 1)
+        found[name] = decision
+    return found
 
 
 def differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:

@@ -29,7 +29,7 @@ class DrawnState:
     name: str
     objects: bytes
     policy: bytes
-    misses: int = 0
+    failed_predictions: int = 0
     spare: bool = False
     moving: bool = False
 
@@ -100,7 +100,13 @@ class _Cluster:
             {
                 "apiVersion": "apps/v1",
                 "kind": "ReplicaSet",
-                "metadata": {**meta, "name": f"{name}-abc", "uid": set_uid, "labels": hashed, "ownerReferences": [owner]},
+                "metadata": {
+                    **meta,
+                    "name": f"{name}-abc",
+                    "uid": set_uid,
+                    "labels": hashed,
+                    "ownerReferences": [owner],
+                },
                 "spec": {
                     "replicas": replicas,
                     "selector": {"matchLabels": {"app": name, "pod-template-hash": "abc"}},
@@ -238,9 +244,7 @@ def _skewed(cluster: _Cluster, pods: int, cpu: int) -> list[str | None]:
     return chosen
 
 
-def _add_workload(
-    cluster: _Cluster, name: str, labels: Mapping[str, str], spec: Json, cpu: int, nodes: list[str | None]
-) -> None:
+def _add_workload(cluster: _Cluster, name: str, labels: Mapping[str, str], spec: Json, nodes: list[str | None]) -> None:
     choice = cluster.random
     kind = choice.choice(["Deployment", "StatefulSet"])
     labels = {"app": name, **labels}
@@ -269,7 +273,7 @@ def _single_class(choice: Random, cluster: _Cluster) -> bytes:
         cpu = 200
         labels = {"tier": f"t{number}"}
         spec = _spec(cpu, _spread(choice, labels))
-        _add_workload(cluster, f"web{number}", labels, spec, cpu, _skewed(cluster, choice.randint(2, 20), cpu))
+        _add_workload(cluster, f"web{number}", labels, spec, _skewed(cluster, choice.randint(2, 20), cpu))
     return _policy(choice)
 
 
@@ -278,7 +282,7 @@ def _large(choice: Random, cluster: _Cluster) -> bytes:
     for number in range(choice.randint(1, 6)):
         labels = {"tier": f"t{number}"}
         spec = _spec(200, _spread(choice, labels))
-        _add_workload(cluster, f"web{number}", labels, spec, 200, _skewed(cluster, choice.randint(10, 80), 200))
+        _add_workload(cluster, f"web{number}", labels, spec, _skewed(cluster, choice.randint(10, 80), 200))
     return _policy(choice)
 
 
@@ -304,7 +308,7 @@ def _multi_class(choice: Random, cluster: _Cluster) -> bytes:
                 }
             }
             nodes = [*dict.fromkeys(nodes)]
-        _add_workload(cluster, f"w{number}", labels, spec, cpu, nodes)
+        _add_workload(cluster, f"w{number}", labels, spec, nodes)
     return _policy(choice)
 
 
@@ -316,7 +320,7 @@ def _limits(choice: Random, cluster: _Cluster) -> bytes:
         constraints = _spread(choice, labels, hard=choice.random() < 0.5) if choice.random() < 0.6 else []
         spec = _spec(200, constraints)
         nodes = _skewed(cluster, choice.randint(2, 14), 200)
-        _add_workload(cluster, f"web{number}", labels, spec, 200, nodes)
+        _add_workload(cluster, f"web{number}", labels, spec, nodes)
         bounds = ['maxShare: "<1/3"', 'maxShare: "<=1/2"', "maxPods: 2", "maxPods: 4", "maxSkew: 1", "minPods: 1"]
         limits = ", ".join(
             f"{{name: l{each}, topologyKey: {choice.choice([ZONE, HOST])}, {choice.choice(bounds)},"
@@ -336,7 +340,7 @@ def _budgets(choice: Random, cluster: _Cluster) -> bytes:
         labels = {"tier": f"t{number}"}
         spec = _spec(200, _spread(choice, labels))
         nodes = _skewed(cluster, choice.randint(3, 14), 200)
-        _add_workload(cluster, f"web{number}", labels, spec, 200, nodes)
+        _add_workload(cluster, f"web{number}", labels, spec, nodes)
         placed = sum(node is not None for node in nodes)
         for budget in range(choice.choice([0, 1, 1, 1, 2])):
             desired = max(0, len(nodes) - choice.randint(0, 3))
@@ -349,7 +353,7 @@ def _soft(choice: Random, cluster: _Cluster) -> bytes:
     for number in range(choice.randint(1, 2)):
         labels = {"tier": f"t{number}"}
         spec = _spec(200, _spread(choice, labels, hard=choice.random() < 0.2))
-        _add_workload(cluster, f"web{number}", labels, spec, 200, _skewed(cluster, choice.randint(2, 10), 200))
+        _add_workload(cluster, f"web{number}", labels, spec, _skewed(cluster, choice.randint(2, 10), 200))
     return _policy(choice, soft=True)
 
 
@@ -361,7 +365,7 @@ def _uneven(choice: Random, cluster: _Cluster) -> bytes:
     labels = {"tier": "t"}
     constraints = [_constraint(ZONE, choice.choice([1, 2]), labels), _constraint(HOST, choice.choice([1, 2]), labels)]
     nodes = _skewed(cluster, choice.randint(4, 18), 200)
-    _add_workload(cluster, "web", labels, _spec(200, constraints), 200, nodes)
+    _add_workload(cluster, "web", labels, _spec(200, constraints), nodes)
     return _policy(choice, tight=choice.random() < 0.5)
 
 
@@ -391,7 +395,7 @@ def drawn_states(part: int = 1) -> Iterator[DrawnState]:
                 name=f"{family}/{seed}",
                 objects=cluster.list(),
                 policy=policy,
-                misses=seed % 4,
+                failed_predictions=seed % 4,
                 spare=seed % 5 == 1,
                 moving=seed % 7 == 2,
             )

@@ -8,9 +8,9 @@ from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, StatusMap
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.reflector import Reflector
-from rebalancer.adapters.kubernetes.transport import ClusterError, Refused, Transport
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KINDS, Kind
+from rebalancer.decoding.kinds import KINDS, ResourceKind
 from rebalancer.decoding.lists import Gathered, decode_page, snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.moves import Move
@@ -139,13 +139,13 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
     for kind in KINDS:
         try:
             _list_into(gathered, transport, kind)
-        except Refused as error:
+        except RequestRefused as error:
             if kind.name in _NEEDED or error.status not in _FORBIDDEN:
                 raise
     return snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
 
 
-def _list_into(gathered: Gathered, transport: Transport, kind: Kind) -> None:
+def _list_into(gathered: Gathered, transport: Transport, kind: ResourceKind) -> None:
     intern = Interner()
     token = ""
     while True:

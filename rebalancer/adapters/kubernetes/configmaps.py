@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from rebalancer.adapters.kubernetes.transport import ClusterError, Refused, Transport
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import Kind
+from rebalancer.decoding.kinds import ResourceKind
 from rebalancer.ports import Document
 
 STATUS, CONTROL = "rebalancer-status", "rebalancer-control"
@@ -48,7 +48,7 @@ def _config_map(found: _Wire, _: Interner) -> ConfigMap:
     )
 
 
-CONFIG_MAPS = Kind(
+CONFIG_MAPS = ResourceKind(
     name="ConfigMap",
     group="",
     version="v1",
@@ -106,7 +106,7 @@ class StatusMap:
         }
         try:
             self._transport.request("PUT", f"{self._path}/{STATUS}", body=body)
-        except Refused as error:
+        except RequestRefused as error:
             if error.status != _NOT_FOUND:
                 raise
             self._transport.request("POST", self._path, body=body)
@@ -115,7 +115,7 @@ class StatusMap:
         """Return a document, "" if there is none; raise ClusterError where that cannot be told."""
         try:
             found = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
-        except Refused as error:
+        except RequestRefused as error:
             if error.status == _NOT_FOUND:
                 return ""
             raise
@@ -139,7 +139,7 @@ class ControlMap:
         """Return it, None if there is none."""
         try:
             found = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{CONTROL}"))
-        except Refused as error:
+        except RequestRefused as error:
             if error.status == _NOT_FOUND:
                 return None
             raise
@@ -149,7 +149,7 @@ class ControlMap:
         """Write one key; the others stay as they are."""
         try:
             self._merge(key, text)
-        except Refused as error:
+        except RequestRefused as error:
             if error.status != _NOT_FOUND:
                 raise
             self._create(key, text)
@@ -172,7 +172,7 @@ class ControlMap:
         }
         try:
             self._transport.request("POST", self._path, body=body)
-        except Refused as error:
+        except RequestRefused as error:
             if error.status != _CONFLICT:
                 raise
             self._merge(key, text)  # somebody else was quicker

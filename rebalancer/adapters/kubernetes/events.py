@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from rebalancer.adapters.kubernetes.transport import ClusterError, Refused, Transport
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.reporting.events import Event
 
 CONTROLLER = "rebalancer.dev/rebalancer"
@@ -89,7 +89,7 @@ class Recorder:
             if not count:
                 self._transport.request("POST", path, body=self._body(event, name, namespace, now))
                 count = 1
-        except Refused as error:
+        except RequestRefused as error:
             if error.status != _CONFLICT:
                 raise
             count = self._counted_up(f"{path}/{name}", 0, now) or 1
@@ -105,7 +105,7 @@ class Recorder:
                 found = msgspec.json.decode(self._patch(path, {}), type=_Published)
                 known = found.series.count if found.series is not None else 1
             self._patch(path, {"series": {"count": known + 1, "lastObservedTime": now}})
-        except Refused as error:
+        except RequestRefused as error:
             if error.status != _GONE:
                 raise
             return 0

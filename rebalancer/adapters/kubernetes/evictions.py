@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.transport import Refused, Transport, Unreachable
+from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, Unreachable
 from rebalancer.model.moves import Move
 from rebalancer.ports import EvictionAnswer, EvictionResult
 
@@ -28,7 +28,7 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     }
     try:
         data = transport.request("POST", path, body=body)
-    except Refused as error:
+    except RequestRefused as error:
         return EvictionAnswer(_meaning(error.status, error.details), str(error))
     except Unreachable as error:
         return EvictionAnswer(EvictionResult.UNKNOWN, str(error))

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.transport import Refused, Transport
+from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
 from rebalancer.ports import LeaseRecord
 
 _CONFLICTS = frozenset({404, 409})
@@ -45,7 +45,7 @@ class KubernetesLease:
         """Return the lease, None if there is none; raise ClusterError where that cannot be told."""
         try:
             data = self._transport.request("GET", f"{self._path}/{self._name}", read_timeout=self._timeout)
-        except Refused as error:
+        except RequestRefused as error:
             if error.status == 404:
                 return None
             raise
@@ -57,7 +57,7 @@ class KubernetesLease:
         method, path = ("PUT", f"{self._path}/{self._name}") if record.version else ("POST", self._path)
         try:
             data = self._transport.request(method, path, body=body, read_timeout=self._timeout)
-        except Refused as error:
+        except RequestRefused as error:
             if error.status in _CONFLICTS:
                 return None
             raise

@@ -17,9 +17,9 @@ import structlog
 import urllib3
 from urllib3.response import BaseHTTPResponse
 
-from rebalancer.adapters.kubernetes.transport import ClusterError, Refused, Transport
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import Kind
+from rebalancer.decoding.kinds import ResourceKind
 from rebalancer.decoding.lists import decode, decode_page
 from rebalancer.model.snapshot import Fault
 
@@ -72,7 +72,7 @@ class Reflector:
     def __init__(
         self,
         transport: Transport,
-        kind: Kind,
+        kind: ResourceKind,
         *,
         namespace: str = "",
         name: str = "",
@@ -153,7 +153,7 @@ class Reflector:
                     self._list()
                 self._watch()
                 failed = time.monotonic() - began < _SHORTEST_WATCH
-            except Refused as error:
+            except RequestRefused as error:
                 failed = self._failed(error)
                 self.status = error.status
                 if error.status == _GONE:
@@ -224,7 +224,7 @@ class Reflector:
     def _apply(self, event: _Watched) -> None:
         head = _OBJECT.decode(event.object)
         if event.type == "ERROR":
-            raise Refused(f"watch of {self.kind.plural}: {head.message}", head.code, {})
+            raise RequestRefused(f"watch of {self.kind.plural}: {head.message}", head.code, {})
         if event.type != "BOOKMARK":
             key = (head.metadata.namespace, head.metadata.name)
             with self._lock:

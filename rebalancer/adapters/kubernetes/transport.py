@@ -36,7 +36,7 @@ class Unreachable(ClusterError):  # noqa: N818  # it names the state, as callers
     """No answer: whether the request arrived is not known."""
 
 
-class Refused(ClusterError):  # noqa: N818
+class RequestRefused(ClusterError):  # noqa: N818
     """An answer with an error. `status` is the HTTP code, `details` the Status body, empty if there was none."""
 
     def __init__(self, message: str, status: int, details: Mapping[str, Any]) -> None:
@@ -129,7 +129,7 @@ def _cause(error: BaseException) -> str:
     return str(reason or error).split(": ", 1)[-1]
 
 
-def _refused(method: str, path: str, status: int, data: bytes) -> Refused:
+def _refused(method: str, path: str, status: int, data: bytes) -> RequestRefused:
     try:
         details = json.loads(data)
     except ValueError:
@@ -137,7 +137,7 @@ def _refused(method: str, path: str, status: int, data: bytes) -> Refused:
     if not isinstance(details, dict):
         details = {}
     said = details.get("message") or data[:200].decode(errors="replace") or "no explanation"
-    return Refused(f"{method} {path}: HTTP {status}: {said}", status, details)
+    return RequestRefused(f"{method} {path}: HTTP {status}: {said}", status, details)
 
 
 def connect(

@@ -4,27 +4,27 @@
 `collector` shows them, `metrics` puts everything behind one registry.
 """
 
-from rebalancer.adapters.prometheus.declarations import METRICS, Metric, MoveOutcome, Phase, Stability, Type
-from rebalancer.adapters.prometheus.figures import (
-    ConstraintFigures,
-    CycleFigures,
-    LimitFigures,
-    ReplacementFigures,
-    WatchFigures,
-)
+from rebalancer.adapters.prometheus.catalog import METRICS, Metric, MoveOutcome, Phase, Stability, Type
 from rebalancer.adapters.prometheus.metrics import Metrics
+from rebalancer.adapters.prometheus.samples import (
+    ConstraintSamples,
+    CycleSamples,
+    LimitSamples,
+    ReplacementSamples,
+    WatchSamples,
+)
 
 __all__ = [
     "METRICS",
-    "ConstraintFigures",
-    "CycleFigures",
-    "LimitFigures",
+    "ConstraintSamples",
+    "CycleSamples",
+    "LimitSamples",
     "Metric",
     "Metrics",
     "MoveOutcome",
     "Phase",
-    "ReplacementFigures",
+    "ReplacementSamples",
     "Stability",
     "Type",
-    "WatchFigures",
+    "WatchSamples",
 ]

@@ -10,22 +10,22 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from rebalancer import __version__
-from rebalancer.adapters.prometheus import declarations as declared
-from rebalancer.adapters.prometheus.bounds import shown
-from rebalancer.adapters.prometheus.declarations import Metric
-from rebalancer.adapters.prometheus.figures import ConstraintFigures, CycleFigures, LimitFigures, WatchFigures
+from rebalancer.adapters.prometheus import catalog as declared
+from rebalancer.adapters.prometheus.cardinality import shown
+from rebalancer.adapters.prometheus.catalog import Metric
+from rebalancer.adapters.prometheus.samples import ConstraintSamples, CycleSamples, LimitSamples, WatchSamples
 
 WORST_DOMAINS: Final = 1_000
 """The only series whose labels may name nodes."""
 
-Watches = Callable[[], Iterable[WatchFigures]]
+Watches = Callable[[], Iterable[WatchSamples]]
 
 
 class CycleCollector(Collector):
     """Exchanging `figures` is atomic; everything else here only reads."""
 
     def __init__(self, watches: Watches, revision: str) -> None:
-        self.figures = CycleFigures()
+        self.figures = CycleSamples()
         self._watches = watches
         self._revision = revision
 
@@ -43,20 +43,20 @@ class CycleCollector(Collector):
             yield from _of_cycle(figures)
 
 
-def _of_process(figures: CycleFigures) -> Iterator[GaugeMetricFamily]:
+def _of_process(figures: CycleSamples) -> Iterator[GaugeMetricFamily]:
     yield _gauge(declared.LEADER, [((), int(figures.leader))])
     yield _gauge(declared.MODE, [((mode,), int(mode == figures.mode)) for mode in declared.MODE.values])
     yield _gauge(declared.POLICY_RELOAD_SUCCESSFUL, [((), int(figures.policy_valid))])
     yield _time(declared.POLICY_RELOADED, figures.policy_read_at)
 
 
-def _of_watches(watches: Iterable[WatchFigures]) -> Iterator[GaugeMetricFamily]:
+def _of_watches(watches: Iterable[WatchSamples]) -> Iterator[GaugeMetricFamily]:
     listed = list(watches)
     yield _gauge(declared.WATCH_AGE, [((each.kind,), each.age) for each in listed])
     yield _gauge(declared.CACHE_OBJECTS, [((each.kind,), each.objects) for each in listed])
 
 
-def _of_cycle(figures: CycleFigures) -> Iterator[GaugeMetricFamily]:
+def _of_cycle(figures: CycleSamples) -> Iterator[GaugeMetricFamily]:
     yield from _of_constraints(shown(figures.constraints))
     yield from _of_limits(shown(figures.limits))
     rows = shown(figures.replacements)
@@ -72,7 +72,7 @@ def _of_cycle(figures: CycleFigures) -> Iterator[GaugeMetricFamily]:
     yield _time(declared.LAST_CYCLE, figures.cycle_ended_at)
 
 
-def _of_constraints(rows: Sequence[ConstraintFigures]) -> Iterator[GaugeMetricFamily]:
+def _of_constraints(rows: Sequence[ConstraintSamples]) -> Iterator[GaugeMetricFamily]:
     yield _gauge(declared.CONSTRAINT_SKEW, [(row.labels, row.skew) for row in rows])
     yield _gauge(declared.CONSTRAINT_MAX_SKEW, [(row.labels, row.max_skew) for row in rows])
     states = declared.CONSTRAINT_STATE.values
@@ -82,7 +82,7 @@ def _of_constraints(rows: Sequence[ConstraintFigures]) -> Iterator[GaugeMetricFa
     )
 
 
-def _of_limits(rows: Sequence[LimitFigures]) -> Iterator[GaugeMetricFamily]:
+def _of_limits(rows: Sequence[LimitSamples]) -> Iterator[GaugeMetricFamily]:
     yield _gauge(declared.LIMIT_SHARE, [(row.labels, row.share) for row in rows if row.share is not None])
     yield _gauge(declared.LIMIT_HEADROOM, [(row.labels, row.headroom) for row in rows])
     states = declared.LIMIT_STATE.values

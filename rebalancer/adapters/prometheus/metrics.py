@@ -12,11 +12,11 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from rebalancer.adapters.prometheus import declarations as declared
+from rebalancer.adapters.prometheus import catalog as declared
+from rebalancer.adapters.prometheus.catalog import Metric, MoveOutcome, Phase
 from rebalancer.adapters.prometheus.collector import CycleCollector, Watches
-from rebalancer.adapters.prometheus.declarations import Metric, MoveOutcome, Phase
-from rebalancer.adapters.prometheus.figures import CycleFigures
 from rebalancer.adapters.prometheus.requests import named
+from rebalancer.adapters.prometheus.samples import CycleSamples
 from rebalancer.ports import EvictionResult
 
 
@@ -51,7 +51,7 @@ class Metrics:
             made.labels(value)
         return made
 
-    def show(self, figures: CycleFigures) -> None:
+    def show(self, figures: CycleSamples) -> None:
         """Show these figures from now on, all at once."""
         self._collector.figures = figures
 

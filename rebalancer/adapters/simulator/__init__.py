@@ -8,24 +8,24 @@ Played as in a real cluster: replacements, placement by kube-scheduler's rules, 
 delay, the Eviction API's answers. Not played: rollouts, preemption, provisioning of volumes, taint-based eviction.
 """
 
-from rebalancer.adapters.simulator.blueprint import HOSTNAME, START, ZONE, Blueprint
+from rebalancer.adapters.simulator.builder import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.adapters.simulator.cluster import SimulatedCluster
-from rebalancer.adapters.simulator.history import Entry, What
 from rebalancer.adapters.simulator.lease import SimulatedLease
 from rebalancer.adapters.simulator.scheduler import drawn_from_best, most_crowded
 from rebalancer.adapters.simulator.timings import Faults, Span, Timings
+from rebalancer.adapters.simulator.trace import TraceEntry, What
 
 __all__ = [
     "HOSTNAME",
     "START",
     "ZONE",
-    "Blueprint",
-    "Entry",
+    "ClusterBuilder",
     "Faults",
     "SimulatedCluster",
     "SimulatedLease",
     "Span",
     "Timings",
+    "TraceEntry",
     "What",
     "drawn_from_best",
     "most_crowded",

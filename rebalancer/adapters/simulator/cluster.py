@@ -6,21 +6,21 @@ from random import Random
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.agenda import Agenda
 from rebalancer.adapters.simulator.deployments import Deployments
 from rebalancer.adapters.simulator.disruption import Disruptions
+from rebalancer.adapters.simulator.event_queue import EventQueue
 from rebalancer.adapters.simulator.evictions import Evictions
-from rebalancer.adapters.simulator.history import Entry, What
 from rebalancer.adapters.simulator.kubelets import Kubelets
-from rebalancer.adapters.simulator.molds import Molds
 from rebalancer.adapters.simulator.node_changes import NodeChanges
+from rebalancer.adapters.simulator.pod_factory import PodFactory
 from rebalancer.adapters.simulator.replica_sets import ReplicaSets
 from rebalancer.adapters.simulator.scheduler import Scheduler, drawn_from_best
+from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.stateful_sets import StatefulSets
 from rebalancer.adapters.simulator.store import Store
 from rebalancer.adapters.simulator.timings import Faults, Timings
+from rebalancer.adapters.simulator.trace import TraceEntry, What
 from rebalancer.adapters.simulator.watch import Watch
-from rebalancer.adapters.simulator.world import World
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Document, EvictionAnswer
@@ -50,15 +50,15 @@ class SimulatedCluster:
         choose: Choose | None = None,
         parallel: Collection[str] = (),
     ) -> None:
-        self._world = World(
+        self._world = ClusterState(
             store=Store(first),
-            agenda=Agenda(first.taken_at),
+            agenda=EventQueue(first.taken_at),
             random=Random(seed),  # noqa: S311  # to be foreseen is its purpose
             timings=timings,
         )
         # The order in which they are told of changes; the watch is first, so that it misses nothing.
         self._watch = Watch(self._world, first, faults.watch_delay)
-        molds = Molds(self._world, first)
+        molds = PodFactory(self._world, first)
         Scheduler(self._world, profile, choose or drawn_from_best(self._world.random))
         Kubelets(self._world)
         ReplicaSets(self._world, molds)
@@ -82,7 +82,7 @@ class SimulatedCluster:
         return self._world.agenda.next_due
 
     @property
-    def history(self) -> list[Entry]:
+    def history(self) -> list[TraceEntry]:
         """Everything that has happened, oldest first."""
         return self._world.history
 

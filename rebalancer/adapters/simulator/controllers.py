@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 
@@ -13,7 +13,7 @@ class Controller(ABC):
 
     kinds: ClassVar[frozenset[str]]
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._world = world
         world.store.pods.listeners.append(self._pod_changed)
         world.store.workloads.listeners.append(self._workload_changed)

@@ -5,7 +5,7 @@ Rollouts are not played: a Deployment found in the midst of one stays there.
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.model.workloads import Workload
 
 _REVISION = "deployment.kubernetes.io/revision"
@@ -14,7 +14,7 @@ _REVISION = "deployment.kubernetes.io/revision"
 class Deployments:
     """The controller of all of them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._world = world
         world.store.workloads.listeners.append(self._changed)
         for workload in world.store.workloads:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.history import What
+from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.store import Table
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.trace import What
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
@@ -104,7 +104,7 @@ def _rounded_up(amount: int | str, expected: int) -> int:
 class Disruptions:
     """The controller of all budgets."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._world = world
         self._budgets: Table[DisruptionBudget] = world.store.budgets
         world.store.pods.listeners.append(self._pod_changed)

@@ -5,9 +5,9 @@ Source: `pkg/registry/core/pod/storage/eviction.go`; rules in docs/semantics.md,
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.history import What
+from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.timings import Faults
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.trace import What
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod, PodPhase
@@ -24,7 +24,7 @@ _GRANTED = EvictionAnswer(EvictionResult.EVICTED)
 class Evictions:
     """Answers eviction requests."""
 
-    def __init__(self, world: World, faults: Faults) -> None:
+    def __init__(self, world: ClusterState, faults: Faults) -> None:
         self._world = world
         self._faults = faults
 

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.history import What
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.adapters.simulator.trace import What
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
 
@@ -17,7 +17,7 @@ from rebalancer.model.pods import Pod, PodPhase
 class Kubelets:
     """All of them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._world = world
         self._gone_since: dict[str, datetime] = {}
         world.store.pods.listeners.append(self._pod_changed)

@@ -2,8 +2,8 @@
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.history import What
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.adapters.simulator.trace import What
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.nodes import Node
 
@@ -14,7 +14,7 @@ _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_
 class NodeChanges:
     """Removes nodes and brings them back."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._world = world
         self._removed: dict[str, Node] = {}
 

@@ -11,9 +11,9 @@ from typing import ClassVar, Final
 from msgspec import structs
 
 from rebalancer.adapters.simulator.controllers import Controller
-from rebalancer.adapters.simulator.history import What
-from rebalancer.adapters.simulator.molds import Molds
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.pod_factory import PodFactory
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.adapters.simulator.trace import What
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.workloads import Workload
 
@@ -26,7 +26,7 @@ class ReplicaSets(Controller):
 
     kinds: ClassVar = frozenset({"ReplicaSet", "ReplicationController"})
 
-    def __init__(self, world: World, molds: Molds) -> None:
+    def __init__(self, world: ClusterState, molds: PodFactory) -> None:
         super().__init__(world)
         self._molds = molds
 

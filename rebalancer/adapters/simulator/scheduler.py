@@ -9,9 +9,9 @@ from random import Random
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.history import What
-from rebalancer.adapters.simulator.sight import Sight
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.scheduler_cache import SchedulerCache
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.adapters.simulator.trace import What
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible
@@ -48,11 +48,11 @@ def most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
 class Scheduler:
     """One scheduler with one profile; it leaves pods that name another one, or have gates, alone."""
 
-    def __init__(self, world: World, profile: Profile, choose: Choose) -> None:
+    def __init__(self, world: ClusterState, profile: Profile, choose: Choose) -> None:
         self._world = world
         self._name = profile.name
         self._choose = choose
-        self._sight = Sight(world, profile)
+        self._sight = SchedulerCache(world, profile)
         self._active: list[tuple[int, int, str]] = []
         self._queued = 0
         self._attempts: dict[str, int] = {}

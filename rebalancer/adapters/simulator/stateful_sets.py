@@ -10,9 +10,9 @@ from typing import ClassVar
 from msgspec import structs
 
 from rebalancer.adapters.simulator.controllers import Controller
-from rebalancer.adapters.simulator.history import What
-from rebalancer.adapters.simulator.molds import Molds, ordinal
-from rebalancer.adapters.simulator.world import World
+from rebalancer.adapters.simulator.pod_factory import PodFactory, ordinal
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.adapters.simulator.trace import What
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 
@@ -22,7 +22,7 @@ class StatefulSets(Controller):
 
     kinds: ClassVar = frozenset({"StatefulSet"})
 
-    def __init__(self, world: World, molds: Molds, parallel: Collection[str]) -> None:
+    def __init__(self, world: ClusterState, molds: PodFactory, parallel: Collection[str]) -> None:
         super().__init__(world)
         self._molds = molds
         self._parallel = frozenset(parallel)

@@ -7,15 +7,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.store import Listener, Table, by_name
-from rebalancer.adapters.simulator.world import World
 from rebalancer.model.snapshot import Snapshot
 
 
 class Watch:
     """Follows the store at a distance of so many seconds."""
 
-    def __init__(self, world: World, first: Snapshot, delay: float) -> None:
+    def __init__(self, world: ClusterState, first: Snapshot, delay: float) -> None:
         self._agenda = world.agenda
         self._delay = timedelta(seconds=delay)
         self._known = first

@@ -5,6 +5,7 @@ One module for each kind of question. Each has a function that yields findings, 
 
 from collections.abc import Sequence
 
+from rebalancer.assessment.evaluated import EvaluatedGroup
 from rebalancer.assessment.findings.budgets import of_budgets
 from rebalancer.assessment.findings.contradictions import contradictions
 from rebalancer.assessment.findings.domains import too_few, unused
@@ -14,11 +15,10 @@ from rebalancer.assessment.findings.replacements import blocked
 from rebalancer.assessment.findings.selectors import of_selectors
 from rebalancer.assessment.findings.templates import refused
 from rebalancer.assessment.findings.topology_keys import keys_of_policy, missing_keys
-from rebalancer.assessment.judged import JudgedGroup
-from rebalancer.assessment.limits import JudgedLimit
-from rebalancer.assessment.pod_groups import GatheredGroup
+from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.unmatched import Unmatched
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.view import View
 
 __all__ = ["Finding", "findings"]
@@ -28,9 +28,9 @@ _ORDER = {kind: place for place, kind in enumerate(FindingKind)}
 
 def findings(
     view: View,
-    groups: Sequence[JudgedGroup],
-    gathered: Sequence[GatheredGroup],
-    limits: Sequence[JudgedLimit],
+    groups: Sequence[EvaluatedGroup],
+    gathered: Sequence[LimitGroup],
+    limits: Sequence[EvaluatedLimit],
     unmatched: Sequence[Unmatched],
 ) -> tuple[Finding, ...]:
     """Find everything, by kind, object and message. Without knowledge of nodes nothing is said of places."""

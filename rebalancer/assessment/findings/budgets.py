@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from rebalancer.assessment.controllers import members
 from rebalancer.assessment.findings.finding import Finding, listed, of_workload
-from rebalancer.assessment.members import members
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.moves import Reference
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.view import View
 
 

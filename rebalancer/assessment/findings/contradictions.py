@@ -7,12 +7,12 @@ tolerations leave out, while the constraint's inclusion policy counts them (docs
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rebalancer.assessment.controllers import PodController, members
+from rebalancer.assessment.evaluated import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.findings.finding import Finding, listed, of_workload
-from rebalancer.assessment.judged import Judged, JudgedGroup
-from rebalancer.assessment.members import Member, members
 from rebalancer.model.affinity import Toleration
 from rebalancer.model.pods import Pod
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.pod_topology_spread import ineffective
@@ -25,7 +25,7 @@ _PASSING: Final = ("unschedulable", "not-ready", "unreachable", "memory-pressure
 _TOLERATED: Final = tuple(Toleration(key=f"node.kubernetes.io/{name}", operator="Exists") for name in _PASSING)
 
 
-def contradictions(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]:
+def contradictions(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Yield what contradicts itself: constraints against affinity and taints, affinity against anti-affinity."""
     for judged in groups:
         for each in judged.hard:
@@ -34,7 +34,7 @@ def contradictions(groups: Sequence[JudgedGroup], view: View) -> Iterator[Findin
         yield from _both_ways(member)
 
 
-def _closed(each: Judged, judged: JudgedGroup, view: View) -> Iterator[Finding]:
+def _closed(each: EvaluatedConstraint, judged: EvaluatedGroup, view: View) -> Iterator[Finding]:
     """Yield a finding where domains that are closed for good keep some of the pods from ever being placed."""
     sample, counts, constraint = judged.group.sample, each.counts, each.constraint
     if len(counts.eligible.domains) < constraint.min_domains or ineffective(constraint, view):
@@ -59,7 +59,7 @@ def _closed(each: Judged, judged: JudgedGroup, view: View) -> Iterator[Finding]:
         yield of_workload(FindingKind.CONSTRAINTS_CONTRADICT, workload, message)
 
 
-def _closed_domains(each: Judged, sample: Pod, view: View) -> list[str]:
+def _closed_domains(each: EvaluatedConstraint, sample: Pod, view: View) -> list[str]:
     affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
     eligible = each.counts.eligible
 
@@ -73,19 +73,19 @@ def _closed_domains(each: Judged, sample: Pod, view: View) -> list[str]:
     return view.memo(("closed domains", id(eligible), affinity, tolerations), make)
 
 
-def _counted(member: Member, constraint: EffectiveConstraint) -> bool:
+def _counted(member: PodController, constraint: EffectiveConstraint) -> bool:
     """Say whether the constraint counts the pods of an owner, so that each new one fills a domain."""
     selector, sample = constraint.selector, member.sample
     return selector is not None and sample is not None and selector.matches(sample.labels)
 
 
-def _tops(member: Member) -> Iterator[Workload]:
+def _tops(member: PodController) -> Iterator[Workload]:
     top = member.top or member.owner
     if top is not None:
         yield top
 
 
-def _both_ways(member: Member) -> Iterator[Finding]:
+def _both_ways(member: PodController) -> Iterator[Finding]:
     """Yield a finding where a pod must stand beside the very pods that it must keep away from."""
     sample = member.sample
     if sample is None:

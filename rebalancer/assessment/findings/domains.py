@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 
+from rebalancer.assessment.controllers import PodController, members
 from rebalancer.assessment.domains import named
+from rebalancer.assessment.evaluated import EvaluatedGroup
 from rebalancer.assessment.findings.finding import Finding, listed, of_workload
-from rebalancer.assessment.judged import JudgedGroup
-from rebalancer.assessment.limits import JudgedLimit
-from rebalancer.assessment.members import Member, members
-from rebalancer.assessment.pod_groups import GatheredGroup
+from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.affinity import PodAffinityTerm
-from rebalancer.model.verdicts import FindingKind, Reason
+from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.view import View
 
 
-def too_few(groups: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], view: View) -> Iterator[Finding]:
+def too_few(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], view: View) -> Iterator[Finding]:
     """Yield what needs more domains than there are: limits, `minDomains`, and pods that keep apart from their own."""
     for limit in limits:
         if limit.reason is Reason.TOO_FEW_DOMAINS:
@@ -45,7 +45,7 @@ def too_few(groups: Sequence[JudgedGroup], limits: Sequence[JudgedLimit], view: 
         yield from _apart(member, view)
 
 
-def _apart(member: Member, view: View) -> Iterator[Finding]:
+def _apart(member: PodController, view: View) -> Iterator[Finding]:
     """Yield a finding where pods that keep away from their own kind are more than the domains."""
     sample, top = member.sample, member.top or member.owner
     if sample is None or top is None or not sample.spec.pod_affinity.anti_required:
@@ -74,7 +74,7 @@ def _existing(term: PodAffinityTerm, usable: frozenset[str], view: View) -> int:
     return view.memo(("domains that exist", key, usable), make)
 
 
-def unused(gathered: Sequence[GatheredGroup], view: View) -> Iterator[Finding]:
+def unused(gathered: Sequence[LimitGroup], view: View) -> Iterator[Finding]:
     """Yield the zones that pods' affinity names, or a limit declares, and that hold none although there are enough."""
     for group in gathered:
         key = group.group.zone_key
@@ -101,5 +101,5 @@ def unused(gathered: Sequence[GatheredGroup], view: View) -> Iterator[Finding]:
             )
 
 
-def _name(group: GatheredGroup) -> str:
+def _name(group: LimitGroup) -> str:
     return str(group.owners[0]) if len(group.owners) == 1 else group.name

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rebalancer.model.moves import Reference
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 
 _MOST = 4
 """So many names are given; the rest is counted."""

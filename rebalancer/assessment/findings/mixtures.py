@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+from rebalancer.assessment.controllers import PodController, members
 from rebalancer.assessment.findings.finding import Finding, listed
-from rebalancer.assessment.members import Member, members
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint, constraints_of
 from rebalancer.scheduling.view import View
 
@@ -54,7 +54,7 @@ def mixtures(view: View) -> Iterator[Finding]:
             )
 
 
-def _kinds(member: Member) -> Iterator[tuple[Pod, int]]:
+def _kinds(member: PodController) -> Iterator[tuple[Pod, int]]:
     """Yield a pod of each kind with its number: equal specs and labels are one object in most snapshots.
 
     The next pod is among them with the number 0: what it will carry differs from what runs.

@@ -9,22 +9,22 @@ gone is arithmetic (`losses`), with which a node is found that takes the replace
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rebalancer.assessment.controllers import PodController, members
+from rebalancer.assessment.evaluated import EvaluatedGroup
 from rebalancer.assessment.findings.finding import Finding, listed, of_workload
 from rebalancer.assessment.findings.losses import Losses
-from rebalancer.assessment.judged import JudgedGroup
-from rebalancer.assessment.members import Member, members
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.feasibility import admissible, feasible, prepared
 from rebalancer.scheduling.inter_pod_affinity import theirs
+from rebalancer.scheduling.node_usage import Usage
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread
 from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.unpredictable import Unpredictable
-from rebalancer.scheduling.usage import Usage
 from rebalancer.scheduling.view import View
 
 MOST_ASKED: Final = 2_000
@@ -44,7 +44,7 @@ _REMEDIES: Final = {
 _CLOSED: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 
 
-def blocked(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]:
+def blocked(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Yield one finding for each workload of which a pod could not be replaced."""
     asking = _Asking(view)
     grouped: set[int] = set()
@@ -67,7 +67,7 @@ class _Asking:
         self._told: set[Reference] = set()
         self._left = MOST_ASKED
 
-    def about(self, member: Member, hard: Sequence[Counts]) -> Iterator[Finding]:
+    def about(self, member: PodController, hard: Sequence[Counts]) -> Iterator[Finding]:
         """Yield a finding if a pod of this owner could not be replaced."""
         coming = member.next_pod
         if member.reference in self._told or isinstance(coming, Unpredictable) or member.owner is None:

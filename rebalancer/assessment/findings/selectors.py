@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
+from rebalancer.assessment.evaluated import EvaluatedGroup
 from rebalancer.assessment.findings.finding import Finding, of_workload
-from rebalancer.assessment.judged import JudgedGroup
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.pod_topology_spread import ineffective
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint, Origin
 from rebalancer.scheduling.view import View
 
 
-def of_selectors(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]:
+def of_selectors(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Look at the constraints that workloads write themselves, hard and soft."""
     for judged in groups:
         for constraint in (*judged.group.constraints.hard, *judged.group.constraints.soft):
@@ -18,7 +18,7 @@ def of_selectors(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]
                 yield from _of_constraint(constraint, judged, view)
 
 
-def _of_constraint(constraint: EffectiveConstraint, judged: JudgedGroup, view: View) -> Iterator[Finding]:
+def _of_constraint(constraint: EffectiveConstraint, judged: EvaluatedGroup, view: View) -> Iterator[Finding]:
     selector = constraint.selector
     what = f"its constraint over {constraint.key}"
     for member in judged.group.members:

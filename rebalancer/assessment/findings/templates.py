@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from rebalancer.assessment.controllers import reference_of
 from rebalancer.assessment.findings.finding import Finding, of_workload
-from rebalancer.assessment.members import reference_of
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.replacement import refused_template
 from rebalancer.scheduling.view import View
 

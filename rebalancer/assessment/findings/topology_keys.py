@@ -7,14 +7,14 @@ told where no node at all has it.
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from rebalancer.assessment.evaluated import EvaluatedGroup
 from rebalancer.assessment.findings.finding import Finding, listed
-from rebalancer.assessment.judged import JudgedGroup
-from rebalancer.assessment.pod_groups import GatheredGroup
-from rebalancer.assessment.spelling import misspelt
+from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.assessment.name_hints import misspelt
 from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
-from rebalancer.model.verdicts import FindingKind
+from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.node_index import NONE, required_part
 from rebalancer.scheduling.spread_constraints import HOSTNAME, ZONE, Origin
 from rebalancer.scheduling.view import View
@@ -32,7 +32,7 @@ _FAR_MORE = 2
 """From more than so many times as many nodes on, it is the constraint that is taken to be wrong."""
 
 
-def missing_keys(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]:
+def missing_keys(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Yield one finding for each key of a constraint that usable nodes lack."""
     lacking: dict[str, frozenset[str]] = {}
     usable: dict[str, frozenset[str]] = {}
@@ -57,7 +57,7 @@ def missing_keys(groups: Sequence[JudgedGroup], view: View) -> Iterator[Finding]
         )
 
 
-def keys_of_policy(unmatched: Sequence[Unmatched], gathered: Sequence[GatheredGroup]) -> Iterator[Finding]:
+def keys_of_policy(unmatched: Sequence[Unmatched], gathered: Sequence[LimitGroup]) -> Iterator[Finding]:
     """Yield one finding for each topology key of the policy that no node has."""
     for each in unmatched:
         if each.of_nodes:

@@ -10,7 +10,7 @@ from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.ports import EvictionResult as Result
 from tests.adapters.kubernetes.fake_server import answer, served
-from tests.guard.test_moves import MOVE
+from tests.tracking.test_moves import MOVE
 
 SUCCESS = {"kind": "Status", "status": "Success"}
 

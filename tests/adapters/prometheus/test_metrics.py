@@ -10,24 +10,24 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rebalancer.adapters.prometheus import (
     METRICS,
-    ConstraintFigures,
-    CycleFigures,
-    LimitFigures,
+    ConstraintSamples,
+    CycleSamples,
+    LimitSamples,
     Metric,
     Metrics,
     MoveOutcome,
     Phase,
-    ReplacementFigures,
+    ReplacementSamples,
     Type,
-    WatchFigures,
+    WatchSamples,
 )
 from rebalancer.adapters.prometheus.requests import named
-from rebalancer.model.verdicts import FindingKind, Reason, State
+from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionResult
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-WEB = ConstraintFigures(
+WEB = ConstraintSamples(
     namespace="shop",
     workload_kind="Deployment",
     workload="web",
@@ -37,7 +37,7 @@ WEB = ConstraintFigures(
     max_skew=1,
     state=State.VIOLATED,
 )
-REDIS = LimitFigures(
+REDIS = LimitSamples(
     group="redis",
     limit="node-third",
     namespace="cache",
@@ -49,7 +49,7 @@ REDIS = LimitFigures(
     severity="critical",
     worst="node-1",
 )
-LEADING = CycleFigures(
+LEADING = CycleSamples(
     leader=True,
     mode=Mode.EVICT,
     paused=True,
@@ -58,8 +58,8 @@ LEADING = CycleFigures(
     constraints=(WEB,),
     limits=(REDIS,),
     replacements=(
-        ReplacementFigures(namespace="shop", workload_kind="Deployment", workload="web", blocked=True),
-        ReplacementFigures(namespace="shop", workload_kind="StatefulSet", workload="db", blocked=False),
+        ReplacementSamples(namespace="shop", workload_kind="Deployment", workload="web", blocked=True),
+        ReplacementSamples(namespace="shop", workload_kind="StatefulSet", workload="db", blocked=False),
     ),
     findings={FindingKind.REPLACEMENT_BLOCKED: 1},
     planned_evictions=5,
@@ -71,7 +71,7 @@ LEADING = CycleFigures(
 
 def full() -> Metrics:
     """Everything that there is to show is shown."""
-    metrics = Metrics(watches=lambda: (WatchFigures(kind="Pod", age=1.5, objects=12),))
+    metrics = Metrics(watches=lambda: (WatchSamples(kind="Pod", age=1.5, objects=12),))
     metrics.show(LEADING)
     metrics.requested("GET", "/api/v1/pods", 200)
     with metrics.timed(Phase.PLAN):
@@ -285,7 +285,7 @@ def test_two_processes_in_one_do_not_meet() -> None:
 
 def test_before_the_first_cycle_there_are_no_times() -> None:
     metrics = Metrics()
-    metrics.show(CycleFigures(leader=True))
+    metrics.show(CycleSamples(leader=True))
     assert not values(metrics, "rebalancer_last_cycle_timestamp_seconds")
     assert not values(metrics, "rebalancer_policy_last_reload_timestamp_seconds")
 

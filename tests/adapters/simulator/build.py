@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, SimulatedCluster, Span, Timings, What
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster, Span, Timings, What
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
-from tests.guard import build as moves
+from tests.tracking import build as moves
 
 EVERYWHERE = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
 BOTH = {ZONE: 1, HOSTNAME: 1}
@@ -19,15 +19,15 @@ PROMPT = Timings(
 """The same delays every time, so that a test can say when something has happened."""
 
 
-def cluster(describe: Callable[[Blueprint], Any], **options: Any) -> SimulatedCluster:
+def cluster(describe: Callable[[ClusterBuilder], Any], **options: Any) -> SimulatedCluster:
     """Three zones of two nodes with what `describe` adds to them."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", nodes=2)
     describe(blueprint)
     return SimulatedCluster(blueprint.snapshot(), **{"timings": PROMPT, **options})
 
 
-def web(blueprint: Blueprint) -> None:
+def web(blueprint: ClusterBuilder) -> None:
     blueprint.deployment("web", on=EVERYWHERE, spread=BOTH)
     blueprint.budget("web", max_unavailable=2)
 

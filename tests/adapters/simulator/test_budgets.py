@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import START, Blueprint, Faults, SimulatedCluster, What
+from rebalancer.adapters.simulator import START, ClusterBuilder, Faults, SimulatedCluster, What
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import PodPhase
@@ -29,7 +29,7 @@ from tests.adapters.simulator.build import EVERYWHERE, PROMPT, budget, cluster, 
     ],
 )
 def test_percentages_round_up(replicas: int, rule: dict[str, Any], desired: int, allowed: int) -> None:
-    def described(blueprint: Blueprint) -> None:
+    def described(blueprint: ClusterBuilder) -> None:
         blueprint.deployment("web", on={"a-1": replicas})
         blueprint.budget("web", **rule)
 
@@ -96,7 +96,7 @@ def test_a_budget_that_was_just_changed_grants_nothing() -> None:
 
 
 def test_several_budgets_over_one_pod_refuse_it_for_good() -> None:
-    def described(blueprint: Blueprint) -> None:
+    def described(blueprint: ClusterBuilder) -> None:
         web(blueprint)
         blueprint.budget("second", app="web", max_unavailable=1)
 

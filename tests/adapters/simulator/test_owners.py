@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import START, ZONE, Blueprint, SimulatedCluster, What
+from rebalancer.adapters.simulator import START, ZONE, ClusterBuilder, SimulatedCluster, What
 from rebalancer.adapters.simulator.replica_sets import scale_down_order
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod, PodPhase
@@ -60,7 +60,7 @@ def test_a_deployment_passes_its_number_on() -> None:
 
 
 def test_a_replica_set_takes_orphans_that_it_selects() -> None:
-    def lonely(blueprint: Blueprint) -> None:
+    def lonely(blueprint: ClusterBuilder) -> None:
         blueprint.deployment("web", on=EVERYWHERE)
 
     first = cluster(lonely).snapshot(START)
@@ -108,7 +108,7 @@ def test_scaling_down_takes_pods_in_the_real_order() -> None:
     assert scale_down_order(order[::-1], crowds, now) == order
 
 
-def sets(blueprint: Blueprint) -> None:
+def sets(blueprint: ClusterBuilder) -> None:
     blueprint.stateful_set("db", on=dict.fromkeys(EVERYWHERE, 1), spread=BOTH)
 
 
@@ -170,7 +170,7 @@ def test_new_numbers_have_their_labels_and_claims() -> None:
 
 
 def test_a_template_that_the_api_server_refuses_makes_no_pods() -> None:
-    def described(blueprint: Blueprint) -> None:
+    def described(blueprint: ClusterBuilder) -> None:
         blueprint.deployment("web", on=EVERYWHERE, spread={ZONE: 1})
 
     first = cluster(described).snapshot(START)

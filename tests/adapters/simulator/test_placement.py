@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint, SimulatedCluster, Timings, What, most_crowded
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster, Timings, What, most_crowded
 from tests.adapters.simulator.build import (
     EVERYWHERE,
     PROMPT,
@@ -45,7 +45,7 @@ def test_an_adversary_may_choose_among_the_feasible_nodes() -> None:
 
 
 def test_higher_priority_is_placed_first() -> None:
-    def two(blueprint: Blueprint) -> None:
+    def two(blueprint: ClusterBuilder) -> None:
         blueprint.deployment("low", replicas=1)
         blueprint.deployment("high", replicas=1, priority=100)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rebalancer.adapters.simulator import (
     HOSTNAME,
     ZONE,
-    Blueprint,
-    Entry,
+    ClusterBuilder,
     SimulatedCluster,
+    TraceEntry,
     What,
     drawn_from_best,
     most_crowded,
@@ -57,7 +57,7 @@ EVERYTHING: list[Act] = [*EVICTING, remove, restore, scale]
 
 
 def start(seed: int, choose: Choose | None) -> SimulatedCluster:
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", nodes=2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 2, "c-1": 1, "c-2": 1}, spread={ZONE: 1})
     blueprint.stateful_set("db", on={"a-2": 1, "b-2": 1, "c-2": 1}, spread={ZONE: 1, HOSTNAME: 2})
@@ -146,7 +146,7 @@ def test_a_history_tells_of_each_pod_that_came_and_went() -> None:
     assert sorted(name for name, number in alive.items() if name.startswith("Pod ") and number) == there
 
 
-def _change(entry: Entry) -> int:
+def _change(entry: TraceEntry) -> int:
     return {What.CREATED: 1, What.GONE: -1}.get(entry.what, 0)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import structs
 
+from rebalancer.assessment.assess import assess
 from rebalancer.assessment.findings import Finding
-from rebalancer.assessment.judgement import assess
 from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import FindingKind
 from rebalancer.policy import Policy, default_policy
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import taint

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
-from rebalancer.assessment.judgement import assess
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
 from rebalancer.model.affinity import NodeAffinity, PodAffinity, PodAffinityTerm
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import Version
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import FindingKind
 from rebalancer.policy import default_policy, load_policy
 from rebalancer.scheduling.view import View
 from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
@@ -26,7 +26,7 @@ WEB = LabelSelector.of({"app": "web"})
 
 def shop(**constraint: Any) -> Snapshot:
     """Return two pods in each of three zones, with one constraint over the zones."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 1)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 2, "c-1": 2})
     constraint = {"selects": WEB, **constraint}
@@ -69,7 +69,7 @@ def test_a_topology_key_that_is_missing_or_misspelt() -> None:
     assert found.message.endswith("; label them, or keep the pods off them by node affinity")
     tainted = with_nodes(without_key(shop(), "c-1"), {"c-1": {"taints": (taint("dedicated"),)}})
     assert findings(tainted, FindingKind.TOPOLOGY_KEY_MISSING) == []
-    plain = Blueprint()
+    plain = ClusterBuilder()
     plain.node("a")
     plain.deployment("web", on={"a": 1})
     assert findings(plain.snapshot(), FindingKind.TOPOLOGY_KEY_MISSING) == []
@@ -124,7 +124,7 @@ def test_which_of_two_spellings_is_wrong(asked: str, there: str, nodes: int, rem
 
 def test_a_domain_that_counts_and_is_closed_for_good() -> None:
     """A tainted zone holds the minimum at 0 for ever; honoured taints and cordons are no contradiction."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 1)
     blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=6)
     tainted = with_nodes(blueprint.snapshot(), {"c-1": {"taints": (taint("dedicated"),)}})
@@ -148,7 +148,7 @@ def test_a_domain_that_counts_and_is_closed_for_good() -> None:
 def test_affinity_that_the_constraint_does_not_honour() -> None:
     """Pods kept out of a zone that counts: the same contradiction; with Honor the zone is no domain."""
     affinity = NodeAffinity(required=(term((ZONE, "In", ("a", "b"))),))
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 1)
     blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=4)
     for policy, number in (("Ignore", 1), ("Honor", 0)):

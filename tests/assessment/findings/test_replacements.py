@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Blueprint
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.verdicts import FindingKind
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -22,7 +22,7 @@ KIND = FindingKind.REPLACEMENT_BLOCKED
 
 
 def shop(spread: dict[str, int] | None = None, **on: int) -> Snapshot:
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.zones("abc", 1)
     blueprint.deployment("web", on={f"{zone}-1": number for zone, number in on.items()}, spread=spread or {ZONE: 1})
     return blueprint.snapshot()
@@ -58,7 +58,7 @@ def test_what_is_no_finding(fine: Snapshot) -> None:
 
 def test_full_nodes_block_a_pod_of_a_cordoned_one() -> None:
     """Without any constraint, too: the nodes that take pods have no room."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.node("a", cpu=1_000)
     blueprint.node("b", cpu=1_000)
     blueprint.deployment("web", on={"a": 1, "b": 1}, cpu=600)
@@ -77,7 +77,7 @@ def test_a_key_that_no_node_has() -> None:
 
 def test_a_template_that_asks_for_more_than_its_pods_have() -> None:
     """What vanishes leaves less than its replacement needs."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     blueprint.node("a", cpu=1_000)
     made = blueprint.deployment("web", on={"a": 1}, cpu=600)
     small = blueprint.snapshot()
@@ -114,7 +114,7 @@ def test_what_is_not_known_is_not_told() -> None:
 @st.composite
 def clusters(draw: st.DrawFn) -> Snapshot:
     """Draw two or three zones of one or two nodes, some cordoned or small, with two workloads anywhere on them."""
-    blueprint = Blueprint()
+    blueprint = ClusterBuilder()
     names = [
         f"{zone}-{number}" for zone in "abc"[: draw(st.integers(2, 3))] for number in range(draw(st.integers(1, 2)))
     ]

@@ -1,0 +1,246 @@
+"""Every metric, declared once as data: the code makes its instruments from it, and the reference page its table.
+
+Names, labels and values are relied on by dashboards and alerts. No pod names anywhere: every label set is bounded by
+workloads, kinds or closed lists.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from rebalancer.model.reasons import FindingKind, Reason, State
+from rebalancer.policy import Mode
+from rebalancer.ports import EvictionResult
+
+
+class Type(StrEnum):
+    """What kind of metric it is, as the exposition format calls it."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+class Stability(StrEnum):
+    """What may be relied on: a stable metric changes only with an entry in the changelog."""
+
+    STABLE = "stable"
+    ALPHA = "alpha"
+
+
+class MoveOutcome(StrEnum):
+    """What became of a move."""
+
+    VERIFIED = "verified"
+    INEFFECTIVE = "ineffective"
+    PENDING = "pending"
+    LOST = "lost"
+
+
+class Phase(StrEnum):
+    """The phases of a cycle."""
+
+    SNAPSHOT = "snapshot"
+    ASSESS = "assess"
+    PLAN = "plan"
+    ADMIT = "admit"
+    ACT = "act"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One metric. `values` lists all values of the last label where they are a closed list.
+
+    Series of a closed list are there from the start, with 0, so that rates and alerts have something to begin with.
+    `leader_only`: standbys do not show it, so that a sum over all replicas counts the cluster once.
+    """
+
+    name: str
+    help: str
+    type: Type = Type.GAUGE
+    labels: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    leader_only: bool = False
+    stability: Stability = Stability.STABLE
+
+
+_CONSTRAINT: Final = ("namespace", "workload_kind", "workload", "topology_key", "when_unsatisfiable")
+_LIMIT: Final = ("group", "limit", "namespace", "key", "topology_key")
+
+CONSTRAINT_SKEW: Final = Metric(
+    name="rebalancer_constraint_skew",
+    help="Pods in the fullest domain less pods in the emptiest, as kube-scheduler counts them.",
+    labels=_CONSTRAINT,
+    leader_only=True,
+)
+CONSTRAINT_MAX_SKEW: Final = Metric(
+    name="rebalancer_constraint_max_skew",
+    help="The skew that the constraint allows.",
+    labels=_CONSTRAINT,
+    leader_only=True,
+)
+CONSTRAINT_STATE: Final = Metric(
+    name="rebalancer_constraint_state",
+    help="1 for the state that the constraint is in, 0 for the others.",
+    labels=(*_CONSTRAINT, "state"),
+    values=tuple(State),
+    leader_only=True,
+)
+LIMIT_SHARE: Final = Metric(
+    name="rebalancer_limit_share_ratio",
+    help="Share of the pods that the fullest domain holds; key has the values that tell the pods, joined by /.",
+    labels=_LIMIT,
+    leader_only=True,
+)
+LIMIT_HEADROOM: Final = Metric(
+    name="rebalancer_limit_headroom",
+    help="Pods that the worst domain is away from breaking the limit; below 0 it is broken.",
+    labels=_LIMIT,
+    leader_only=True,
+)
+LIMIT_STATE: Final = Metric(
+    name="rebalancer_limit_state",
+    help="1 for the state that the limit is in, 0 for the others.",
+    labels=(*_LIMIT, "severity", "state"),
+    values=tuple(State),
+    leader_only=True,
+)
+LIMIT_WORST_DOMAIN: Final = Metric(
+    name="rebalancer_limit_worst_domain",
+    help="1 for the domain that breaks the limit; at most 1,000 series, the worst.",
+    labels=(*_LIMIT, "domain"),
+    leader_only=True,
+)
+PLANNED_EVICTIONS: Final = Metric(
+    name="rebalancer_planned_evictions",
+    help="Evictions that the last plan takes, those that must wait among them.",
+    leader_only=True,
+)
+MINIMUM_EVICTIONS: Final = Metric(
+    name="rebalancer_minimum_evictions",
+    help="The proven least number of evictions for all that is violated, also where nothing leads there now.",
+    leader_only=True,
+)
+IN_FLIGHT: Final = Metric(
+    name="rebalancer_in_flight",
+    help="Evicted pods whose replacements are not yet Ready.",
+    leader_only=True,
+)
+REFUSALS: Final = Metric(
+    name="rebalancer_refusals",
+    help="What the last cycle left undone, by the reason why.",
+    labels=("reason",),
+    values=tuple(Reason),
+    leader_only=True,
+)
+REPLACEMENT_BLOCKED: Final = Metric(
+    name="rebalancer_replacement_blocked",
+    help="1 if a pod of the workload that vanished now could not be replaced: no node would admit the new one.",
+    labels=("namespace", "workload_kind", "workload"),
+    leader_only=True,
+)
+FINDINGS: Final = Metric(
+    name="rebalancer_findings",
+    help="What is wrong without being violated, by kind.",
+    labels=("kind",),
+    values=tuple(FindingKind),
+    leader_only=True,
+)
+LAST_CYCLE: Final = Metric(
+    name="rebalancer_last_cycle_timestamp_seconds",
+    help="When the last cycle ended.",
+    leader_only=True,
+)
+LEADER: Final = Metric(name="rebalancer_leader", help="1 where this process leads, else 0.")
+MODE: Final = Metric(
+    name="rebalancer_mode",
+    help="1 for the mode in force, 0 for the others.",
+    labels=("mode",),
+    values=tuple(Mode),
+)
+PAUSED: Final = Metric(
+    name="rebalancer_paused",
+    help="1 while somebody has paused the controller, else 0.",
+    leader_only=True,
+)
+POLICY_RELOAD_SUCCESSFUL: Final = Metric(
+    name="rebalancer_policy_last_reload_successful",
+    help="1 if the newest policy is in force, 0 if it is invalid and an older one stays in force.",
+)
+POLICY_RELOADED: Final = Metric(
+    name="rebalancer_policy_last_reload_timestamp_seconds",
+    help="When the policy in force was read.",
+)
+WATCH_AGE: Final = Metric(
+    name="rebalancer_watch_age_seconds",
+    help="How long ago the API server was last heard on the watch of a kind.",
+    labels=("kind",),
+)
+CACHE_OBJECTS: Final = Metric(
+    name="rebalancer_cache_objects",
+    help="Objects of a kind that are known.",
+    labels=("kind",),
+)
+BUILD_INFO: Final = Metric(
+    name="rebalancer_build_info",
+    help="Always 1; its labels say what is running.",
+    labels=("version", "revision", "python_version"),
+)
+EVICTIONS: Final = Metric(
+    name="rebalancer_evictions_total",
+    help="Eviction requests by what came of them.",
+    type=Type.COUNTER,
+    labels=("result",),
+    values=tuple(EvictionResult),
+)
+MOVES: Final = Metric(
+    name="rebalancer_moves_total",
+    help="Moves that ended, by what became of the replacement.",
+    type=Type.COUNTER,
+    labels=("outcome",),
+    values=tuple(MoveOutcome),
+)
+API_REQUESTS: Final = Metric(
+    name="rebalancer_api_requests_total",
+    help="Requests to the API server; code 0 where no answer came, verb list for watches too.",
+    type=Type.COUNTER,
+    labels=("verb", "resource", "code"),
+)
+CYCLE_DURATION: Final = Metric(
+    name="rebalancer_cycle_duration_seconds",
+    help="Time that the phases of a cycle take; act is the time of one eviction request.",
+    type=Type.HISTOGRAM,
+    labels=("phase",),
+    values=tuple(Phase),
+    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+
+METRICS: Final[tuple[Metric, ...]] = (
+    CONSTRAINT_SKEW,
+    CONSTRAINT_MAX_SKEW,
+    CONSTRAINT_STATE,
+    LIMIT_SHARE,
+    LIMIT_HEADROOM,
+    LIMIT_STATE,
+    LIMIT_WORST_DOMAIN,
+    REPLACEMENT_BLOCKED,
+    FINDINGS,
+    PLANNED_EVICTIONS,
+    MINIMUM_EVICTIONS,
+    IN_FLIGHT,
+    EVICTIONS,
+    MOVES,
+    REFUSALS,
+    LEADER,
+    MODE,
+    PAUSED,
+    POLICY_RELOAD_SUCCESSFUL,
+    POLICY_RELOADED,
+    CYCLE_DURATION,
+    LAST_CYCLE,
+    WATCH_AGE,
+    CACHE_OBJECTS,
+    API_REQUESTS,
+    BUILD_INFO,
+)

@@ -1,0 +1,100 @@
+"""What the next pod of an owner looks like.
+
+The same function answers here and for the planner (`scheduling.replacement`), so a simulated controller makes exactly
+the pod that a plan counts on. Templates do not change in a simulation, so each owner's is worked out once.
+"""
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.model.labels import Labels
+from rebalancer.model.pods import OwnerReference, Pod, PodPhase
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import Workload
+from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+_NOT_MADE = frozenset({Reason.TEMPLATE_REFUSED, Reason.UNKNOWN_OWNER})
+"""The API server refuses such pods, or there is nothing to make them from."""
+
+
+class PodFactory:
+    """Makes pods."""
+
+    def __init__(self, world: ClusterState, first: Snapshot) -> None:
+        self._world = world
+        self._first = first
+        self._known: dict[str, Pod | None] = {}
+
+    def next_pod(self, owner: Workload, name: str) -> Pod | None:
+        """Make a pod of an owner, not stored yet; None where the API server would refuse it."""
+        if owner.uid not in self._known:
+            self._known[owner.uid] = self._mold(owner, name)
+        mold = self._known[owner.uid]
+        if mold is None:
+            return None
+        made = structs.replace(mold, name=name, uid=self._world.uid(), created=self._world.stamp)
+        return _numbered(made, owner) if owner.kind == "StatefulSet" else made
+
+    def _mold(self, owner: Workload, name: str) -> Pod | None:
+        siblings = [each for each in self._world.store.pods.of(owner.uid) if not each.finished]
+        phantom = Pod(
+            namespace=owner.namespace,
+            name=name,
+            uid="",
+            created=self._world.stamp,
+            owner=OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid),
+        )
+        state = Snapshot(
+            taken_at=self._world.agenda.now,
+            pods=siblings,
+            workloads=(owner,),
+            priority_classes=self._first.priority_classes,
+        )
+        made = replacement(phantom, View(state))
+        if isinstance(made, Unpredictable):
+            if made.reason in _NOT_MADE or not (siblings or owner.template):
+                return None
+            # It would be made all the same, only nobody can tell where it goes.
+            made = _alike(phantom, owner, siblings)
+        return structs.replace(
+            made,
+            annotations=owner.template.annotations if owner.template is not None else made.annotations,
+            local_storage=any(each.local_storage for each in siblings),
+        )
+
+
+def _alike(phantom: Pod, owner: Workload, siblings: list[Pod]) -> Pod:
+    if siblings:
+        like = siblings[0]
+        return structs.replace(
+            phantom, labels=like.labels, spec=like.spec, requests=like.spec.requests, scored=like.scored
+        )
+    assert owner.template is not None
+    template = owner.template
+    return structs.replace(
+        phantom, labels=template.labels, spec=template.spec, requests=template.requests, scored=template.scored
+    )
+
+
+def _numbered(pod: Pod, owner: Workload) -> Pod:
+    """Give a StatefulSet's pod what follows from its number: two labels, and claims of its own."""
+    labels = Labels(
+        {
+            **pod.labels,
+            "statefulset.kubernetes.io/pod-name": pod.name,
+            "apps.kubernetes.io/pod-index": str(ordinal(pod)),
+        }
+    )
+    template = owner.template
+    own = tuple(f"{claim}-{pod.name}" for claim in template.claim_templates) if template is not None else ()
+    shared = template.claims if template is not None else ()
+    return structs.replace(pod, labels=labels, claims=(*shared, *own), phase=PodPhase.PENDING)
+
+
+def ordinal(pod: Pod) -> int:
+    """Return the number at the end of a StatefulSet's pod's name, -1 if there is none."""
+    _, _, number = pod.name.rpartition("-")
+    return int(number) if number.isascii() and number.isdigit() else -1

@@ -1,0 +1,48 @@
+"""What the scheduler sees: a view that follows the cluster instead of being built anew for every pod."""
+
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.view import View
+
+_LONGEST = 64
+"""Changes after which a fresh view costs less than the differences: each counts again in every question."""
+
+
+class SchedulerCache:
+    """A view of the present."""
+
+    def __init__(self, world: ClusterState, profile: Profile) -> None:
+        self._world = world
+        self._profile = profile
+        self._view: View | None = None
+        self._changes = 0
+
+    @property
+    def view(self) -> View:
+        """The state as it is now."""
+        if self._view is None:
+            self._view = View(self._world.store.snapshot(self._world.agenda.now), self._profile)
+            self._changes = 0
+        return self._view
+
+    def forget(self) -> None:
+        """Begin anew: a node has changed, and everything may depend on that."""
+        self._view = None
+
+    def follow(self, before: Pod | None, after: Pod | None) -> None:
+        """Take in that a pod was placed, was deleted, or is gone; whatever else changes of it does not matter here."""
+        if self._view is None:
+            return
+        if after is None:
+            if before is not None:
+                self._step(self._view.without([before]))
+        elif before is not None and after.node is not None and after.node in self._view.nodes.by_name:
+            if after.node != before.node:
+                self._step(self._view.with_placed(after, after.node))
+            elif after.deleted != before.deleted:
+                self._step(self._view.terminating([after]))
+
+    def _step(self, view: View) -> None:
+        self._changes += 1
+        self._view = view if self._changes < _LONGEST else None

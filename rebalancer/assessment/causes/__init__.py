@@ -1,0 +1,1 @@
+"""What led to a violation: changes between two snapshots, and which of them explains it."""

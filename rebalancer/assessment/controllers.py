@@ -1,0 +1,125 @@
+"""Members: the owners of pods, each with its living pods and the pod that it would make next."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Final
+
+from msgspec import Struct
+
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import Workload
+from rebalancer.scheduling.replacement import REPLACING, replacement
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+_NAME: Final = attrgetter("name")
+
+_OF_NODES: Final = frozenset({"DaemonSet", "Node"})
+"""Owners whose pods belong to their nodes: where they stand is nobody's choice."""
+
+
+class PodController(Struct, frozen=True, kw_only=True, gc=False):
+    """One owner in a group: the workload people know it by, its living pods, and the pod it would make next.
+
+    `owner` is None for pods that no known controller replaces; they count, and stay where they are.
+    """
+
+    reference: Reference
+    owner: Workload | None
+    top: Workload | None
+    pods: tuple[Pod, ...]
+    """Bound or not; neither terminating nor finished."""
+    next_pod: Pod | Unpredictable
+
+    @property
+    def sample(self) -> Pod | None:
+        """A pod that stands for the next one; None for an owner that has no pod at all."""
+        if not isinstance(self.next_pod, Unpredictable):
+            return self.next_pod
+        return self.pods[0] if self.pods else None
+
+
+def members(view: View) -> tuple[PodController, ...]:
+    """Return the owners that have living pods, by namespace, kind and name."""
+    return view.memo("members", lambda: tuple(_members(view)))
+
+
+def _members(view: View) -> Iterator[PodController]:
+    snapshot = view.snapshot
+    for owner in sorted(snapshot.workloads, key=lambda each: (each.namespace, each.kind, each.name)):
+        pods = tuple(_living(snapshot, owner.uid))
+        if pods:
+            top = snapshot.top_owner_of(pods[0])
+            yield PodController(
+                reference=reference_of(top or owner),
+                owner=owner,
+                top=top,
+                pods=pods,
+                next_pod=replacement(pods[0], view),
+            )
+
+
+def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
+    # Written out what `terminating` and `finished` say: this is asked of every pod of the cluster.
+    succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
+    pods = [
+        pod
+        for pod in snapshot.pods_of.get(uid, ())
+        if pod.deleted is None and pod.phase is not succeeded and pod.phase is not failed
+    ]
+    pods.sort(key=_NAME)
+    return pods
+
+
+def unowned(view: View) -> tuple[Pod, ...]:
+    """Return the living pods that no known workload owns, in the snapshot's order."""
+    return view.memo("unowned", lambda: tuple(_unowned(view.snapshot)))
+
+
+def _unowned(snapshot: Snapshot) -> Iterator[Pod]:
+    known = snapshot.workload
+    if sum(len(pods) for uid, pods in snapshot.pods_of.items() if uid in known) < len(snapshot.pods):
+        for pod in snapshot.pods:
+            if (pod.owner is None or pod.owner.uid not in known) and not pod.terminating and not pod.finished:
+                yield pod
+
+
+def strays(view: View) -> Iterator[PodController]:
+    """Yield what is known of the living pods without a known owner, those of one owner together.
+
+    Pods that belong to their nodes (DaemonSets, static pods) are left out: they stand where the nodes are.
+    """
+    found: defaultdict[Reference, list[Pod]] = defaultdict(list)
+    for pod in unowned(view):
+        if pod.owner is None or pod.owner.kind not in _OF_NODES:
+            found[stray_reference(pod)].append(pod)
+    for reference in sorted(found):
+        pods = tuple(sorted(found[reference], key=lambda pod: pod.name))
+        yield PodController(reference=reference, owner=None, top=None, pods=pods, next_pod=pods[0])
+
+
+def absentees(view: View) -> Iterator[PodController]:
+    """Yield the owners that should have pods and have none."""
+    present = {member.owner.uid for member in members(view) if member.owner is not None}
+    missing = Unpredictable(Reason.NOT_PREDICTABLE, "it has no pod")
+    snapshot = view.snapshot
+    for owner in snapshot.workloads:
+        if owner.replicas and owner.kind in REPLACING and owner.uid not in present and owner.template is not None:
+            top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
+            yield PodController(reference=reference_of(top), owner=owner, top=top, pods=(), next_pod=missing)
+
+
+def stray_reference(pod: Pod) -> Reference:
+    """Name a pod by its owner, known or not, else by itself."""
+    if pod.owner is None:
+        return Reference(pod.namespace, "Pod", pod.name)
+    return Reference(pod.namespace, pod.owner.kind, pod.owner.name)
+
+
+def reference_of(workload: Workload) -> Reference:
+    """Name a workload."""
+    return Reference(workload.namespace, workload.kind, workload.name)

@@ -1,0 +1,281 @@
+"""A limit, judged: the counts by domain, what is allowed, whether it holds, and a sentence about it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from functools import cached_property
+from itertools import count
+
+from msgspec import Struct
+
+from rebalancer.assessment.guarantees import least_under, most, skew
+from rebalancer.assessment.limit_groups import LimitGroup, LimitGroupPart, shown
+from rebalancer.model.labels import Labels, Operator
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason, State
+from rebalancer.policy import WORKLOAD, Limit, LimitAction, Severity
+from rebalancer.scheduling.pod_topology_spread import DomainCounts
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The domain that holds most, the first by name of several; `share` is of the total."""
+
+    domain: str
+    count: int
+    share: Fraction
+
+
+class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """One limit on one set of pods, counted.
+
+    `key` tells the set: that of the gathered group, finer where the limit divides it, with the larger domain where it
+    is judged within one. `counts` has every domain that is declared or eligible, and any other that holds a pod.
+    """
+
+    gathered: LimitGroup
+    rule: Limit
+    key: Labels
+    parts: tuple[LimitGroupPart, ...]
+    counts: DomainCounts
+    total: int
+    existing: int
+    """How many of the domains have a node."""
+    cap: int | None
+    """The most that a domain may hold; None for maxSkew and minPods."""
+    view: View
+
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self.gathered.group.name
+
+    @property
+    def limit(self) -> str:
+        """The limit's name."""
+        return self.rule.name
+
+    @property
+    def namespace(self) -> str:
+        """The pods' namespace."""
+        return self.gathered.namespace
+
+    @property
+    def topology_key(self) -> str:
+        """The key of the domains."""
+        return self.rule.topology_key
+
+    @property
+    def max_skew(self) -> int | None:
+        """The largest difference allowed, None where the limit is another."""
+        return self.rule.max_skew
+
+    @property
+    def min_pods(self) -> int | None:
+        """The least that each domain must hold, None where the limit is another."""
+        return self.rule.min_pods
+
+    @property
+    def severity(self) -> Severity:
+        """How bad a violation is."""
+        return self.rule.severity
+
+    @property
+    def action(self) -> LimitAction:
+        """What follows from a violation."""
+        return self.rule.action
+
+    @property
+    def for_(self) -> timedelta:
+        """How long a violation must last before anything is evicted for it."""
+        return self.rule.for_
+
+    @property
+    def name(self) -> str:
+        """A name that stays the same from cycle to cycle."""
+        return f"limit {self.group}/{self.limit} {self.namespace} {shown(self.key)}"
+
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        """The pods that it is about, bound or waiting."""
+        return tuple(pod for part in self.parts for pod in part.pods)
+
+    def stands_in(self, pod: Pod, domain: str) -> bool:
+        """Say whether a pod stands in a domain."""
+        return pod.node is not None and self.view.nodes.values(self.topology_key).get(pod.node) == domain
+
+    # Counts
+
+    @cached_property
+    def largest(self) -> Largest | None:
+        """The domain that holds most; None where there is no domain."""
+        filled = self.counts.filled
+        if filled:
+            count = max(filled.values())
+            domain = min(value for value, number in filled.items() if number == count)
+        elif self.counts:
+            domain, count = min(self.counts), 0
+        else:
+            return None
+        return Largest(domain, count, Fraction(count, self.total) if self.total else Fraction(0))
+
+    @property
+    def maximum(self) -> int:
+        """The greatest count of a domain."""
+        return max(self.counts.filled.values(), default=0)
+
+    @property
+    def minimum(self) -> int:
+        """The least count of a domain."""
+        filled = self.counts.filled
+        return min(filled.values(), default=0) if len(filled) == len(self.counts) else 0
+
+    @cached_property
+    def worst(self) -> str | None:
+        """The domain that breaks the limit, or would first: the emptiest for minPods, else the fullest."""
+        if self.min_pods is not None and self.counts:
+            return min(value for value in self.counts if self.counts[value] == self.minimum)
+        return self.largest.domain if self.largest is not None else None
+
+    @property
+    def headroom(self) -> int:
+        """How many pods more (for minPods: fewer) the worst domain may hold before the limit breaks; below 0 it has."""
+        if self.cap is not None:
+            return self.cap - self.maximum
+        if self.max_skew is not None:
+            return self.max_skew - (self.maximum - self.minimum)
+        return self.minimum - (self.min_pods or 0) if self.counts else 0
+
+    # Judgement
+
+    @cached_property
+    def state(self) -> State:
+        """Satisfied, Violated or Infeasible; planning may know a violation to be Unfixable."""
+        if self.reason is not None:
+            return State.INFEASIBLE
+        return State.VIOLATED if self.headroom < 0 else State.SATISFIED
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why no arrangement of so many pods over these domains can satisfy it; None where one can."""
+        if not self.total:
+            return None
+        if self.cap is not None and self.cap * self.existing < self.total:
+            return Reason.TOO_FEW_DOMAINS if self.cap else Reason.NO_ARRANGEMENT
+        if self.min_pods is not None and self.min_pods * len(self.counts) > self.total:
+            return Reason.NO_ARRANGEMENT
+        if self.min_pods is not None and self.existing < len(self.counts):
+            return Reason.TOO_FEW_DOMAINS
+        return None
+
+    @cached_property
+    def goal(self) -> int | None:
+        """What a repair aims at: the cap, or where it cannot be met the least possible maximum; None without a cap.
+
+        For minPods that cannot be met it is the greatest possible minimum.
+        """
+        if self.cap is not None:
+            return max(self.cap, -(-self.total // self.existing)) if self.existing else None
+        if self.min_pods is not None:
+            return min(self.min_pods, self.total // self.existing) if self.existing else None
+        return None
+
+    @cached_property
+    def guaranteed(self) -> bool:
+        """Whether the pods' own hard constraints make a violation impossible, as long as they hold themselves."""
+        allowed = self.cap if self.cap is not None else self.max_skew
+        if self.rule.within is not None and self.rule.max_share is not None:
+            return False  # the share is of what the larger domain happens to hold
+        if self.min_pods is not None or self.max_skew is not None:
+            even = skew(self.parts, self.topology_key, len(self.counts), self.view)
+            if even is not None and self.min_pods is not None:
+                return least_under(self.total, len(self.counts), even) >= self.min_pods
+            if even is not None and even <= (self.max_skew or 0):
+                return True
+        return allowed is not None and most(self.parts, self.topology_key, self.total, self.view) <= allowed
+
+    @cached_property
+    def unenforceable(self) -> str:
+        """Why no pod is evicted for it, "" where one may be: a replacement would not be one of these pods.
+
+        Labels that are set at run time, such as a role, are not on the pod that the owner makes next.
+        """
+        asked = sorted(_asked(self))
+        for part in self.parts:
+            owner, made = part.member.owner, part.member.next_pod
+            if owner is None or isinstance(made, Unpredictable):
+                labels = owner.template.labels if owner is not None and owner.template is not None else None
+            else:
+                labels = made.labels
+            if labels is None:
+                return f"what {part.member.reference} would put in a pod's place is not known"
+            for label in asked:
+                if label not in labels:
+                    return (
+                        f"the template of {part.member.reference} lacks the label {label}: a new pod would not carry it"
+                    )
+            moved = [label for label in asked if label in self.key and labels[label] != self.key[label]]
+            if moved:
+                return f"the template of {part.member.reference} has another {moved[0]} than these pods"
+            if self.rule.selector is not None and not self.rule.selector.compiled.matches(labels):
+                return f"the selector does not match the template of {part.member.reference}"
+        return ""
+
+    @property
+    def enforceable(self) -> bool:
+        """Whether a replacement would be counted in its victim's stead."""
+        return not self.unenforceable
+
+    @property
+    def message(self) -> str:
+        """Say in one sentence how it stands."""
+        text = self._found
+        if self.reason is not None:
+            text += f"; {self._impossible}"
+        if self.action is LimitAction.EVICT and self.state is not State.SATISFIED and not self.enforceable:
+            text += f"; nothing is evicted for it: {self.unenforceable}"
+        return text
+
+    @property
+    def _found(self) -> str:
+        rule, largest = self.rule, self.largest
+        if largest is None:
+            return f"no node that these pods may use has the label {rule.topology_key}"
+        if rule.min_pods is not None:
+            return f"{rule.topology_key} {self.worst} holds {self.minimum} of {self.total}, minPods is {rule.min_pods}"
+        if rule.max_skew is not None:
+            emptiest = f"the emptiest {self.minimum}, maxSkew is {rule.max_skew}"
+            return f"{rule.topology_key} {largest.domain} holds {largest.count} of {self.total}, {emptiest}"
+        percent = f" ({round(100 * largest.share)} %)" if rule.max_share is not None else ""
+        share = f", which allows {self.cap}" if rule.max_share is not None else ""
+        held = f"{rule.topology_key} {largest.domain} holds {largest.count} of {self.total}{percent}"
+        return f"{held}, the limit is {rule.bound}{share}"
+
+    @property
+    def _impossible(self) -> str:
+        rule, number = self.rule, self.existing
+        places = f"{number} domain{'' if number == 1 else 's'} of {rule.topology_key}"
+        if self.cap is not None and self.cap:
+            needed = -(-self.total // self.cap)
+            best = f"at best one holds {self.goal}" if self.goal is not None else "check topologyKey and domains"
+            return f"{self.total} pods need {needed} domains, there are {places}; {best}"
+        if rule.max_share is not None:
+            enough = next(pods for pods in count(self.total) if rule.max_share.cap(pods))
+            return f"one pod of {self.total} is beyond {rule.bound} already, from {enough} pods on it is not"
+        if self.reason is Reason.NO_ARRANGEMENT:
+            return f"{len(self.counts)} domains need {len(self.counts) * (rule.min_pods or 0)} pods"
+        missing = len(self.counts) - number
+        return f"{missing} of the domains {'has' if missing == 1 else 'have'} no node"
+
+
+def _asked(limit: EvaluatedLimit) -> set[str]:
+    """Return the labels that a pod must carry to be one of a limit's."""
+    group = limit.gathered.group
+    keys = {*group.group_by, *(limit.rule.group_by or ())} - {WORKLOAD}
+    for selector in (group.selector, limit.rule.selector):
+        if selector is not None:
+            required = selector.compiled.requirements
+            keys |= {each.key for each in required if each.operator is not Operator.DOES_NOT_EXIST}
+    return keys

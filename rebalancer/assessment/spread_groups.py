@@ -1,0 +1,83 @@
+"""Groups: workloads whose next pods would be judged by the same constraints over the same nodes.
+
+A group's constraints are those that its owners' *next* pod will carry, since an eviction is answered by that pod. What
+older pods still carry binds nobody any more.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+from msgspec import Struct
+
+from rebalancer.assessment.controllers import PodController, members, stray_reference, unowned
+from rebalancer.model.affinity import Toleration
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.node_index import RequiredAffinity, required_part
+from rebalancer.scheduling.spread_constraints import Constraints, constraints_of
+from rebalancer.scheduling.view import View
+
+__all__ = ["PodController", "SpreadGroup", "groups", "workloads_of"]
+
+_Key = tuple[str, Constraints, RequiredAffinity | None, tuple[Toleration, ...]]
+
+
+class SpreadGroup(Struct, frozen=True, kw_only=True, gc=False):
+    """Owners that share constraints and eligibility. `sample` is a pod that stands for all their next pods."""
+
+    namespace: str
+    constraints: Constraints
+    sample: Pod
+    members: tuple[PodController, ...]
+    workloads: tuple[Reference, ...]
+    """The workloads by name, sorted, each once."""
+    name: str
+    """A name that stays the same from cycle to cycle: its workloads and its constraints' keys."""
+
+    @classmethod
+    def of(cls, namespace: str, constraints: Constraints, sample: Pod, members: tuple[PodController, ...]) -> Self:
+        """Put owners together."""
+        workloads = workloads_of(members)
+        keys = ",".join([f"{each.key}:{each.max_skew}" for each in (*constraints.hard, *constraints.soft)])
+        names = ",".join([f"{each.kind}/{each.name}" for each in workloads])
+        return cls(
+            namespace=namespace,
+            constraints=constraints,
+            sample=sample,
+            members=members,
+            workloads=workloads,
+            name=f"{namespace} {names} {keys}",
+        )
+
+
+def workloads_of(members: Sequence[PodController]) -> tuple[Reference, ...]:
+    """Return the members' workloads by name, sorted, each once."""
+    if len(members) == 1:
+        return (members[0].reference,)
+    return tuple(sorted({member.reference for member in members}))
+
+
+def groups(view: View) -> tuple[SpreadGroup, ...]:
+    """Find every group with a constraint, hard or soft, in a stable order."""
+    found: defaultdict[_Key, list[tuple[Pod, PodController]]] = defaultdict(list)
+    for member in _counted(view):
+        sample = member.sample or member.pods[0]
+        constraints = constraints_of(sample, view)
+        if constraints.hard or constraints.soft:
+            affinity = required_part(sample.spec.node_affinity)
+            key = (sample.namespace, constraints, affinity, sample.spec.tolerations)
+            found[key].append((sample, member))
+    made = [
+        SpreadGroup.of(namespace, constraints, entries[0][0], tuple([member for _, member in entries]))
+        for (namespace, constraints, _, _), entries in found.items()
+    ]
+    return tuple(sorted(made, key=lambda group: (group.namespace, group.workloads, group.name)))
+
+
+def _counted(view: View) -> Iterator[PodController]:
+    """Yield the owners that have living pods, then the pods with constraints of their own that nobody known owns."""
+    yield from members(view)
+    for pod in unowned(view):
+        if pod.spec.spread:
+            yield PodController(reference=stray_reference(pod), owner=None, top=None, pods=(pod,), next_pod=pod)

@@ -1,0 +1,82 @@
+"""What `pause` and `resume` share: the ConfigMap that they write, and clear words where that is not allowed."""
+
+import getpass
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.configmaps import ControlMap
+from rebalancer.adapters.kubernetes.lease import KubernetesLease
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
+from rebalancer.cli.errors import CliError
+from rebalancer.settings import Settings
+
+_FORBIDDEN, _NOT_FOUND = 403, 404
+_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    user_info: _User = _User()
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _Status = _Status()
+
+
+def control_of(settings: Settings) -> tuple[Transport, ControlMap]:
+    """Connect, and warn where no controller has ever led: a switch in the wrong namespace stops nobody."""
+    timeout = settings.request_timeout.total_seconds()
+    try:
+        transport = connect(
+            kubeconfig=str(settings.kubeconfig) if settings.kubeconfig else None,
+            context=settings.context,
+            read_timeout=timeout,
+        )
+    except ClusterError as error:
+        raise CliError(str(error)) from None
+    try:
+        lease = KubernetesLease(transport, namespace=settings.namespace, timeout=timeout).read()
+    except RequestRefused:  # who may flip the switch need not be allowed to read leases
+        return transport, ControlMap(transport, settings.namespace)
+    except ClusterError as error:
+        raise CliError(str(error)) from None
+    if lease is None:
+        warning = f"no controller has led in namespace {settings.namespace}; choose its namespace with --namespace"
+        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
+    return transport, ControlMap(transport, settings.namespace)
+
+
+def user_of(transport: Transport) -> str:
+    """Return the name by which the API server knows who asks; the local one where it does not say."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        review = msgspec.json.decode(transport.request("POST", _REVIEW, body=body), type=_Review)
+    except (ClusterError, msgspec.DecodeError):
+        return getpass.getuser()
+    return review.status.user_info.username or getpass.getuser()
+
+
+@contextmanager
+def not_allowed(control: ControlMap, verbs: str) -> Iterator[None]:
+    """Turn a refusal into what is missing and what to do about it."""
+    try:
+        yield
+    except RequestRefused as error:
+        said = error.details.get("message", str(error))
+        if error.status == _FORBIDDEN:
+            namespace, _, name = str(control).removeprefix("ConfigMap ").partition("/")
+            raise CliError(
+                f"not allowed: {said}; it takes the verbs {verbs} on configmaps in namespace {namespace}, "
+                f"for the name {name} where a role limits names"
+            ) from None
+        if error.status == _NOT_FOUND:
+            raise CliError(f"{said}; choose the controller's namespace with --namespace") from None
+        raise CliError(str(error)) from None
+    except ClusterError as error:
+        raise CliError(str(error)) from None

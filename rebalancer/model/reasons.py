@@ -1,0 +1,98 @@
+"""States and reasons: closed lists, since dashboards, scripts and people rely on them (docs/reference.md)."""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What is to be said of a constraint or a limit."""
+
+    SATISFIED = "Satisfied"
+    VIOLATED = "Violated"
+    INFEASIBLE = "Infeasible"
+    """No arrangement of these pods over these domains can satisfy it."""
+    UNFIXABLE = "Unfixable"
+    """An arrangement exists, but no eviction now leads there."""
+
+
+class Reason(StrEnum):
+    """Why something is not, or not yet, done."""
+
+    # planning, Infeasible
+    NO_ARRANGEMENT = "NoArrangement"
+    TOO_FEW_DOMAINS = "TooFewDomains"
+    # planning
+    VOLUME_PINNED = "VolumePinned"
+    AFFINITY_PINNED = "AffinityPinned"
+    NO_CAPACITY = "NoCapacity"
+    UNREACHABLE = "Unreachable"
+    NOT_FORCED = "NotForced"
+    NOT_PREDICTABLE = "NotPredictable"
+    BLOCKED_BY_BUDGET = "BlockedByBudget"
+    STEP_EXCEEDS_BUDGET = "StepExceedsBudget"
+    SEVERAL_BUDGETS = "SeveralBudgets"
+    GROUP_IN_FLIGHT = "GroupInFlight"
+    EXCLUDED = "Excluded"
+    NOT_EVICTABLE = "NotEvictable"
+    UNKNOWN_OWNER = "UnknownOwner"
+    OTHER_SCHEDULER = "OtherScheduler"
+    PRIORITY_TOO_HIGH = "PriorityTooHigh"
+    TOO_YOUNG = "TooYoung"
+    TOO_FEW_REPLICAS = "TooFewReplicas"
+    POD_GROUP_DISRUPTION = "PodGroupDisruption"
+    ROLLOUT_IN_PROGRESS = "RolloutInProgress"
+    TEMPLATE_REFUSED = "TemplateRefused"
+    NODE_LEAVING = "NodeLeaving"
+    NODE_SETTLING = "NodeSettling"
+    ZONE_IN_MAINTENANCE = "ZoneInMaintenance"
+    # assessment
+    PLACEMENT_DEADLOCK = "PlacementDeadlock"
+    # admission
+    OBSERVE_ONLY = "ObserveOnly"
+    PAUSED = "Paused"
+    OUTSIDE_WINDOW = "OutsideWindow"
+    AWAITING_APPROVAL = "AwaitingApproval"
+    NOT_PERSISTENT = "NotPersistent"
+    RATE_LIMITED = "RateLimited"
+    BACK_OFF = "BackOff"
+    BREAKER_OPEN = "BreakerOpen"
+    STALE_DATA = "StaleData"
+    FORBIDDEN = "Forbidden"
+
+
+class Cause(StrEnum):
+    """Why a pod is evicted."""
+
+    SKEW_VIOLATED = "SkewViolated"
+    SHARE_LIMIT_VIOLATED = "ShareLimitViolated"
+    PLACEMENT_DEADLOCK = "PlacementDeadlock"
+
+
+class ViolationCause(StrEnum):
+    """What led to a violation."""
+
+    SCALE_DOWN = "ScaleDown"
+    NODE_LOST = "NodeLost"
+    DOMAIN_RETURNED = "DomainReturned"
+    ROLLOUT = "Rollout"
+    LABELS_CHANGED = "LabelsChanged"
+    SOFT_CONSTRAINT = "SoftConstraint"
+    UNKNOWN = "Unknown"
+
+
+class FindingKind(StrEnum):
+    """What is wrong without being violated, the worst first."""
+
+    REPLACEMENT_BLOCKED = "ReplacementBlocked"
+    """Were one pod of the workload to vanish now, no node would admit its replacement."""
+    TEMPLATE_REFUSED = "TemplateRefused"
+    """The API server would refuse the next pod."""
+    SELECTOR_MISSES_OWN_PODS = "SelectorMissesOwnPods"
+    SELECTOR_NULL = "SelectorNull"
+    SELECTOR_EMPTY = "SelectorEmpty"
+    TOPOLOGY_KEY_MISSING = "TopologyKeyMissing"
+    CONSTRAINTS_CONTRADICT = "ConstraintsContradict"
+    TOO_FEW_DOMAINS = "TooFewDomains"
+    DOMAIN_UNUSED = "DomainUnused"
+    MIXED_CONSTRAINTS = "MixedConstraints"
+    SEVERAL_BUDGETS = "SeveralBudgets"
+    BUDGET_ALWAYS_ZERO = "BudgetAlwaysZero"

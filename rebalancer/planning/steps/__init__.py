@@ -1,0 +1,1 @@
+"""Evictions whose replacements improve the placement: whatever the scheduler picks, or by its scores."""

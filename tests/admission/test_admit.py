@@ -1,0 +1,174 @@
+"""What the clock, the mode and the rates let through."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.admission.admit import Admission, AdmissionContext, admit, remember_plan
+from rebalancer.admission.pause import Pause
+from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plan import Plan
+from rebalancer.planning.planner import plan
+from rebalancer.policy import Amount, Budgets, Mode, Policy, Spread
+from rebalancer.scheduling.view import View
+from rebalancer.tracking.backoff import record_failure
+from tests.controller.simulated import eager
+
+PLENTY: dict[str, Amount] = dict.fromkeys(
+    ("max_unavailable", "per_workload", "per_cycle", "per_node", "per_namespace", "per_minute"), Amount(value=100)
+)
+
+
+def rules(mode: Mode = Mode.EVICT, *, lasting: int = 0, **budgets: Amount) -> Policy:
+    spread = Spread(for_=timedelta(seconds=lasting))
+    return eager(mode, budgets=Budgets(**{**PLENTY, **budgets}), spread=spread)
+
+
+def lopsided() -> Snapshot:
+    """Two workloads in two namespaces, four evictions each, one from each of four nodes."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    for namespace in ("one", "two"):
+        on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
+        blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1}, namespace=namespace)
+    return blueprint.snapshot()
+
+
+def found(policy: Policy) -> tuple[Snapshot, Assessment, Plan]:
+    snapshot = lopsided()
+    view = View(snapshot)
+    assessment = assess(view, policy, NO_MEMORY)
+    return snapshot, assessment, plan(view, assessment, policy, NO_MEMORY)
+
+
+def admitted(policy: Policy, memory: Memory = NO_MEMORY, *, later: int = 0, **fields: Any) -> Admission:
+    snapshot, assessment, made = found(policy)
+    now = snapshot.taken_at
+    memory = remember_plan(memory, assessment, made, now)
+    circumstances = AdmissionContext(policy=policy, mode=policy.mode, now=now + timedelta(seconds=later), **fields)
+    return admit(made, snapshot, memory, circumstances)
+
+
+def reasons(admission: Admission) -> set[Reason]:
+    return {each.reason for each in admission.waiting}
+
+
+def test_everything_goes_where_nothing_speaks_against_it() -> None:
+    """Eight planned, eight admitted, in the plan's order."""
+    admission = admitted(rules())
+    assert len(admission.evictions) == 8
+    assert admission.waiting == ()
+    assert list(admission.evictions) == list(found(rules())[2].evictions)
+
+
+def test_observing() -> None:
+    """In Observe everything waits."""
+    admission = admitted(rules(Mode.OBSERVE))
+    assert (admission.evictions, reasons(admission)) == ((), {Reason.OBSERVE_ONLY})
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_pause(mode: Mode) -> None:
+    """While it holds everything waits for it, in any mode, and the message is the pause's own."""
+    pause = Pause(until=lopsided().taken_at + timedelta(seconds=60), reason="an upgrade", by="alice")
+    admission = admitted(rules(mode), pause=pause, later=59, at_once=True)
+    assert (admission.evictions, reasons(admission)) == ((), {Reason.PAUSED})
+    assert {each.message for each in admission.waiting} == {pause.message}
+
+
+def test_a_pause_that_is_over() -> None:
+    """It holds nothing back."""
+    pause = Pause(until=lopsided().taken_at + timedelta(seconds=60))
+    assert len(admitted(rules(), pause=pause, later=60).evictions) == 8
+
+
+def test_stale_knowledge() -> None:
+    """On a view that cannot be trusted nothing is done."""
+    admission = admitted(rules(), stale="Pod: nothing heard for 400s")
+    assert (admission.evictions, reasons(admission)) == ((), {Reason.STALE_DATA})
+    assert "400s" in admission.waiting[0].message
+
+
+@pytest.mark.parametrize(("later", "goes"), [(0, False), (119, False), (120, True)])
+def test_a_violation_must_last(later: int, goes: bool) -> None:
+    """`spread.for` counts from the cycle that first saw the violation."""
+    admission = admitted(rules(lasting=120), later=later)
+    assert bool(admission.evictions) is goes
+    assert reasons(admission) == (set() if goes else {Reason.NOT_PERSISTENT})
+
+
+def test_at_once() -> None:
+    """`run --once` does not wait for it."""
+    assert len(admitted(rules(lasting=120), at_once=True).evictions) == 8
+
+
+def test_what_recovers_begins_anew() -> None:
+    """A group that was right in between has not been violated all the time, nor missed; its repair may spare anew."""
+    snapshot, assessment, made = found(rules())
+    now = snapshot.taken_at
+    first = remember_plan(NO_MEMORY, assessment, made, now)
+    assert {since for _, since in first.seen} == {now}
+    kept = remember_plan(first, assessment, made, now + timedelta(hours=1))
+    assert {since for _, since in kept.seen} == {now}
+    held = msgspec.structs.replace(
+        record_failure(kept, first.seen[0][0], now),
+        extra_evictions=tuple(ExtraEviction(name, 1) for name, _ in first.seen),
+    )
+    assert remember_plan(held, assessment, made, now) == held
+    assert remember_plan(held, Assessment(groups=()), replace(made, groups=()), now) == NO_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("budget", "allowed"),
+    [
+        ({"per_cycle": Amount(value=3)}, 3),
+        ({"per_minute": Amount(value=5)}, 5),
+        ({"per_node": Amount(value=1)}, 4),
+        ({"per_namespace": Amount(value=2)}, 4),
+        ({"per_namespace": Amount(value=25, percent=True)}, 6),
+        ({"per_cycle": Amount(value=0)}, 0),
+    ],
+)
+def test_rates(budget: dict[str, Amount], allowed: int) -> None:
+    """Each rate lets a prefix of every step through and names itself to the rest."""
+    admission = admitted(rules(Mode.EVICT, lasting=0, **budget))
+    assert len(admission.evictions) == allowed
+    assert reasons(admission) == {Reason.RATE_LIMITED}
+    assert len(admission.waiting) == 8 - allowed
+    ((field, _),) = budget.items()
+    name = Budgets.model_fields[field].alias
+    assert all(each.message.startswith(f"budgets.{name} allows ") for each in admission.waiting)
+
+
+def test_the_last_minute_counts() -> None:
+    """What was sent a moment ago takes room of perMinute, what was sent before that does not."""
+    now = lopsided().taken_at
+    sent = tuple(now - timedelta(seconds=age) for age in (90, 59, 1))
+    admission = admitted(rules(per_minute=Amount(value=5)), msgspec.structs.replace(NO_MEMORY, sent=sent))
+    assert len(admission.evictions) == 3
+
+
+def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:
+    """A rate that leaves room for one of two that must be out together leaves none."""
+    policy = rules(per_namespace=Amount(value=1))
+    snapshot, assessment, made = found(policy)
+    pairs = {each.step: replace(each.repair, needed=2) for each in made.evictions}
+    paired = replace(
+        made,
+        evictions=tuple(msgspec.structs.replace(each, repair=pairs[each.step]) for each in made.evictions),
+    )
+    now = snapshot.taken_at
+    circumstances = AdmissionContext(policy=policy, mode=policy.mode, now=now)
+    admission = admit(paired, snapshot, remember_plan(NO_MEMORY, assessment, made, now), circumstances)
+    assert admission.evictions == ()
+    assert len(admission.waiting) == 8
+    enough = rules(per_cycle=Amount(value=3))
+    admission = admit(paired, snapshot, NO_MEMORY, replace(circumstances, policy=enough))
+    assert len(admission.evictions) == 3, "what was given back is there for others"

@@ -1,0 +1,316 @@
+"""The cause of a violation: what was seen to happen first, then what a snapshot shows, and otherwise unknown."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
+from rebalancer.assessment.causes.attribution import MOST_REMEMBERED, constraint_token, remembered_causes
+from rebalancer.assessment.causes.changes import MOST, REMEMBERED, changes
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import CycleDue, Leading, Loop
+from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
+from rebalancer.model.reasons import ViolationCause
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import SpreadConstraint
+from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
+from rebalancer.planning.planner import plan
+from rebalancer.policy import Limit, PolicyGroup, Selector, Share
+from rebalancer.reporting.documents import ReportedConstraint
+from rebalancer.reporting.report_document import report_document
+from rebalancer.scheduling.view import View
+from tests.assessment.findings.build import cordoned, with_nodes, with_specs
+from tests.controller.simulated import eager
+from tests.scheduling.build import NOW, spread, taint, term
+
+SECOND = timedelta(seconds=1)
+
+
+def shop(**on: int) -> Snapshot:
+    """Return a Deployment with a hard constraint over three zones of one node, so many pods in each."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    places = {f"{zone}-1": number for zone, number in on.items()}
+    blueprint.deployment("web", on=places, spread={ZONE: 1})
+    return blueprint.snapshot()
+
+
+def later(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, taken_at=snapshot.taken_at + SECOND)
+
+
+def without(snapshot: Snapshot, node: str) -> Snapshot:
+    return replace(snapshot, nodes=[each for each in snapshot.nodes if each.name != node])
+
+
+def with_owners(snapshot: Snapshot, **fields: Any) -> Snapshot:
+    return replace(snapshot, workloads=tuple(structs.replace(each, **fields) for each in snapshot.workloads))
+
+
+def report(snapshot: Snapshot, memory: Memory = NO_MEMORY) -> ReportedConstraint:
+    view = View(snapshot)
+    assessment = assess(view, eager(), memory)
+    return report_document(assessment, plan(view, assessment, eager(), memory)).constraints[0]
+
+
+def seen(*looks: Snapshot) -> str | None:
+    """Return the cause that a controller tells that has looked at each of these in turn."""
+    state, _ = step(Loop(policy=eager(), policy_since=NOW), Leading(leads=True), looks[0].taken_at)
+    for look in looks:
+        state, _ = step(state, CycleDue(snapshot=look), look.taken_at)
+    assert state.cycle is not None
+    (group,) = state.cycle.assessment.groups
+    return state.cycle.assessment.causes.get(constraint_token(group, group.hard[0]))
+
+
+EVEN = shop(a=4, b=4, c=4)
+UNEVEN = later(with_owners(shop(a=4, b=4, c=1), replicas=9))
+RELABELLED = tuple(
+    structs.replace(pod, labels=Labels({"app": "other", **{k: v for k, v in pod.labels.items() if k != "app"}}))
+    if pod.node == "c-1"
+    else pod
+    for pod in EVEN.pods
+)
+
+
+def same_pods(of: Snapshot, node: str, number: int) -> Snapshot:
+    """Return the cluster with but so many pods left on a node."""
+    there = [pod for pod in of.pods if pod.node == node][number:]
+    return later(replace(of, pods=[pod for pod in of.pods if pod not in there]))
+
+
+def test_a_scale_down() -> None:
+    """Fewer replicas are wanted than before, and then the pods are fewer; also a cycle later."""
+    fewer = with_owners(EVEN, replicas=9)
+    assert seen(EVEN, same_pods(fewer, "c-1", 1)) is ViolationCause.SCALE_DOWN
+    assert seen(EVEN, later(fewer), later(same_pods(fewer, "c-1", 1))) is ViolationCause.SCALE_DOWN
+
+
+def test_a_node_that_is_lost() -> None:
+    """Not Ready, cordoned, or gone while its zone has another."""
+    alone = with_nodes(EVEN, {"c-1": {"ready": False}})
+    assert seen(EVEN, same_pods(alone, "c-1", 1)) is ViolationCause.NODE_LOST
+    assert seen(EVEN, same_pods(cordoned(EVEN, "c-1"), "c-1", 1)) is ViolationCause.NODE_LOST
+
+
+def test_a_domain_that_returns() -> None:
+    """A zone without a node has one again; by the times of a snapshot as well."""
+    gone = without(shop(a=6, b=6, c=0), "c-1")
+    assert seen(gone, later(shop(a=6, b=6, c=0))) is ViolationCause.DOMAIN_RETURNED
+    fresh = with_nodes(shop(a=6, b=6, c=0), {"c-1": {"created": EVEN.taken_at, "ready_since": EVEN.taken_at}})
+    assert report(fresh).cause == "DomainReturned"
+
+
+def test_a_rollout() -> None:
+    """Another template since the last look, or pods of two templates in one snapshot."""
+    rolled = with_owners(EVEN, revision="next")
+    assert seen(EVEN, same_pods(rolled, "c-1", 1)) is ViolationCause.ROLLOUT
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    blueprint.stateful_set("web", on={"a-1": 4, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
+    made = blueprint.snapshot()
+    first, *rest = made.pods
+    old = structs.replace(first, labels=Labels({**first.labels, "controller-revision-hash": "old"}))
+    assert report(replace(made, pods=(old, *rest))).cause == "Rollout"
+
+
+def test_labels_that_changed() -> None:
+    """Pods that were relabelled are not counted any more; nodes that were lie in another zone."""
+    assert seen(EVEN, later(replace(EVEN, pods=RELABELLED))) is ViolationCause.LABELS_CHANGED
+    assert report(replace(EVEN, pods=RELABELLED)).cause == "LabelsChanged"
+    moved = with_nodes(EVEN, {"b-1": {"labels": Labels({HOSTNAME: "b-1", ZONE: "a"})}})
+    assert seen(EVEN, later(moved)) is ViolationCause.LABELS_CHANGED
+
+
+def test_what_nothing_shows_is_unknown() -> None:
+    """Also the first time that a controller looks."""
+    assert report(UNEVEN).cause == "Unknown"
+    assert seen(UNEVEN) is ViolationCause.UNKNOWN
+    assert report(EVEN).cause is None
+
+
+def test_the_cause_stays_while_the_violation_lasts() -> None:
+    """What was found first is told as long as it is violated, and forgotten afterwards."""
+    looks = [EVEN, same_pods(with_owners(EVEN, replicas=9), "c-1", 1)]
+    looks.append(later(cordoned(looks[-1], "b-1")))
+    assert seen(*looks) is ViolationCause.SCALE_DOWN
+    aged = replace(looks[-1], taken_at=EVEN.taken_at + 2 * REMEMBERED)
+    assert seen(*looks, aged) is ViolationCause.SCALE_DOWN
+    held = replace(EVEN, taken_at=aged.taken_at + SECOND)
+    again = replace(UNEVEN, taken_at=held.taken_at + SECOND, workloads=EVEN.workloads)
+    assert seen(*looks, aged, held, again) is ViolationCause.UNKNOWN
+
+
+def test_a_change_is_a_cause_for_an_hour() -> None:
+    """Then it is forgotten; of many the newest are kept, and a time ahead of ours is now."""
+    old = ObservedChange(ViolationCause.SCALE_DOWN, "default/web (Deployment)", EVEN.taken_at)
+    memory = Memory(changes=(old,))
+    assert changes(memory, None, later(EVEN), ()) == (old,)
+    assert changes(memory, None, replace(EVEN, taken_at=EVEN.taken_at + REMEMBERED), ()) == ()
+    past = replace(EVEN, taken_at=EVEN.taken_at - SECOND)
+    assert changes(memory, None, past, ())[0].at == past.taken_at
+    many = Memory(changes=tuple(structs.replace(old, subject=f"w{number}") for number in range(MOST + 9)))
+    assert len(changes(many, None, EVEN, ())) == MOST
+    found = {f"{number:05}": ViolationCause.ROLLOUT for number in range(MOST_REMEMBERED + 9)}
+    assert len(remembered_causes(found)) == MOST_REMEMBERED
+
+
+def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMORY, **rule: Any) -> str | None:
+    """Return the cause of the violation of one limit over all pods, whatever their owners."""
+    bound = rule or {"max_share": Share.of("<=1/2")}
+    limit = Limit(name="only", topology_key=key, **bound)
+    group = PolicyGroup(name="all", selector=Selector(), group_by=("team",), limits=(limit,))
+    policy = eager().model_copy(update={"groups": (group,)})
+    view = View(snapshot)
+    found = assess(view, policy, memory)
+    (row,) = report_document(found, plan(view, found, policy, memory)).limits
+    assert (row.cause is None) == (row.state == "Satisfied")
+    return row.cause
+
+
+def standing(*owners: dict[str, int], spreads: Sequence[SpreadConstraint | None] = (), zones: str = "abc") -> Snapshot:
+    """Return Deployments of one team with so many pods in each zone of one node, and what spreads each of them."""
+    blueprint = ClusterBuilder()
+    blueprint.zones(zones, 1)
+    for number, on in enumerate(owners):
+        blueprint.deployment(f"w{number}", on={f"{zone}-1": pods for zone, pods in on.items()})
+    made = blueprint.snapshot()
+    spread_of = {f"w{number}": each for number, each in enumerate(spreads) if each is not None}
+
+    def changed(thing: Any) -> Any:
+        constraint = spread_of.get(thing.labels["app"])
+        mine = (
+            (structs.replace(constraint, selector=LabelSelector.of({"app": thing.labels["app"]})),)
+            if constraint
+            else ()
+        )
+        spec = structs.replace(thing.spec, spread=mine)
+        return structs.replace(thing, labels=Labels({**thing.labels, "team": "x"}), spec=spec)
+
+    owners_changed = [
+        each if each.template is None else structs.replace(each, template=changed(each.template))
+        for each in made.workloads
+    ]
+    return replace(made, pods=tuple(map(changed, made.pods)), workloads=tuple(owners_changed))
+
+
+SOFT_ZONE, SOFT_NODE = spread(ZONE, 1, soft=True), spread(HOSTNAME, 1, soft=True)
+
+
+def test_a_soft_constraint_that_did_not_hold_is_the_cause_of_a_limits_violation() -> None:
+    """It is violated itself, over the same key, and the limit could have held with it."""
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}, spreads=[SOFT_ZONE])) == "SoftConstraint"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}, spreads=[SOFT_NODE])) == "Unknown"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}, spreads=[SOFT_NODE]), key=HOSTNAME) == "SoftConstraint"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}, spreads=[spread(ZONE, 3, soft=True)])) == "Unknown"
+    assert limit_cause(standing({"a": 4, "b": 4, "c": 1}, spreads=[SOFT_ZONE]), min_pods=2) == "SoftConstraint"
+    assert limit_cause(standing({"a": 3, "b": 3, "c": 2}, spreads=[SOFT_ZONE]), max_skew=1) is None
+    assert limit_cause(standing({"a": 4, "b": 3, "c": 2}, spreads=[SOFT_ZONE]), max_skew=1) == "SoftConstraint"
+
+
+def test_the_schedulers_default_that_holds_is_no_cause() -> None:
+    """It allows a skew of 5 over zones and of 3 over nodes: what it allows it cannot have prevented."""
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1})) == "Unknown"
+    assert limit_cause(standing({"a": 6, "b": 1, "c": 1})) == "Unknown"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}), key=HOSTNAME) == "Unknown"
+    assert limit_cause(standing({"a": 6, "b": 1, "c": 1}), key=HOSTNAME) == "SoftConstraint"
+    assert limit_cause(standing({"a": 8, "b": 1, "c": 1})) == "SoftConstraint"
+
+
+def test_what_no_soft_constraint_could_have_prevented_has_another_cause() -> None:
+    """Pods of another owner that break the limit alone, shards that are each spread, and what no arrangement meets."""
+    lone, uneven = {"a": 4, "b": 0, "c": 1}, {"a": 3, "b": 0, "c": 0}
+    assert limit_cause(standing(lone, uneven, spreads=[spread(ZONE, 4, soft=True), SOFT_ZONE])) == "SoftConstraint"
+    lone = {"a": 5, "b": 0, "c": 1}
+    assert limit_cause(standing(lone, uneven, spreads=[spread(ZONE, 5, soft=True), SOFT_ZONE])) == "Unknown"
+    shards = [{"a": 1, "b": 1, "c": 0}] * 3 + [{"a": 1}] * 2
+    assert limit_cause(standing(*shards, spreads=[SOFT_ZONE] * 5), max_pods=4) == "Unknown"
+    assert limit_cause(standing({"a": 5, "b": 1}, spreads=[SOFT_ZONE], zones="ab"), max_pods=2) == "Unknown"
+
+
+def test_a_hard_constraint_beside_a_soft_one() -> None:
+    """While the hard one holds the soft one is to blame; once it does not, something else has happened."""
+    made = standing({"a": 4, "b": 1, "c": 1}, spreads=[SOFT_ZONE])
+    (soft,) = made.pods[0].spec.spread
+    for skew, cause in ((3, "SoftConstraint"), (2, "Unknown")):
+        assert limit_cause(with_specs(made, spread=(soft, spread(ZONE, skew, selects=soft.selector)))) == cause
+
+
+def test_limits_alike_in_distribution_have_their_own_causes() -> None:
+    """The same counts, after a scaling down, with a cordoned zone, under a soft constraint and without any of it."""
+    on = {"a": 4, "b": 1, "c": 1}
+    scaled = Memory(changes=(ObservedChange(ViolationCause.SCALE_DOWN, "default/w0 (Deployment)", EVEN.taken_at),))
+    seen_from = [
+        limit_cause(standing(on), memory=scaled),
+        limit_cause(cordoned(standing(on), "b-1", "c-1")),
+        limit_cause(standing(on, spreads=[SOFT_ZONE])),
+        limit_cause(standing(on)),
+    ]
+    assert seen_from == ["ScaleDown", "NodeLost", "SoftConstraint", "Unknown"]
+    assert limit_cause(standing(on, spreads=[SOFT_ZONE]), memory=scaled) == "ScaleDown"
+
+
+def softened(snapshot: Snapshot) -> Snapshot:
+    (constraint,) = snapshot.pods[0].spec.spread
+    return with_specs(snapshot, spread=(spread(ZONE, 1, soft=True, selects=constraint.selector),))
+
+
+@pytest.mark.parametrize("make", [softened, lambda made: cordoned(made, "c-1"), lambda made: made])
+def test_alike_in_distribution(make: Callable[[Snapshot], Snapshot]) -> None:
+    """The same counts over the zones, whatever led to them."""
+    assert report(make(UNEVEN)).counts == {"a": 4, "b": 4, "c": 1}
+
+
+def test_different_in_cause() -> None:
+    """A soft constraint, a cordoned zone and a scale-down are told apart, and each has its remedy."""
+    rows = [report(softened(UNEVEN)), report(cordoned(UNEVEN, "c-1"))]
+    looks = [EVEN, same_pods(with_owners(EVEN, replicas=9), "c-1", 1)]
+    state, _ = step(Loop(policy=eager(), policy_since=NOW), Leading(leads=True), NOW)
+    state, _ = step(state, CycleDue(snapshot=looks[0]), looks[0].taken_at)
+    state, requests = step(state, CycleDue(snapshot=looks[1]), looks[1].taken_at)
+    assert state.cycle is not None
+    rows.append(report_document(state.cycle.assessment, state.cycle.plan).constraints[0])
+    assert [row.cause for row in rows] == ["SoftConstraint", "NodeLost", "ScaleDown"]
+    assert len({row.remedy for row in rows}) == 3
+    assert any("cause ScaleDown" in str(request) for request in requests)
+
+
+def pinned(snapshot: Snapshot) -> Snapshot:
+    """Return the cluster with a volume for each pod that reaches its zone only."""
+    pods, claims, volumes = [], [], []
+    for pod in snapshot.pods:
+        zone = snapshot.node[pod.node or ""].labels[ZONE]
+        name = f"data-{pod.name}"
+        claims.append(PersistentVolumeClaim(namespace=pod.namespace, name=name, volume=name, bound=True))
+        reach = (term((ZONE, "In", (zone,))),)
+        volumes.append(PersistentVolume(name=name, node_affinity=reach, claim=(pod.namespace, name), phase="Bound"))
+        pods.append(structs.replace(pod, claims=(name,)))
+    return replace(snapshot, pods=pods, claims=tuple(claims), volumes=tuple(volumes))
+
+
+def test_a_volume_that_pins() -> None:
+    """The same counts again: what keeps the pods is their volumes, and the remedy says so."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    blueprint.stateful_set("db", on={"a-1": 4, "b-1": 4, "c-1": 1}, spread={ZONE: 1})
+    free, tied = report(blueprint.snapshot()), report(pinned(blueprint.snapshot()))
+    assert free.counts == tied.counts == {"a": 4, "b": 4, "c": 1}
+    assert (tied.state, tied.reason) == ("Unfixable", "VolumePinned")
+    assert tied.remedy.startswith("Its volumes tie it")
+    assert free.remedy != tied.remedy
+
+
+def test_a_zone_that_is_down_needs_its_nodes_not_room() -> None:
+    """The same reason, NoCapacity, has another remedy where the nodes are full and where they are silent."""
+    silent = {"taints": (taint("node.kubernetes.io/unreachable"),), "ready": False, "ready_since": None}
+    full, down = (report(with_nodes(UNEVEN, {"c-1": fields})) for fields in ({"pods": 1}, silent))
+    assert (full.reason, down.reason) == ("NoCapacity", "NoCapacity")
+    assert (full.cause != "NodeLost", down.cause) == (True, "NodeLost")
+    assert full.remedy.startswith("Make room in the emptier domains")
+    assert down.remedy.startswith("Bring back the nodes of the emptiest domain")

@@ -1,0 +1,102 @@
+"""Every constraint of every living workload is judged, and nothing else."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
+from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.model.pods import PodPhase
+from rebalancer.model.reasons import State
+from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.planning.planner import plan
+from rebalancer.reporting.plan_text import plan_text
+from rebalancer.reporting.report_document import report_document
+from rebalancer.reporting.text import report_text
+from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.view import View
+from tests.controller.simulated import eager
+
+
+def shop() -> ClusterBuilder:
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1, HOSTNAME: 3}, namespace="shop")
+    blueprint.stateful_set("db", on={"a-1": 1, "b-1": 1}, spread={ZONE: 1}, namespace="shop")
+    blueprint.deployment("plain", on={"a-1": 2}, namespace="shop")
+    return blueprint
+
+
+def test_groups() -> None:
+    """A Deployment is known by its own name, defaults are soft, and a workload without constraints has none."""
+    groups = {
+        group.group.workloads[0].name: group for group in assess(View(shop().snapshot()), eager(), NO_MEMORY).groups
+    }
+    assert {each.constraint.key: each.state for each in groups["web"].hard} == {
+        ZONE: State.VIOLATED,
+        HOSTNAME: State.SATISFIED,
+    }
+    assert groups["web"].group.workloads == (Reference("shop", "Deployment", "web"),)
+    assert groups["web"].violated
+    assert not groups["db"].violated
+    assert not groups["plain"].hard
+    assert {each.constraint.when_unsatisfiable for each in groups["plain"].soft} == {WhenUnsatisfiable.SCHEDULE_ANYWAY}
+
+
+def test_without_defaults() -> None:
+    """Where the scheduler has no default constraints, a workload without its own is not judged at all."""
+    view = View(shop().snapshot(), Profile(default_constraints=()))
+    assert [group.group.workloads[0].name for group in assess(view, eager(), NO_MEMORY).groups] == ["web", "db"]
+
+
+def test_the_dead_do_not_count() -> None:
+    """Terminating and finished pods are nobody's members."""
+    snapshot = shop().snapshot()
+    changed: dict[str, dict[str, Any]] = {"web": {"phase": PodPhase.SUCCEEDED}, "db": {"deleted": snapshot.taken_at}}
+    dead = tuple(
+        msgspec.structs.replace(pod, **next(found for name, found in changed.items() if pod.name.startswith(name)))
+        for pod in snapshot.pods
+        if not pod.name.startswith("plain")
+    )
+    assert assess(View(replace(snapshot, pods=dead)), eager(), NO_MEMORY).groups == ()
+
+
+def test_a_report() -> None:
+    """The violated come first, with state and reason; only the chosen are listed."""
+    snapshot = shop().snapshot()
+    view = View(snapshot)
+    assessment = assess(view, eager(), NO_MEMORY)
+    made = plan(view, assessment, eager(), NO_MEMORY)
+    rows = report_document(assessment, made).constraints
+    assert [row.state for row in rows] == ["Violated", *["Satisfied"] * (len(rows) - 1)]
+    assert (rows[0].counts, rows[0].skew, rows[0].origin) == ({"a": 3, "b": 1}, 2, "own")
+    chosen = report_document(assessment, made, lambda workload: workload.name == "db").constraints
+    assert {workload.name for row in chosen for workload in row.workloads} == {"db"}
+    text = report_text(report_document(assessment, made))
+    assert text.splitlines()[0].split() == [
+        "NAMESPACE",
+        "WORKLOAD",
+        "KEY",
+        "MAXSKEW",
+        "SKEW",
+        "ACTION",
+        "STATE",
+        "COUNTS",
+    ]
+    assert "shop       web (Deployment)" in text
+    assert report_text(report_document(assessment, made, lambda _: False)).startswith("No workload")
+
+
+def test_a_plan_in_words() -> None:
+    """What goes, from where to where, why, and the proof."""
+    snapshot = shop().snapshot()
+    view = View(snapshot)
+    made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
+    text = plan_text(made, snapshot, mode="Observe", satisfied=2)
+    assert "1 eviction (minimum 1, proved): 1 now, 0 wait" in text
+    assert "! shop/web (Deployment)  Violated  1 eviction (minimum 1, proved)" in text
+    assert "zone (maxSkew 1): a:3 b:1 -> 2 2" in text
+    assert "a-1 -> zone b" in text
+    assert text.endswith("2 groups of workloads within all constraints and limits.\nNothing was changed.\n")

@@ -1,0 +1,107 @@
+"""Policies and scheduler configurations come from files, and what is wrong with them is told."""
+
+from pathlib import Path
+
+import pytest
+
+from rebalancer.controller.policy_source import PolicyWatcher
+from rebalancer.controller.profiles import NoProfile, profile_of
+from rebalancer.controller.state import Happened, PolicyLoaded, PolicyRefused
+from rebalancer.policy import Policy, load_policy
+
+HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
+
+
+def watched(file: Path) -> tuple[PolicyWatcher, list[Happened]]:
+    told: list[Happened] = []
+    return PolicyWatcher(read=file.read_bytes, source=str(file), tell=told.append, first=file.read_bytes()), told
+
+
+def test_a_changed_file_is_read_once(tmp_path: Path) -> None:
+    """What changed is told once, what did not is not."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(HEAD)
+    watcher, told = watched(file)
+    watcher.poll()
+    assert told == []
+    file.write_text(f"{HEAD}mode: Evict\n")
+    watcher.poll()
+    watcher.poll()
+    (event,) = told
+    assert isinstance(event, PolicyLoaded)
+    assert event.policy.mode == "Evict"
+
+
+def test_a_file_that_is_no_policy_or_gone(tmp_path: Path) -> None:
+    """Both are told with the file's name, and its return is told again."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(HEAD)
+    watcher, told = watched(file)
+    file.write_text(f"{HEAD}mode: Evict\nmode: Evict\n")
+    watcher.poll()
+    file.unlink()
+    watcher.poll()
+    watcher.poll()
+    file.write_text(HEAD)
+    watcher.poll()
+    assert [type(event) for event in told] == [PolicyRefused, PolicyRefused, PolicyLoaded]
+    assert all(str(file) in event.message for event in told if isinstance(event, PolicyRefused))
+
+
+def test_a_directory_that_is_exchanged_as_a_whole(tmp_path: Path) -> None:
+    """A mounted ConfigMap changes by an exchanged link; that is noticed like any other change."""
+    for name, mode in (("one", "Observe"), ("two", "Evict")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "policy.yaml").write_text(f"{HEAD}mode: {mode}\n")
+    data = tmp_path / "..data"
+    data.symlink_to(tmp_path / "one")
+    file = tmp_path / "policy.yaml"
+    file.symlink_to(data / "policy.yaml")
+    watcher, told = watched(file)
+    fresh = tmp_path / "..data_tmp"
+    fresh.symlink_to(tmp_path / "two")
+    fresh.rename(data)
+    watcher.poll()
+    (event,) = told
+    assert isinstance(event, PolicyLoaded)
+    assert event.policy.mode == "Evict"
+
+
+def policy(**scheduler: str) -> Policy:
+    lines = "".join(f"  {key}: {value}\n" for key, value in scheduler.items())
+    return load_policy(f"{HEAD}scheduler:\n{lines}".encode(), source="policy.yaml")
+
+
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: packer
+"""
+
+
+def test_scheduler_profiles(tmp_path: Path) -> None:
+    """The name alone means Kubernetes' defaults; a configuration file must have a profile of that name."""
+    assert profile_of(policy(name="mine")).name == "mine"
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(CONFIGURATION)
+    assert profile_of(policy(name="packer", configFile=str(file))).name == "packer"
+    with pytest.raises(NoProfile, match="only packer"):
+        profile_of(policy(name="other", configFile=str(file)))
+    with pytest.raises(NoProfile, match="No such file"):
+        profile_of(policy(name="packer", configFile=str(tmp_path / "none.yaml")))
+    file.write_text("kind: Other\n")
+    with pytest.raises(NoProfile, match=r"scheduler\.configFile"):
+        profile_of(policy(name="packer", configFile=str(file)))
+
+
+def test_a_policy_with_a_bad_scheduler_file_is_refused(tmp_path: Path) -> None:
+    """It does not come into force half."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(HEAD)
+    watcher, told = watched(file)
+    file.write_text(f"{HEAD}scheduler: {{configFile: {tmp_path / 'none.yaml'}}}\n")
+    watcher.poll()
+    (event,) = told
+    assert isinstance(event, PolicyRefused)
+    assert "configFile" in event.message

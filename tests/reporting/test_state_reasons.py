@@ -1,0 +1,168 @@
+"""What planning knows of a limit is what the report and the metrics say of it, as it is of constraints."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.admission.admit import AdmissionContext
+from rebalancer.controller.cycle import Cycle, run_cycle
+from rebalancer.controller.telemetry import of_cycle
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Policy
+from rebalancer.reporting.documents import ReportDocument, ReportedLimit
+from rebalancer.reporting.report_document import report_document
+from rebalancer.reporting.text import report_text
+from rebalancer.scheduling.profile import Profile
+from tests.reporting.test_plan_text import HALF, THIRD, crowded, look, rules
+
+EVICTED_FOR = HALF.replace("}", ", action: Evict}")
+
+
+def cycle(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Cycle:
+    now = snapshot.taken_at
+    return run_cycle(snapshot, Profile(), memory, AdmissionContext(policy=policy, mode=policy.mode, now=now))
+
+
+def missed(snapshot: Snapshot, policy: Policy) -> Memory:
+    """Remember three misses of everything that is planned for: where nothing is forced, nothing is tried again."""
+    groups = look(snapshot, policy).plan.groups
+    return msgspec.structs.replace(
+        NO_MEMORY, failed_predictions=tuple(FailedPrediction(group.name, 3, snapshot.taken_at) for group in groups)
+    )
+
+
+def report(found: Cycle) -> ReportDocument:
+    return report_document(found.assessment, found.plan)
+
+
+def of_limits(found: Cycle) -> Mapping[str, ReportedLimit]:
+    return {row.limit: row for row in report(found).limits}
+
+
+def test_a_limit_that_nothing_forces_is_unfixable() -> None:
+    """State, reason and what planning found, and the constraint that would force it; one that alerts stays Violated."""
+    policy = rules(THIRD, HALF)
+    found = cycle(crowded(), policy, missed(crowded(), policy))
+    rows = of_limits(found)
+    assert (rows["third"].state, rows["third"].reason) == ("Unfixable", "NotForced")
+    assert rows["third"].obstacle.startswith("3 moves in a row did not come out as predicted")
+    assert (rows["half"].state, rows["half"].reason, rows["half"].obstacle) == ("Violated", None, "")
+    figures = {each.limit: str(each.state) for each in of_cycle(found).limits}
+    assert figures == {"third": "Unfixable", "half": "Violated"}
+    text = report_text(report(found))
+    assert f"\ndefault Deployment/web: shop/third: NotForced: {rows['third'].obstacle}\n" in text
+    assert (
+        "\ndefault Deployment/web: shop/third: DoNotSchedule with maxSkew 2 on node forces it: no domain can hold more "
+        "than 3 of 10 (rebalancer explain prints it).\n"
+    ) in text
+    assert text.endswith("\n0 of 2 limits hold.\n")
+
+
+def test_what_is_being_repaired_is_violated() -> None:
+    """A step goes now: nothing stands in its way."""
+    row = of_limits(cycle(crowded(), rules(THIRD)))["third"]
+    assert (row.state, row.reason, row.obstacle) == ("Violated", None, "")
+
+
+def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
+    """It is repaired as soon as there is room."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    blueprint.deployment("web", on={"a-1": 9}, spread={HOSTNAME: 1})
+    policy = rules(THIRD)
+    found = cycle(blueprint.snapshot(), policy)
+    row = of_limits(found)["third"]
+    assert (row.state, row.reason) == ("Violated", "BlockedByBudget")
+    assert row.guaranteed
+    assert "forces it" not in row.remedy
+
+
+def test_infeasible_stays_infeasible() -> None:
+    """Arithmetic has the first word: its reason and its state are not those of the pods around it."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
+    found = cycle(blueprint.snapshot(), rules(THIRD))
+    row = of_limits(found)["third"]
+    assert (row.state, row.reason) == ("Infeasible", "TooFewDomains")
+    assert [str(each.state) for each in of_cycle(found).limits] == ["Infeasible"]
+    assert report_text(report(found)).endswith("\n0 of 1 limit holds.\n")
+
+
+def test_what_no_arrangement_satisfies_together_is_infeasible() -> None:
+    """Even over four nodes, and half of it in a zone that has three of them: each could be had alone."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("a", 3)
+    blueprint.zones("b", 1)
+    blueprint.deployment("web", on={"a-1": 2, "a-2": 2, "a-3": 2, "b-1": 2}, spread={HOSTNAME: 1})
+    found = cycle(blueprint.snapshot(), rules(EVICTED_FOR))
+    row = of_limits(found)["half"]
+    assert (row.state, row.reason) == ("Infeasible", "NoArrangement")
+    assert "no arrangement of" in row.obstacle
+    assert [str(each.state) for each in of_cycle(found).limits] == ["Infeasible"]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3),
+    st.booleans(),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded: bool, tried: bool) -> None:
+    """Whatever stands in the way of whichever limit; a limit that nothing is evicted for is as its counts are."""
+    blueprint = ClusterBuilder()
+    on = {}
+    for zone, nodes in zip("abc", counts, strict=False):
+        blueprint.zones([zone], len(nodes))
+        on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1)})
+    assume(sum(on.values()))
+    blueprint.deployment("web", on=on, spread={ZONE: 4})
+    snapshot = blueprint.snapshot()
+    if excluded:
+        left = Labels({"rebalancer.dev/exclude": "true"})
+        pods = tuple(msgspec.structs.replace(pod, annotations=left) for pod in snapshot.pods)
+        snapshot = replace(snapshot, pods=pods)
+    policy = rules(EVICTED_FOR, THIRD.replace(", action: Evict", ""))
+    found = cycle(snapshot, policy, missed(snapshot, policy) if tried else NO_MEMORY)
+    planned = {limit.limit: group for group in found.plan.groups for limit in group.limits}
+    rows, figures = of_limits(found), {each.limit: each for each in of_cycle(found).limits}
+    for limit in found.assessment.limits:
+        row, group = rows[limit.limit], planned.get(limit.limit)
+        if group is not None and limit.state == "Violated":
+            assert (row.state, row.reason, row.obstacle) == (group.state, group.reason, group.message)
+        else:
+            assert (row.state, row.reason, row.obstacle) == (limit.state, limit.reason, "")
+        assert figures[limit.limit].state == row.state
+
+
+def test_one_line_for_all_that_the_same_is_to_be_said_of() -> None:
+    """Two workloads with one cause and one remedy share a line."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    for name in ("cart", "web"):
+        blueprint.deployment(name, on={"a-1": 8}, spread={ZONE: 1})
+    text = report_text(report(cycle(blueprint.snapshot(), rules(EVICTED_FOR))))
+    waits = [line for line in text.splitlines() if "BlockedByBudget" in line and "shop/half" in line]
+    assert [line.partition(": ")[0] for line in waits] == ["default Deployment/cart, Deployment/web"]
+
+
+@pytest.mark.parametrize("pods", [(2, 2), (3, 1)])
+def test_what_the_pods_own_constraints_guarantee_is_told(pods: tuple[int, int]) -> None:
+    """In the row of a limit that does not hold, and in the count of those that do."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on=dict(zip(("a-1", "b-1"), pods, strict=True)), spread={ZONE: 1})
+    last = report_text(report(cycle(blueprint.snapshot(), rules(HALF)))).splitlines()
+    if pods == (2, 2):
+        assert last[-1] == "1 of 1 limit holds, guaranteed by the pods' own constraints."
+    else:
+        row = ["shop/half", "default", "Deployment/web", "Violated", "warning", "yes"]
+        assert row in [line.split()[:6] for line in last]
+        assert last[-1] == "0 of 1 limit holds."

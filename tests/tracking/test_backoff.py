@@ -1,0 +1,73 @@
+"""A repair that does not come out as foreseen is not repeated at once, and not for ever."""
+
+from datetime import timedelta
+
+import msgspec
+
+from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, Memory, MoveState
+from rebalancer.model.reasons import Reason
+from rebalancer.tracking.backoff import FIRST_WAIT, backoff_message, record_failure, record_outcomes
+from rebalancer.tracking.moves import merge_memory
+from tests.admission.test_admit import admitted, rules
+from tests.scheduling.build import NOW
+from tests.tracking.test_moves import MOVE, moved
+
+GROUP = "shop web"
+
+
+def test_each_miss_doubles_the_wait() -> None:
+    """Five minutes, ten minutes, then it is left alone."""
+    memory = NO_MEMORY
+    assert backoff_message(memory, GROUP, NOW) == ""
+    for times in range(1, MAX_FAILED_PREDICTIONS):
+        memory = record_failure(memory, GROUP, NOW)
+        wait = FIRST_WAIT * 2 ** (times - 1)
+        assert backoff_message(memory, GROUP, NOW + wait - timedelta(seconds=1))
+        assert backoff_message(memory, GROUP, NOW + wait) == ""
+    memory = record_failure(memory, GROUP, NOW)
+    assert "left alone" in backoff_message(memory, GROUP, NOW + timedelta(days=30))
+    assert backoff_message(memory, "another", NOW) == ""
+
+
+def test_what_counts_as_a_miss() -> None:
+    """A replacement elsewhere or none counts once; a success forgets the misses of its group."""
+    going = msgspec.structs.replace(MOVE, group=GROUP)
+    for state, times in (
+        (MoveState.INEFFECTIVE, 1),
+        (MoveState.LOST, 1),
+        (MoveState.REFUSED, 0),
+        (MoveState.PENDING, 0),
+    ):
+        memory = Memory(moves=(moved(state, group=GROUP),))
+        after = record_outcomes(memory, (going,), NOW)
+        assert [miss.times for miss in after.failed_predictions] == [1] * times
+        assert record_outcomes(after, after.moves, NOW) == after, "what ended before is not counted again"
+    memory = record_failure(
+        record_failure(Memory(moves=(moved(MoveState.VERIFIED, group=GROUP),)), GROUP, NOW), "other", NOW
+    )
+    assert [miss.group for miss in record_outcomes(memory, (going,), NOW).failed_predictions] == ["other"]
+
+
+def test_a_group_that_backs_off_waits() -> None:
+    """Only that group's evictions wait, and the reason is in the plan."""
+    everything = admitted(rules())
+    group = everything.evictions[0].group
+    admission = admitted(
+        rules(), record_failure(NO_MEMORY, group, everything.evictions[0].pod.created + timedelta(days=1))
+    )
+    assert {each.eviction.group for each in admission.waiting} == {group}
+    assert {each.reason for each in admission.waiting} == {Reason.BACK_OFF}
+    assert len(admission.evictions) == 4
+
+
+def test_leading_again_forgets_nothing() -> None:
+    """What was saved and what was seen since are put together; an own move is further along."""
+    saved = Memory(moves=(MOVE, moved(MoveState.VERIFIED, uid="saved")), sent=(NOW,), seen=((GROUP, NOW),))
+    own = Memory(moves=(moved(MoveState.EVICTED), moved(MoveState.EVICTED, uid="own")), sent=(NOW, NOW))
+    after = merge_memory(own, saved)
+    assert {move.uid: move.state for move in after.moves} == {
+        "old": MoveState.EVICTED,
+        "saved": MoveState.VERIFIED,
+        "own": MoveState.EVICTED,
+    }
+    assert (after.sent, after.seen) == ((NOW,), ((GROUP, NOW),))

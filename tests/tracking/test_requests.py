@@ -1,0 +1,83 @@
+"""What is remembered before an eviction is asked for, and taken back where nothing came of it."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.tracking.backoff import record_outcomes
+from rebalancer.tracking.moves import UNKNOWN_FOR, merge_memory, observe_moves
+from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
+from tests.planning.multi_class.test_classes import changed, planned, together
+from tests.scheduling.build import NOW
+from tests.tracking.test_moves import MOVE, OLD, moved, seen
+
+BEFORE = Memory(
+    sent=(NOW,),
+    extra_evictions=(ExtraEviction("other", 3, "another"),),
+    moves=(moved(MoveState.VERIFIED, uid="another"),),
+)
+
+
+def one_to_spare() -> Snapshot:
+    """Return two kinds of pods that are two evictions from right, of which the first may turn out one too many."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("a", 3)
+    blueprint.zones("b", 1)
+    both = {ZONE: 3, HOSTNAME: 1}
+    blueprint.deployment("one", on={"a-3": 2, "b-1": 1}, spread=both, cpu=100)
+    blueprint.deployment("two", on={"a-2": 2, "a-3": 2}, spread=both, cpu=200)
+    return changed(blueprint.snapshot(), together, cluster="r")
+
+
+@pytest.mark.parametrize("goal", [None, 1])
+def test_what_was_never_sent_leaves_no_trace(goal: int | None) -> None:
+    """Neither move, nor time, nor the eviction to spare; what was remembered before stays, of the same moment too."""
+    asked = record_request(BEFORE, MOVE, spare_goal=goal)
+    assert asked.sent == (NOW, NOW)
+    assert [move.uid for move in asked.in_flight] == ["old"]
+    assert len(asked.extra_evictions) == (1 if goal is None else 2)
+    assert forget_request(asked, "old") == BEFORE
+    assert forget_request(BEFORE, "unknown") == BEFORE
+    other = msgspec.structs.replace(MOVE, group="other")
+    assert [spare.uid for spare in record_request(BEFORE, other, spare_goal=1).extra_evictions] == ["old"], (
+        "one for each group"
+    )
+
+
+def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:
+    """Else one refusal would leave the repair to steps that need none, and where there are none, unrepaired."""
+    snapshot = one_to_spare()
+    first = planned(snapshot)
+    (eviction,) = first.evictions
+    assert eviction.repair.spare
+    move = msgspec.structs.replace(MOVE, uid=eviction.pod.uid, group=eviction.group)
+    asked = record_request(NO_MEMORY, move, spare_goal=eviction.repair.goal)
+    assert planned(snapshot, memory=msgspec.structs.replace(asked, moves=())).evictions == ()
+    for taken_back in (
+        forget_request(asked, move.uid),
+        msgspec.structs.replace(forget_extra_eviction(asked, move.uid), moves=()),
+    ):
+        again = planned(snapshot, memory=taken_back)
+        assert [each.pod.uid for each in again.evictions] == [move.uid]
+
+
+def test_a_lost_answer_costs_the_spare_until_it_is_known() -> None:
+    """It may have been granted; once the pod is seen to stay, it was not."""
+    asked = record_request(NO_MEMORY, MOVE, spare_goal=1)
+    for later, left in ((timedelta(seconds=30), 1), (UNKNOWN_FOR, 0)):
+        moves = observe_moves(asked.moves, seen(OLD), NOW + later)
+        after = record_outcomes(msgspec.structs.replace(asked, moves=moves), asked.moves, NOW + later)
+        assert len(after.extra_evictions) == left
+
+
+def test_who_takes_over_in_between_holds_it_for_sent() -> None:
+    """What was saved before the eviction was held back is in flight for the next leader, until it is known."""
+    asked = record_request(NO_MEMORY, MOVE, spare_goal=1)
+    taken = merge_memory(forget_request(asked, "old"), asked)
+    assert (taken.in_flight, taken.sent, taken.extra_evictions) == (asked.in_flight, asked.sent, asked.extra_evictions)
+    moves = observe_moves(taken.moves, seen(OLD), NOW + UNKNOWN_FOR)
+    assert [move.state for move in moves] == [MoveState.REFUSED]
