@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.reporting.events import Event
+from rebalancer.reporting.events.workload_events import Event
 
 
 class EvictionResult(StrEnum):

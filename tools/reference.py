@@ -24,12 +24,14 @@ from rebalancer.cli.registry import VERBS
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause
 from rebalancer.policy import Share, json_schema
-from rebalancer.reporting.documents import PlanDocument, ReportDocument, schema
-from rebalancer.reporting.events import Event, EventReason, Regarding
-from rebalancer.reporting.explanation import ExplanationDocument
-from rebalancer.reporting.prediction import PredictionDocument
-from rebalancer.reporting.status_document import StatusDocument
-from rebalancer.reporting.suggestion import SuggestionDocument
+from rebalancer.reporting.documents.document import document_schema
+from rebalancer.reporting.documents.explanation import ExplanationDocument
+from rebalancer.reporting.documents.plan import PlanDocument
+from rebalancer.reporting.documents.prediction import PredictionDocument
+from rebalancer.reporting.documents.report import ReportDocument
+from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.documents.suggestion import SuggestionDocument
+from rebalancer.reporting.events.workload_events import Event, EventReason, Regarding
 from rebalancer.settings import Settings, flag_of, variable_of
 from rebalancer.tracking.moves import TRANSITIONS
 from tools.dashboard import dashboard_text
@@ -360,7 +362,7 @@ def parts_of(text: str) -> frozenset[str]:
 
 def schema_text(name: str) -> str:
     """Return a document's schema as its file holds it."""
-    return json.dumps(schema(DOCUMENTS[name]), indent=2) + "\n"
+    return json.dumps(document_schema(DOCUMENTS[name]), indent=2) + "\n"
 
 
 def wanted() -> Mapping[Path, str]:

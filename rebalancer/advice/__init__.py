@@ -1,1 +1,1 @@
-"""What an owner could change: constraints that enforce what a limit only wishes, and what they risk."""
+"""Advice for owners: spread constraints that enforce a limit, what they guarantee, and whether they can deadlock."""

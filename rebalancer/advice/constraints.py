@@ -1,7 +1,7 @@
-"""The constraint to paste: what would make the scheduler do by itself what a limit, or a soft constraint, only wishes.
+"""Spread constraints that make the scheduler enforce a limit, or a soft constraint, by itself.
 
-Where nothing forces a replacement elsewhere, evicting is a gamble. A hard constraint with the right maxSkew is what an
-owner can do about it, once and for all.
+Where the scheduler is not forced to place a replacement elsewhere, an eviction may not help. An owner can prevent that
+with a hard constraint of the right maxSkew.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,91 +18,96 @@ from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy import WORKLOAD
 
-_AS_HARD: Final = "the same constraint, but hard"
+_HARDENED: Final = "the scheduler enforces what the soft constraint only prefers"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestedSpread:
-    """A hard constraint, and what it would give in a sentence."""
+    """A hard constraint, and its effect as a clause."""
 
     topology_key: str
     max_skew: int
     selector: LabelSelector
-    gives: str
+    effect: str
 
     @property
     def constraint(self) -> dict[str, Any]:
-        """As Kubernetes has it."""
+        """The constraint as Kubernetes writes it."""
         return {
             "topologyKey": self.topology_key,
             "maxSkew": self.max_skew,
             "whenUnsatisfiable": str(WhenUnsatisfiable.DO_NOT_SCHEDULE),
-            "labelSelector": _written(self.selector),
+            "labelSelector": _selector_document(self.selector),
         }
 
 
-def written(forcings: Iterable[SuggestedSpread]) -> str:
-    """Write constraints as they stand in a pod template."""
-    constraints = [each.constraint for each in forcings]
+def constraints_yaml(suggestions: Iterable[SuggestedSpread]) -> str:
+    """Write constraints as YAML for a pod template."""
+    constraints = [suggestion.constraint for suggestion in suggestions]
     return yaml.safe_dump({"topologySpreadConstraints": constraints}, sort_keys=False).rstrip("\n")
 
 
-def together(forcings: Iterable[SuggestedSpread]) -> tuple[Sequence[SuggestedSpread], Sequence[SuggestedSpread]]:
-    """Return what can stand in one pod template, and what could only stand there instead.
+def combine(suggestions: Iterable[SuggestedSpread]) -> tuple[Sequence[SuggestedSpread], Sequence[SuggestedSpread]]:
+    """Return the constraints that one pod template can hold together, and the alternatives to them.
 
-    A template may have one hard constraint for each key. Of several over the same pods the tightest gives what all do.
+    A template may have one hard constraint for each key. Of several for the same pods, the tightest enforces all.
     """
-    found: dict[tuple[str, LabelSelector], list[SuggestedSpread]] = {}
-    for each in forcings:
-        found.setdefault((each.topology_key, each.selector), []).append(each)
+    by_pods: dict[tuple[str, LabelSelector], list[SuggestedSpread]] = {}
+    for suggestion in suggestions:
+        by_pods.setdefault((suggestion.topology_key, suggestion.selector), []).append(suggestion)
     chosen: dict[str, SuggestedSpread] = {}
-    others: list[SuggestedSpread] = []
-    for (key, _), several in found.items():
-        tightest = _tightest(several)
+    alternatives: list[SuggestedSpread] = []
+    for (key, _), same_pods in by_pods.items():
+        tightest = _tightest(same_pods)
         if chosen.setdefault(key, tightest) is not tightest:
-            others.append(tightest)
-    return tuple(chosen.values()), others
+            alternatives.append(tightest)
+    return tuple(chosen.values()), alternatives
 
 
-def _tightest(several: Sequence[SuggestedSpread]) -> SuggestedSpread:
-    least = min(each.max_skew for each in several)
-    gives = dict.fromkeys(each.gives for each in several if each.max_skew == least or each.gives != _AS_HARD)
-    return replace(several[0], max_skew=least, gives="; ".join(gives))
+def _tightest(suggestions: Sequence[SuggestedSpread]) -> SuggestedSpread:
+    least = min(suggestion.max_skew for suggestion in suggestions)
+    effects = dict.fromkeys(
+        suggestion.effect
+        for suggestion in suggestions
+        if suggestion.max_skew == least or suggestion.effect != _HARDENED
+    )
+    return replace(suggestions[0], max_skew=least, effect="; ".join(effects))
 
 
-def of_soft(judged: EvaluatedConstraint) -> SuggestedSpread | None:
-    """Return a soft constraint as a hard one; None where it selects nothing."""
-    constraint = judged.constraint
+def harden(soft: EvaluatedConstraint) -> SuggestedSpread | None:
+    """Return a soft constraint as a hard one; None where it selects no pods."""
+    constraint = soft.constraint
     if constraint.selector is None:
         return None
     return SuggestedSpread(
         topology_key=constraint.key,
         max_skew=constraint.max_skew,
         selector=constraint.selector,
-        gives=_AS_HARD,
+        effect=_HARDENED,
     )
 
 
-def of_limit(limit: EvaluatedLimit) -> SuggestedSpread | None:
-    """Return the loosest constraint that guarantees a limit; None where no single one does."""
+def constraint_for_limit(limit: EvaluatedLimit) -> SuggestedSpread | None:
+    """Return the loosest constraint that guarantees a limit; None where no single constraint does."""
     selector = _selector(limit)
     if selector is None or limit.rule.within is not None or limit.state is State.INFEASIBLE:
         return None
     pods, domains = limit.total, limit.existing
-    found = next(_enough(limit, pods, domains), None)
-    if found is None:
+    max_skew = next(_sufficient_skews(limit, pods, domains), None)
+    if max_skew is None:
         return None
-    gives = {
-        "cap": f"no domain of {limit.topology_key} can hold more than {most_under(pods, domains, found)} of {pods}",
-        "min": f"each domain of {limit.topology_key} holds {least_under(pods, domains, found)} of {pods} at the least",
-        "skew": f"domains of {limit.topology_key} differ by {found} at the most",
-    }
-    kind = "cap" if limit.cap is not None else "min" if limit.min_pods is not None else "skew"
-    return SuggestedSpread(topology_key=limit.topology_key, max_skew=found, selector=selector, gives=gives[kind])
+    key = limit.topology_key
+    if limit.cap is not None:
+        effect = f"no domain of {key} can hold more than {most_under(pods, domains, max_skew)} of {pods} pods"
+    elif limit.min_pods is not None:
+        effect = f"each domain of {key} holds at least {least_under(pods, domains, max_skew)} of {pods} pods"
+    else:
+        effect = f"domains of {key} differ by at most {max_skew} pod{'' if max_skew == 1 else 's'}"
+    return SuggestedSpread(topology_key=key, max_skew=max_skew, selector=selector, effect=effect)
 
 
-def _enough(limit: EvaluatedLimit, pods: int, domains: int) -> Iterator[int]:
-    """Yield the values of maxSkew that guarantee a limit over so many domains, the loosest first."""
+def _sufficient_skews(limit: EvaluatedLimit, pods: int, domains: int) -> Iterator[int]:
+    """Yield the values of maxSkew that guarantee a limit over so many domains, the largest first."""
     if limit.max_skew is not None:
         yield limit.max_skew
     for skew in range(limit.cap if limit.cap is not None else pods, 0, -1):
@@ -113,28 +118,30 @@ def _enough(limit: EvaluatedLimit, pods: int, domains: int) -> Iterator[int]:
 
 
 def _selector(limit: EvaluatedLimit) -> LabelSelector | None:
-    """Return a selector of just the limit's pods; None where labels of their templates do not tell them."""
+    """Return a selector of exactly the limit's pods; None where the labels of their templates do not determine them."""
     if not limit.enforceable:
         return None
     group, labels = limit.gathered.group, dict(limit.key)
     selectors = [group.selector.compiled]
     if WORKLOAD in (*group.group_by, *(limit.rule.group_by or ())):
         del labels[WORKLOAD.lower()]
-        owners = {part.member.top.selector for part in limit.parts if part.member.top is not None}
-        selectors += [each for each in owners if each is not None]
+        owner_selectors = {part.member.top.selector for part in limit.parts if part.member.top is not None}
+        selectors += [selector for selector in owner_selectors if selector is not None]
     if limit.rule.selector is not None:
         selectors.append(limit.rule.selector.compiled)
-    found = {each for selector in (*selectors, LabelSelector.of(labels)) for each in selector.requirements}
-    return LabelSelector(tuple(sorted(found))) if found else None
+    requirements = {
+        requirement for selector in (*selectors, LabelSelector.of(labels)) for requirement in selector.requirements
+    }
+    return LabelSelector(tuple(sorted(requirements))) if requirements else None
 
 
-def _written(selector: LabelSelector) -> dict[str, Any]:
+def _selector_document(selector: LabelSelector) -> dict[str, Any]:
     labels, expressions = {}, []
-    for each in selector.requirements:
-        if each.operator is Operator.IN and len(each.values) == 1:
-            labels[each.key] = each.values[0]
+    for requirement in selector.requirements:
+        if requirement.operator is Operator.IN and len(requirement.values) == 1:
+            labels[requirement.key] = requirement.values[0]
         else:
-            values = {"values": list(each.values)} if each.values else {}
-            expressions.append({"key": each.key, "operator": str(each.operator), **values})
+            values = {"values": list(requirement.values)} if requirement.values else {}
+            expressions.append({"key": requirement.key, "operator": str(requirement.operator), **values})
     parts = {"matchLabels": labels, "matchExpressions": expressions}
     return {name: part for name, part in parts.items() if part}

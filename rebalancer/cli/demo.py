@@ -15,9 +15,9 @@ from rebalancer.cli.demo_view import clock, picture
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.controller import logs
-from rebalancer.reporting.phrases import many
-from rebalancer.reporting.report_document import report_document
-from rebalancer.reporting.text import report_text
+from rebalancer.reporting.documents.report import report_document
+from rebalancer.reporting.phrases import plural
+from rebalancer.reporting.text.report import report_text
 
 _FRAME = 0.1
 """Seconds between two pictures."""
@@ -96,7 +96,7 @@ def _report(play: Play, console: Console) -> None:
     assert cycle is not None
     text = report_text(report_document(cycle.assessment, cycle.plan))
     console.print(
-        f"\n{text}\n{many(play.evicted, 'eviction')}; the proven minimum was {play.minimum}.",
+        f"\n{text}\n{plural(play.evicted, 'eviction')}; the proven minimum was {play.minimum}.",
         markup=False,
         soft_wrap=True,
     )

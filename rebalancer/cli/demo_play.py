@@ -15,8 +15,8 @@ from rebalancer.controller.state import Leading, Loop
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
 from rebalancer.ports import EvictionResult
-from rebalancer.reporting.keys import short
-from rebalancer.reporting.phrases import many
+from rebalancer.reporting.keys import short_key
+from rebalancer.reporting.phrases import plural
 
 POLICY: Final = b"""\
 apiVersion: rebalancer.dev/v1alpha1
@@ -174,7 +174,7 @@ class Play:
         assert cycle is not None
         if not self._acts:
             if cycle.plan.lower_bound and not self.minimum:
-                self.scene = f"The repair takes {many(cycle.plan.lower_bound, 'eviction')}, proved to be the least"
+                self.scene = f"The repair takes {plural(cycle.plan.lower_bound, 'eviction')}, proved to be the least"
                 yield Line(at=self.cluster.now, text=self.scene)
             self.minimum = max(self.minimum, cycle.plan.lower_bound)
         yield from self._news()
@@ -193,7 +193,7 @@ class Play:
         collected = sum(entry.what is What.GONE for entry in entries)
         if collected and len(self._acts) == 1:  # while the zone is away nobody else deletes a pod
             yield Line(
-                at=self.cluster.now, text=f"{many(collected, 'pod')} went with the nodes; others are made elsewhere"
+                at=self.cluster.now, text=f"{plural(collected, 'pod')} went with the nodes; others are made elsewhere"
             )
         for entry in entries:
             text = _told(entry)
@@ -210,5 +210,5 @@ def _told(entry: TraceEntry) -> str:
     if reason in _TOLD and kind != "Pod":
         return ""
     for key in (ZONE, HOSTNAME):
-        note = note.replace(key, short(key))
+        note = note.replace(key, short_key(key))
     return f"{reason}: {kind} {name}: {note}"

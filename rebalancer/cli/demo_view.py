@@ -10,7 +10,7 @@ from rich.text import Text
 from rebalancer.adapters.simulator import START, ZONE
 from rebalancer.cli.demo_play import ZONES, Line, Play
 from rebalancer.model.pods import Pod
-from rebalancer.reporting.keys import short
+from rebalancer.reporting.keys import short_key
 
 _MOVES = 6
 _LINES = 8
@@ -84,7 +84,7 @@ def _skew(play: Play, app: str) -> Text:
             for judged in group.hard:
                 counts, constraint = judged.counts, judged.constraint
                 style = "red" if counts.violated else "green"
-                shown.append(f"{short(constraint.key)} {counts.skew}/{constraint.max_skew}  ", style=style)
+                shown.append(f"{short_key(constraint.key)} {counts.skew}/{constraint.max_skew}  ", style=style)
     return shown
 
 

@@ -13,8 +13,9 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.reporting.documents import to_json, to_yaml
-from rebalancer.reporting.explanation import explain_pod, explain_workload, explanation_text
+from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
+from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.scheduling.view import View
 
 _KINDS = {

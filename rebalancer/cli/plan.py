@@ -9,10 +9,10 @@ from rebalancer.cli.load import chosen, look
 from rebalancer.cli.options import Reading, add_reading_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.planning.plan import narrow_plan
-from rebalancer.reporting.beside import beside
-from rebalancer.reporting.documents import to_json, to_yaml
-from rebalancer.reporting.plan_document import plan_document
-from rebalancer.reporting.plan_text import plan_text
+from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.plan import plan_document
+from rebalancer.reporting.plan_totals import count_other_workloads
+from rebalancer.reporting.text.plan import plan_text
 
 
 def add_arguments(parser: Parser) -> None:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case _:
-            satisfied, unplanned = beside(made, found.assessment, workloads)
+            satisfied, unplanned = count_other_workloads(made, found.assessment, workloads)
             sys.stdout.write(
                 plan_text(made, found.snapshot, mode=reading.policy.mode, satisfied=satisfied, unplanned=unplanned)
             )

@@ -20,8 +20,9 @@ from rebalancer.decoding.lists import decode
 from rebalancer.decoding.wire import Head
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Fault
-from rebalancer.reporting.documents import to_json, to_yaml
-from rebalancer.reporting.prediction import prediction_document, prediction_text
+from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.prediction import prediction_document
+from rebalancer.reporting.text.prediction import prediction_text
 from rebalancer.scheduling.admission import admitted
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.view import View

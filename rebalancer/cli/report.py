@@ -10,10 +10,10 @@ from rebalancer.cli.options import FORMATS, Reading, add_reading_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.reporting.documents import to_json, to_yaml
-from rebalancer.reporting.junit import report_junit
-from rebalancer.reporting.report_document import everything, report_document
-from rebalancer.reporting.text import report_text
+from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.report import every_workload, report_document
+from rebalancer.reporting.text.junit import report_junit
+from rebalancer.reporting.text.report import report_text
 
 _FAIL_ON = {"violated": State.VIOLATED, "infeasible": State.INFEASIBLE, "unfixable": State.UNFIXABLE}
 _FINDING = "finding"
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     document = report_document(
         found.assessment,
         found.plan,
-        everything if workloads is None else workloads.__contains__,
+        every_workload if workloads is None else workloads.__contains__,
         failures(found.assessment.pod_groups, found.assessment.limits, found.view) if args.failures else None,
     )
     match reading.output:

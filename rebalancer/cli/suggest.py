@@ -4,13 +4,15 @@ import argparse
 import re
 import sys
 
+from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS
 from rebalancer.cli.parsing import Parser
 from rebalancer.policy import Share, label_key
-from rebalancer.reporting.documents import to_json, to_yaml
-from rebalancer.reporting.phrases import many
-from rebalancer.reporting.suggestion import Wish, suggestion, suggestion_text
+from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.suggestion import suggestion_document
+from rebalancer.reporting.phrases import plural
+from rebalancer.reporting.text.suggestion import suggestion_text
 from rebalancer.scheduling.spread_constraints import HOSTNAME
 
 _MOST = 5_000
@@ -57,11 +59,13 @@ def run(args: argparse.Namespace) -> int:
     apart = len(args.domains) if len(args.domains) > 1 else args.domains[0]
     if args.group_size is not None and args.group_size > apart:
         raise UsageError(
-            f"--group-size {args.group_size} is more than the {many(apart, 'domain')} that a group's pods keep apart "
+            f"--group-size {args.group_size} is more than the {plural(apart, 'domain')} that a group's pods keep apart "
             f"over; give {apart} at most"
         )
-    document = suggestion(
-        Wish(share=args.limit, size=args.size, zones=args.domains, key=args.key, group_size=args.group_size)
+    document = suggestion_document(
+        SuggestionRequest(
+            share=args.limit, size=args.size, zones=args.domains, key=args.key, group_size=args.group_size
+        )
     )
     match args.output:
         case "json":

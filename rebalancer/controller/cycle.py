@@ -16,8 +16,8 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.documents import to_json
-from rebalancer.reporting.plan_document import plan_document
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.backoff import record_outcomes

@@ -13,7 +13,7 @@ from rebalancer.model.moves import Move
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult
-from rebalancer.reporting.events import Event, EventReason, of_move
+from rebalancer.reporting.events.workload_events import Event, EventReason, move_events
 from rebalancer.tracking.backoff import record_failure
 from rebalancer.tracking.moves import MoveEvent, advance
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
@@ -109,10 +109,12 @@ def _events(move: Move, answer: EvictionAnswer) -> tuple[Event, ...]:
     match answer.result:
         case EvictionResult.EVICTED:
             places = ", ".join(f"{each.topology_key} {'/'.join(each.values[:4])}" for each in move.targets)
-            return of_move(EventReason.EVICTED, f"evicted from {move.node} to repair {move.cause}; to {places}", move)
+            return move_events(
+                EventReason.EVICTED, f"evicted from {move.node} to repair {move.cause}; to {places}", move
+            )
         case EvictionResult.BUDGET | EvictionResult.STALE:
-            return of_move(EventReason.EVICTION_BLOCKED, answer.message, move)
+            return move_events(EventReason.EVICTION_BLOCKED, answer.message, move)
         case EvictionResult.GONE | EvictionResult.CONFLICT:
             return ()
         case _:
-            return of_move(EventReason.EVICTION_FAILED, f"{answer.result}: {answer.message}", move)
+            return move_events(EventReason.EVICTION_FAILED, f"{answer.result}: {answer.message}", move)

@@ -28,9 +28,9 @@ from rebalancer.controller.state import (
 )
 from rebalancer.model.moves import Memory, Move
 from rebalancer.model.reasons import State
-from rebalancer.reporting.deadlock_events import of_deadlocks
-from rebalancer.reporting.events import Event, EventReason, of_assessments, of_ended
-from rebalancer.reporting.limit_events import of_limits
+from rebalancer.reporting.events.deadlock_events import deadlock_events
+from rebalancer.reporting.events.limit_events import limit_events
+from rebalancer.reporting.events.workload_events import Event, EventReason, ended_move_events, skew_events
 from rebalancer.tracking.moves import merge_memory
 
 
@@ -77,11 +77,11 @@ def _cycle(state: Loop, event: CycleDue, now: datetime, stopwatch: Stopwatch) ->
     before = state.cycle.snapshot if state.cycle is not None else None
     cycle = run_cycle(event.snapshot, state.profile, state.memory, circumstances, stopwatch, before)
     ended = _ended(state.memory, cycle.memory)
-    about_limits, told = of_limits(state.told, cycle.assessment.limits, cycle.assessment.causes)
-    about_pods, deadlocked = of_deadlocks(state.deadlocked, cycle.assessment.deadlocks)
-    events = [*of_assessments(state.violated, cycle.assessment), *about_limits, *about_pods]
+    about_limits, told = limit_events(state.told, cycle.assessment.limits, cycle.assessment.causes)
+    about_pods, deadlocked = deadlock_events(state.deadlocked, cycle.assessment.deadlocks)
+    events = [*skew_events(state.violated, cycle.assessment), *about_limits, *about_pods]
     for move in ended:
-        events += of_ended(move)
+        events += ended_move_events(move)
     violated = frozenset(group.group.name for group in cycle.assessment.violated)
     following = replace(
         state,

@@ -29,8 +29,8 @@ from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import Happened, Loop, Stopping
 from rebalancer.controller.status import MEMORY
 from rebalancer.controller.telemetry import Telling
-from rebalancer.reporting.events import Regarding
-from rebalancer.reporting.status_document import memory_of
+from rebalancer.reporting.documents.status import parse_memory
+from rebalancer.reporting.events.workload_events import Regarding
 from rebalancer.settings import Settings
 
 SYNC_SECONDS = 120.0
@@ -134,7 +134,7 @@ class _Controller:
             ),
             retry=settings.retry_period.total_seconds(),
             clock=_now,
-            remembered=lambda: memory_of(self._cluster.load(MEMORY)),
+            remembered=lambda: parse_memory(self._cluster.load(MEMORY)),
             tell=self._tell,
         )
         self._watcher = (

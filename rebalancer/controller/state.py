@@ -10,8 +10,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import EvictionAnswer
-from rebalancer.reporting.events import Event, Regarding
-from rebalancer.reporting.limit_events import Told
+from rebalancer.reporting.events.limit_events import ReportedStates
+from rebalancer.reporting.events.workload_events import Event, Regarding
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
 # Events
@@ -128,7 +128,7 @@ class Loop:
     stopping: bool = False
     memory: Memory = NO_MEMORY
     violated: frozenset[str] = frozenset()
-    told: Told = field(default_factory=dict)
+    told: ReportedStates = field(default_factory=dict)
     deadlocked: frozenset[str] = frozenset()
     queue: tuple[Eviction, ...] = ()
     cycle: Cycle | None = None

@@ -2,15 +2,15 @@
 
 from rebalancer.controller.state import Loop
 from rebalancer.ports import Document
-from rebalancer.reporting.documents import to_json
-from rebalancer.reporting.status_document import (
-    PlanFigures,
-    PolicyInForce,
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.status import (
+    PlanSummary,
+    PolicyStatus,
     StatusDocument,
+    count_refusals,
     memory_text,
-    refusals,
-    shown,
-    shown_pause,
+    move_entry,
+    pause_status,
 )
 
 STATUS, MEMORY, PLAN = "status.json", "memory.json", "plan.json"
@@ -33,15 +33,15 @@ def _status(state: Loop, identity: str, policy_source: str) -> str:
     planned = len(cycle.plan.evictions) + len(cycle.plan.waiting) if cycle else 0
     document = StatusDocument(
         mode=state.mode,
-        paused=shown_pause(state.pause),
+        paused=pause_status(state.pause),
         leader=identity,
         last_cycle=cycle.circumstances.now if cycle else None,
         stale=cycle.circumstances.stale if cycle else "",
-        in_flight=tuple(shown(move) for move in moves if not move.state.over),
-        last_moves=tuple(shown(move) for move in moves if move.state.over),
-        plan=PlanFigures(evictions=planned, minimum=cycle.plan.lower_bound if cycle else 0),
-        refusals=refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
-        policy=PolicyInForce(
+        in_flight=tuple(move_entry(move) for move in moves if not move.state.over),
+        last_moves=tuple(move_entry(move) for move in moves if move.state.over),
+        plan=PlanSummary(evictions=planned, minimum=cycle.plan.lower_bound if cycle else 0),
+        refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
+        policy=PolicyStatus(
             hash=state.policy.hash, source=policy_source, valid=not state.policy_error, error=state.policy_error
         ),
     )

@@ -27,8 +27,8 @@ from rebalancer.controller.unmatched import UnmatchedLog
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.ports import EvictionResult
+from rebalancer.reporting.documents.status import count_refusals
 from rebalancer.reporting.state_reasons import StateReasons
-from rebalancer.reporting.status_document import refusals
 from rebalancer.settings import Address
 
 MISSED = 3
@@ -151,7 +151,7 @@ def of_cycle(cycle: Cycle | None) -> CycleSamples:
     if cycle is None:
         return CycleSamples()
     plan, verdicts = cycle.plan, StateReasons(cycle.plan)
-    refused = refusals(plan, cycle.admission, len(cycle.assessment.deadlocks))
+    refused = count_refusals(plan, cycle.admission, len(cycle.assessment.deadlocks))
     return CycleSamples(
         cycle_ended_at=cycle.circumstances.now,
         constraints=tuple(_constraints(cycle, verdicts)),
@@ -167,7 +167,7 @@ def of_cycle(cycle: Cycle | None) -> CycleSamples:
 def _constraints(cycle: Cycle, verdicts: StateReasons) -> Iterable[ConstraintSamples]:
     for judged in cycle.assessment.groups:
         for each in (*judged.hard, *judged.soft):
-            state = verdicts.of_constraint(judged, each).state
+            state = verdicts.for_constraint(judged, each).state
             for workload in judged.group.workloads:
                 if workload.kind == "Pod":
                     continue  # a bare pod is in the report; names of pods are no labels
@@ -206,7 +206,7 @@ def _limits(cycle: Cycle, verdicts: StateReasons) -> Iterable[LimitSamples]:
             topology_key=each.topology_key,
             share=float(each.largest.share) if each.largest is not None else None,
             headroom=each.headroom,
-            state=verdicts.of_limit(each).state,
+            state=verdicts.for_limit(each).state,
             severity=each.severity,
             worst=each.worst,
         )

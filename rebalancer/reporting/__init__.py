@@ -1,4 +1,5 @@
-"""What is told: documents (Report, Plan), events and sentences, all of them values.
+"""What Rebalancer reports: JSON documents, text and events, all of them values.
 
-How a document is shown (table, JSON, metrics, an event in the cluster) is decided at the edges.
+`documents` holds the shapes and fills them, `text` renders them for a terminal, `events` creates Kubernetes events.
+The edges decide where they go: a terminal, a file, a metric, the cluster.
 """

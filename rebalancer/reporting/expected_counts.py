@@ -1,7 +1,7 @@
-"""What the counts will be once what is decided has landed well.
+"""Expected counts: pods by domain after the decided evictions and the placement of their replacements.
 
-For groups of equal pods planning shows one such way; elsewhere it says where replacements may land, and the counts
-follow where that is one domain.
+For groups of equal pods planning returns one such result. For others it returns the domains that may receive each
+replacement, and the counts follow where that is one domain.
 """
 
 from collections import Counter
@@ -15,87 +15,93 @@ from rebalancer.planning.plan import ComponentPlan, Counts, Eviction, Plan
 from rebalancer.planning.scope.components import Component, current_counts
 
 
-def decided(plan: Plan) -> Mapping[str, Sequence[Eviction]]:
-    """Return the evictions of a plan, those that go and those that wait, by the name of what they repair."""
-    found: dict[str, list[Eviction]] = {}
+def decided_evictions(plan: Plan) -> Mapping[str, Sequence[Eviction]]:
+    """Return the evictions of a plan, now and waiting, by the name of the group that they repair."""
+    by_group: dict[str, list[Eviction]] = {}
     for eviction in (*plan.evictions, *(waiting.eviction for waiting in plan.waiting)):
-        found.setdefault(eviction.group, []).append(eviction)
-    return found
+        by_group.setdefault(eviction.group, []).append(eviction)
+    return by_group
 
 
-def after(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Counts:
-    """Return the counts by key and domain after the evictions; a key of which they are not known is left out."""
+def expected_counts(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Counts:
+    """Return the counts by key and domain after the evictions; keys whose counts are not known are left out."""
     before = current_counts(group.component)
     if group.after != before or not evictions:
         return group.after
-    if any(each.cause is Cause.PLACEMENT_DEADLOCK for each in evictions):
-        return {}  # who was waiting comes in, nobody says where
-    found = {}
+    if any(eviction.cause is Cause.PLACEMENT_DEADLOCK for eviction in evictions):
+        return {}  # the pending pod is placed too, and its domain is not known
+    after = {}
     for key, counts in before.items():
-        counted = [each for each in evictions if _counted(group.component, key, each.pod)]
-        landed = _landed(counts, key, counted, snapshot)
-        if landed is not None:
-            found[key] = landed
-    return found
+        counted = [eviction for eviction in evictions if _is_counted(group.component, key, eviction.pod)]
+        moved = _move_counts(counts, key, counted, snapshot)
+        if moved is not None:
+            after[key] = moved
+    return after
 
 
-def worst_after(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> tuple[int, bool] | None:
-    """Return what the worst domain of a limit will hold, and whether that is certain or a bound; None if unknown.
+def expected_worst(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> tuple[int, bool] | None:
+    """Return the expected count of a limit's worst domain, and whether it is exact or an upper bound; None if unknown.
 
-    The worst is the fullest, for minPods the emptiest, for maxSkew the difference between the two.
+    The worst domain is the fullest, for minPods the emptiest; for maxSkew the number is the difference of the two.
     """
-    ours = {pod.uid for pod in limit.pods}
-    counted = [each for each in evictions if each.pod.uid in ours]
-    if not counted or any(each.cause is Cause.PLACEMENT_DEADLOCK for each in evictions):
+    limit_pods = {pod.uid for pod in limit.pods}
+    counted = [eviction for eviction in evictions if eviction.pod.uid in limit_pods]
+    if not counted or any(eviction.cause is Cause.PLACEMENT_DEADLOCK for eviction in evictions):
         return None
     key, counts = limit.topology_key, {domain: limit.counts[domain] for domain in limit.counts}
-    landed = _landed(counts, key, counted, snapshot)
-    if landed is not None:
-        fullest, emptiest = max(landed.values(), default=0), min(landed.values(), default=0)
+    moved = _move_counts(counts, key, counted, snapshot)
+    if moved is not None:
+        fullest, emptiest = max(moved.values(), default=0), min(moved.values(), default=0)
         if limit.cap is not None:
             return fullest, True
         return (emptiest, True) if limit.min_pods is not None else (fullest - emptiest, True)
     if limit.cap is None:
         return None
-    left = _left(counts, key, counted, snapshot)
-    coming = Counter(value for each in counted for value in _targets(each, key))
-    if not all(_targets(each, key) for each in counted):
+    remaining = _remaining_counts(counts, key, counted, snapshot)
+    arriving = Counter(domain for eviction in counted for domain in _target_domains(eviction, key))
+    if not all(_target_domains(eviction, key) for eviction in counted):
         return None
-    return max((number + coming[domain] for domain, number in left.items()), default=0), False
+    return max((number + arriving[domain] for domain, number in remaining.items()), default=0), False
 
 
-def _counted(component: Component, key: str, pod: Pod) -> bool:
-    """Say whether a pod is among those that the counts of a key are of: the first constraint's, or limit's, on it."""
-    for judged in component.groups:
-        for each in (*judged.hard, *judged.soft):
-            if each.constraint.key == key and (each.constraint.hard or each.counts.violated):
-                return each.constraint.selector is not None and each.constraint.selector.matches(pod.labels)
-    return any(pod.uid == each.uid for limit in component.limits if limit.topology_key == key for each in limit.pods)
+def _is_counted(component: Component, key: str, pod: Pod) -> bool:
+    """Say whether the counts of a key include a pod: they are those of the first constraint, or limit, on the key."""
+    for group in component.groups:
+        for evaluated in (*group.hard, *group.soft):
+            if evaluated.constraint.key == key and (evaluated.constraint.hard or evaluated.counts.violated):
+                selector = evaluated.constraint.selector
+                return selector is not None and selector.matches(pod.labels)
+    return any(
+        pod.uid == counted.uid for limit in component.limits if limit.topology_key == key for counted in limit.pods
+    )
 
 
-def _landed(
+def _move_counts(
     counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot
 ) -> dict[str, int] | None:
-    """Move each victim to the one domain where its replacement lands; None where there are several for one."""
-    found = _left(counts, key, evictions, snapshot)
+    """Move each evicted pod to the one domain of its replacement; None where one has several possible domains."""
+    moved = _remaining_counts(counts, key, evictions, snapshot)
     for eviction in evictions:
-        values = _targets(eviction, key)
-        if len(values) != 1:
+        domains = _target_domains(eviction, key)
+        if len(domains) != 1:
             return None
-        if values[0] in found:
-            found[values[0]] += 1
-    return found
+        if domains[0] in moved:
+            moved[domains[0]] += 1
+    return moved
 
 
-def _left(counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot) -> dict[str, int]:
-    found = dict(counts)
+def _remaining_counts(
+    counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot
+) -> dict[str, int]:
+    """Return the counts without the evicted pods."""
+    remaining = dict(counts)
     for eviction in evictions:
         node = snapshot.node.get(eviction.pod.node or "")
         domain = node.labels.get(key) if node is not None else None
-        if domain in found:
-            found[domain] -= 1
-    return found
+        if domain in remaining:
+            remaining[domain] -= 1
+    return remaining
 
 
-def _targets(eviction: Eviction, key: str) -> Sequence[str]:
+def _target_domains(eviction: Eviction, key: str) -> Sequence[str]:
     return next((target.values for target in eviction.targets if target.topology_key == key), ())

@@ -1,102 +1,136 @@
-"""Phrases that plan, report and explanation share: names, counts before and after, limits, the proof."""
+"""Phrases that plan, report, explanation and prediction share: names, counts before and after, limits, the proof."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import ComponentPlan, Eviction
-from rebalancer.reporting.documents import WorkloadName
-from rebalancer.reporting.expected_counts import worst_after
-from rebalancer.reporting.keys import key_text, short
+from rebalancer.reporting.expected_counts import expected_worst
+from rebalancer.reporting.keys import key_text, short_key
+from rebalancer.scheduling.predict import Prediction
 
 _DOMAINS = 12
-"""More domains than this are summed up."""
+"""Counts over more domains than this are summarized."""
 
 _MOST_NAMED = 5
-"""So many pods are named; the rest is counted."""
+"""So many names are listed; the rest is counted."""
+
+_MOST_NODES = 6
+"""So many candidate nodes are listed; the rest is counted."""
 
 
-def many(number: int, what: str) -> str:
-    """Count something."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+class _Named(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
 
 
-def part(number: int, total: int, what: str, verb: str) -> str:
-    """Say of how many of all something holds; `verb` is in the plural, and agrees with all of it."""
-    return f"{number} of {many(total, what)} {verb}{'s' if total == 1 else ''}"
+def plural(number: int, noun: str) -> str:
+    """Count things: `1 pod`, `2 pods`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def listed(names: Iterable[str]) -> str:
-    """Name the first of many."""
-    found = list(names)
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return ", ".join(found[:_MOST_NAMED]) + more
+def portion(number: int, total: int, noun: str, verb: str) -> str:
+    """Say for how many of all a verb holds; `verb` is in the plural: `1 of 2 limits hold`, `1 of 1 limit holds`."""
+    return f"{number} of {plural(total, noun)} {verb}{'s' if total == 1 else ''}"
 
 
-def workloads(names: Sequence[WorkloadName]) -> str:
-    """Name the first of many workloads with their kinds."""
-    shown = ", ".join(f"{each.name} ({each.kind})" for each in names[:3])
-    return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def name_list(names: Iterable[str]) -> str:
+    """List the first names and count the others."""
+    every = list(names)
+    more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
+    return ", ".join(every[:_MOST_NAMED]) + more
 
 
-def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Show counts by domain, and what they will be; `after` is empty where that is not known."""
+def workload_names(workloads: Sequence[_Named]) -> str:
+    """List the first workloads with their kinds and count the others."""
+    shown = ", ".join(f"{workload.name} ({workload.kind})" for workload in workloads[:3])
+    return shown + (f" and {len(workloads) - 3} more" if len(workloads) > 3 else "")
+
+
+def counts_change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """Show counts by domain, before and after; `after` is empty where it is not known."""
     unchanged = not after or after == before
     if len(before) > _DOMAINS:
         return _range(before) if unchanged else f"{_range(before)} -> {_range(after)}"
-    start = " ".join(f"{value or '(empty)'}:{before[value]}" for value in sorted(before)) or "no domains"
-    return start if unchanged else f"{start} -> {' '.join(str(after.get(value, 0)) for value in sorted(before))}"
+    start = " ".join(f"{domain or '(empty)'}:{before[domain]}" for domain in sorted(before)) or "no domains"
+    return start if unchanged else f"{start} -> {' '.join(str(after.get(domain, 0)) for domain in sorted(before))}"
 
 
 def _range(counts: Mapping[str, int]) -> str:
     return f"{min(counts.values())} to {max(counts.values())} over {len(counts)} domains"
 
 
-def proof(evictions: int, lower_bound: int) -> str:
-    """Say how many evictions a repair takes, and whether fewer would do."""
+def proof_text(evictions: int, lower_bound: int) -> str:
+    """Say how many evictions a repair takes, and whether that is the proved minimum."""
     if evictions == lower_bound:
-        return f"{many(evictions, 'eviction')} (minimum {lower_bound}, proved)"
-    return f"{many(evictions, 'eviction')} (at least {lower_bound}, {evictions} found: gap {evictions - lower_bound})"
+        return f"{plural(evictions, 'eviction')} (proved minimum)"
+    return f"{plural(evictions, 'eviction')} (lower bound {lower_bound}, gap {evictions - lower_bound})"
 
 
-def repair_takes(group: ComponentPlan) -> str:
-    """Say how many evictions the whole repair of a group takes, or would."""
-    text = proof(group.evictions, group.lower_bound)
-    return text if group.state is State.VIOLATED else f"{text}, but no step leads there now"
+def repair_cost(group: ComponentPlan) -> str:
+    """Say how many evictions the whole repair of a group takes, or would take."""
+    text = proof_text(group.evictions, group.lower_bound)
+    return text if group.state is State.VIOLATED else f"{text}, but no safe step is possible now"
 
 
-def sureness(eviction: Eviction) -> str:
-    """Say how certain it is that an eviction helps, and whether it may cost one more."""
-    sure = "forced" if eviction.forced else "predicted, not forced"
-    return f"{sure}; may take one eviction above the minimum" if eviction.repair.spare else sure
+def certainty(eviction: Eviction) -> str:
+    """Say how certain it is that an eviction helps, and whether the repair may cost one more."""
+    text = "forced" if eviction.forced else "predicted, not forced"
+    return f"{text}; the repair may take one eviction above the minimum" if eviction.repair.spare else text
 
 
 def limit_change(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> str:
-    """Show a limit, what its worst domain holds, and what it will hold."""
-    name = f"limit {limit.group}/{limit.limit}" + (f" [{key_text(limit.key)}]" if limit.key else "")
-    text = f"{name}, {limit.rule.bound} per {short(limit.topology_key)}: {_standing(limit)}"
-    found = worst_after(limit, evictions, snapshot)
-    if found is None:
+    """Show a limit with the count of its worst domain, before and after."""
+    pods = f" of {key_text(limit.key)}" if limit.key else ""
+    bound = f"{limit.rule.bound} per {short_key(limit.topology_key)}"
+    text = f"limit {limit.group}/{limit.limit}{pods} ({bound}): {_worst_count(limit)}"
+    expected = expected_worst(limit, evictions, snapshot)
+    if expected is None:
         return text
-    number, certain = found
-    return f"{text} -> {_held(limit, number)}{'' if certain else ' at most'}"
+    number, certain = expected
+    return f"{text} -> {'' if certain else 'at most '}{_count_text(limit, number)}"
 
 
-def _standing(limit: EvaluatedLimit) -> str:
+def _worst_count(limit: EvaluatedLimit) -> str:
     if limit.max_skew is not None:
-        return f"a difference of {limit.maximum - limit.minimum}"
-    held = _held(limit, limit.minimum if limit.min_pods is not None else limit.maximum)
-    return f"{held} in {limit.worst}" if limit.worst is not None else held
+        return f"skew {limit.maximum - limit.minimum}"
+    count = _count_text(limit, limit.minimum if limit.min_pods is not None else limit.maximum)
+    return f"{count} in {limit.worst}" if limit.worst is not None else count
 
 
-def _held(limit: EvaluatedLimit, number: int) -> str:
+def _count_text(limit: EvaluatedLimit, number: int) -> str:
     if limit.max_skew is not None:
         return str(number)
-    percent = f" ({round(100 * number / limit.total)} %)" if limit.total else ""
+    percent = f" ({round(100 * number / limit.total)}%)" if limit.total else ""
     return f"{number} of {limit.total}{percent}"
 
 
-def broken(limits: Iterable[EvaluatedLimit]) -> list[EvaluatedLimit]:
-    """Return the limits that do not hold."""
+def unsatisfied_limits(limits: Iterable[EvaluatedLimit]) -> list[EvaluatedLimit]:
+    """Return the limits that are not satisfied."""
     return [limit for limit in limits if limit.state is not State.SATISFIED]
+
+
+def prediction_summary(prediction: Prediction) -> str:
+    """Say in one or two sentences where the scheduler would place the pod, and how certain that is."""
+    caveat = f" Not predictable: {prediction.unpredictable.message}." if prediction.unpredictable is not None else ""
+    if not prediction.feasible:
+        preempt = " Preempting pods of lower priority might free capacity." if prediction.may_preempt else ""
+        return f"{prediction.pod} would stay Pending: {prediction.failure}{preempt}{caveat}"
+    feasible = f"{portion(len(prediction.feasible), len(prediction.nodes), 'node', 'fit')} {prediction.pod}"
+    certain = ", ".join(f"{key}={value}" for key, value in prediction.certain.items())
+    certain_text = f" Certain: {certain}." if certain else ""
+    return f"{feasible}; {_scheduler_choice(prediction)}.{certain_text}{caveat}"
+
+
+def _scheduler_choice(prediction: Prediction) -> str:
+    if prediction.sampled:
+        return "kube-scheduler may pick any of them, since it samples the nodes of a cluster of this size"
+    names = sorted(prediction.candidates)
+    more = f" or {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
+    one_of = "" if len(names) == 1 else "one of "
+    return f"kube-scheduler picks {one_of}{', '.join(names[:_MOST_NODES])}{more}"

@@ -1,53 +1,104 @@
-"""What helps: a sentence for each reason why a violation is not repaired, else for what led to it."""
+"""Remedies: what to do about a violation, by the reason why it is not repaired, else by what caused it."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebalancer.advice import constraints
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.reasons import Reason, State, ViolationCause
+from rebalancer.reporting.keys import domain_name
+from rebalancer.reporting.phrases import name_list
 
-_OF_REASONS: Final[Mapping[Reason, str]] = {
-    Reason.NO_ARRANGEMENT: "Change the number of pods, or loosen the bound.",
-    Reason.TOO_FEW_DOMAINS: "Add domains, or loosen the bound.",
-    Reason.VOLUME_PINNED: "Its volumes tie it: move the data to a volume elsewhere, or let storage reach further.",
-    Reason.AFFINITY_PINNED: "Widen its node affinity, or bring back the nodes that it names.",
-    Reason.NO_CAPACITY: "Make room in the emptier domains, or add nodes there.",
-    Reason.STEP_EXCEEDS_BUDGET: "Let the budget spare more pods at once.",
-    Reason.SEVERAL_BUDGETS: "Leave one PodDisruptionBudget on each pod.",
-    Reason.ZONE_IN_MAINTENANCE: "Uncordon the nodes of the domain when the work there is done.",
-    Reason.TEMPLATE_REFUSED: "Mend the template: its pods are refused.",
-    Reason.NOT_FORCED: "Tighten the spread constraint (rebalancer suggest names one), so that it forces the placement.",
+_BY_REASON: Final[Mapping[Reason, str]] = {
+    Reason.NO_ARRANGEMENT: "Change the number of replicas, or relax the constraint or limit.",
+    Reason.TOO_FEW_DOMAINS: "Add domains, or relax the constraint or limit.",
+    Reason.VOLUME_PINNED: "Move the data to volumes that other domains can attach.",
+    Reason.AFFINITY_PINNED: "Widen the node affinity of the pods, or bring back the nodes that it selects.",
+    Reason.NO_CAPACITY: "Free capacity in the emptier domains, or add nodes there.",
+    Reason.STEP_EXCEEDS_BUDGET: (
+        "Raise maxUnavailable or lower minAvailable of the PodDisruptionBudget, or raise budgets.maxUnavailable and "
+        "budgets.perWorkload of the policy."
+    ),
+    Reason.SEVERAL_BUDGETS: "Keep one PodDisruptionBudget for each pod and delete the others.",
+    Reason.ZONE_IN_MAINTENANCE: "Uncordon the nodes of the domain when its maintenance is finished.",
+    Reason.TEMPLATE_REFUSED: "Fix the pod template: the API server refuses its pods.",
+    Reason.NOT_FORCED: (
+        "Use a stricter spread constraint, so that the scheduler must place replacements where they help; "
+        "rebalancer suggest computes one."
+    ),
 }
-_NODES_DOWN: Final = "Bring back the nodes of the emptiest domain, or add nodes there; pods can go there then."
-"""Where there is no room since nodes are down, room elsewhere would not help."""
+_NODES_DOWN: Final = "Bring back the nodes of the emptiest domain, or add nodes there."
+"""Where capacity is missing because nodes are down, free capacity in other domains does not help."""
 
-_OF_CAUSES: Final[Mapping[ViolationCause, str]] = {
-    ViolationCause.SCALE_DOWN: "A scaling down chooses its pods without regard to domains; an eviction repairs it.",
-    ViolationCause.NODE_LOST: "Bring back, or uncordon, the nodes of the emptiest domain; pods can go there then.",
-    ViolationCause.DOMAIN_RETURNED: "Nothing in Kubernetes moves pods to a domain that came later; evictions do.",
-    ViolationCause.ROLLOUT: "Let the rollout end; matchLabelKeys: [pod-template-hash] keeps old pods out of the count.",
-    ViolationCause.LABELS_CHANGED: "Give pods and nodes the labels back that the constraint selects by.",
-    ViolationCause.SOFT_CONSTRAINT: "A soft constraint is a wish; DoNotSchedule holds it whenever a pod is placed.",
+_BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
+    ViolationCause.SCALE_DOWN: "Kubernetes ignores domains when it scales down; evictions repair the spread.",
+    ViolationCause.NODE_LOST: "Bring back or uncordon the nodes of the emptiest domain.",
+    ViolationCause.ROLLOUT: (
+        "Wait for the rollout to finish; matchLabelKeys: [pod-template-hash] keeps pods of the old revision out of "
+        "the count."
+    ),
+    ViolationCause.LABELS_CHANGED: "Restore the labels of pods and nodes that the constraint selects.",
+    ViolationCause.SOFT_CONSTRAINT: (
+        "A soft constraint is only a preference; whenUnsatisfiable: DoNotSchedule enforces it whenever a pod is placed."
+    ),
     ViolationCause.UNKNOWN: "",
 }
 
 
-def remedy(reason: Reason | None, cause: ViolationCause | None) -> str:
-    """Say what helps against a violation, "" where nothing more is known."""
+class Violation(NamedTuple):
+    """What a remedy depends on.
+
+    `counts` are pods by domain of `topology_key`; `evictions` repair the violation, 0 where that number is not known;
+    `zero_budgets` are PodDisruptionBudgets of the pods that never allow a disruption.
+    """
+
+    reason: Reason | None
+    cause: ViolationCause | None
+    topology_key: str
+    counts: Mapping[str, int]
+    evictions: int = 0
+    zero_budgets: tuple[str, ...] = ()
+
+
+def remedy(violation: Violation) -> str:
+    """Say what to do about a violation; "" where nothing is known."""
+    reason, cause = violation.reason, violation.cause
     if reason is Reason.NO_CAPACITY and cause is ViolationCause.NODE_LOST:
         return _NODES_DOWN
-    of_reason = _OF_REASONS.get(reason, "") if reason is not None else ""
-    return of_reason or (_OF_CAUSES[cause] if cause is not None else "")
+    if reason is Reason.STEP_EXCEEDS_BUDGET and violation.zero_budgets:
+        return f"Allow at least one disruption in {name_list(violation.zero_budgets)}."
+    return (_BY_REASON.get(reason, "") if reason is not None else "") or _cause_remedy(violation)
 
 
-def limit_remedy(limit: EvaluatedLimit, reason: Reason | None, cause: ViolationCause | None) -> str:
-    """Say the same of a limit; where nothing forces it, also the constraint that would."""
-    if limit.state is not State.VIOLATED or limit.guaranteed or reason in _OF_REASONS.keys() - {Reason.NOT_FORCED}:
-        return remedy(reason, cause)
-    found = constraints.of_limit(limit)
-    if found is None:
-        return remedy(reason, cause)
-    key, gives = found.topology_key, found.gives.replace(f" of {found.topology_key}", "")
-    forced = f"DoNotSchedule with maxSkew {found.max_skew} on {key} forces it: {gives} (rebalancer explain prints it)."
-    return " ".join(filter(None, (remedy(None, cause), forced)))
+def _cause_remedy(violation: Violation) -> str:
+    if violation.cause is None:
+        return ""
+    if violation.cause is ViolationCause.DOMAIN_RETURNED:
+        return _returned_remedy(violation)
+    return _BY_CAUSE[violation.cause]
+
+
+def _returned_remedy(violation: Violation) -> str:
+    least = min(violation.counts.values(), default=0)
+    emptiest = [domain for domain, count in violation.counts.items() if count == least]
+    came = (
+        f"{domain_name(violation.topology_key, emptiest[0])} came" if len(emptiest) == 1 else "The emptier domains came"
+    )
+    repair = f"evicting {violation.evictions} of them does" if violation.evictions else "evictions do"
+    return f"{came} back after these pods were placed. Kubernetes does not move running pods; {repair}."
+
+
+def limit_remedy(limit: EvaluatedLimit, violation: Violation) -> str:
+    """Say what to do about a violated limit; where nothing enforces it, name the constraint that would."""
+    settled = _BY_REASON.keys() - {Reason.NOT_FORCED}
+    if limit.state is not State.VIOLATED or limit.guaranteed or violation.reason in settled:
+        return remedy(violation)
+    suggested = constraints.constraint_for_limit(limit)
+    if suggested is None:
+        return remedy(violation)
+    key, effect = suggested.topology_key, suggested.effect.replace(f" of {suggested.topology_key}", "")
+    enforced = (
+        f"A DoNotSchedule constraint with maxSkew {suggested.max_skew} on {key} enforces the limit: {effect}; "
+        f"rebalancer explain prints it."
+    )
+    return " ".join(filter(None, (_cause_remedy(violation), enforced)))

@@ -1,44 +1,53 @@
-"""What is to be said of a constraint or a limit that is violated: planning may know more than its counts show."""
+"""The state of a constraint or a limit with the planner's reason: planning knows more than the counts show."""
 
 from typing import NamedTuple
 
 from rebalancer.assessment.evaluated import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.plan import ComponentPlan, Plan
 
 
 class StateReason(NamedTuple):
-    """State and, where it is not repaired, why: the reason and a sentence on it."""
+    """The state; where it is not repaired, the reason and a sentence on it; the evictions that the repair takes."""
 
     state: State
     reason: Reason | None = None
     message: str = ""
+    evictions: int = 0
 
 
 class StateReasons:
-    """The verdicts of one plan on what it repairs, or would.
+    """States and reasons by one plan.
 
-    Soft constraints and limits that only alert are not planned for: of them the counts say everything. So they do of a
-    limit that is Infeasible by itself.
+    Planning handles neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`: their
+    state follows from the counts. So does that of a limit that is Infeasible by itself.
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._groups = {judged.group.name: group for group in plan.groups for judged in group.groups}
-        self._limits = {limit.name: group for group in plan.groups for limit in group.limits}
+        self._groups = {group.group.name: planned for planned in plan.groups for group in planned.groups}
+        self._limits = {limit.name: planned for planned in plan.groups for limit in planned.limits}
 
-    def of_constraint(self, group: EvaluatedGroup, judged: EvaluatedConstraint) -> StateReason:
-        """Say how a constraint of a group stands."""
-        if not (judged.counts.violated and judged.constraint.hard):
-            return StateReason(judged.state)
-        return _standing(self._groups.get(group.group.name), judged.state)
+    def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
+        """Return the state and reason of one constraint of a group."""
+        if not (evaluated.counts.violated and evaluated.constraint.hard):
+            return StateReason(evaluated.state)
+        return _state_reason(self._groups.get(group.group.name), evaluated.state)
 
-    def of_limit(self, limit: EvaluatedLimit) -> StateReason:
-        """Say how a limit stands."""
+    def for_limit(self, limit: EvaluatedLimit) -> StateReason:
+        """Return the state and reason of a limit."""
         if limit.state is not State.VIOLATED:
             return StateReason(limit.state, limit.reason)
-        return _standing(self._limits.get(limit.name) if self._limits else None, limit.state)
+        return _state_reason(self._limits.get(limit.name) if self._limits else None, limit.state)
 
 
-def _standing(planned: ComponentPlan | None, otherwise: State) -> StateReason:
-    return StateReason(otherwise) if planned is None else StateReason(planned.state, planned.reason, planned.message)
+def _state_reason(planned: ComponentPlan | None, otherwise: State) -> StateReason:
+    if planned is None:
+        return StateReason(otherwise)
+    return StateReason(planned.state, planned.reason, planned.message, planned.evictions)
+
+
+def limit_workloads(limit: EvaluatedLimit) -> frozenset[Reference]:
+    """Return the workloads whose pods a limit counts."""
+    return frozenset(part.member.reference for part in limit.parts)

@@ -7,24 +7,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.advice import deadlock_games
-from rebalancer.advice.deadlock_games import GameResult, TooLargeError, play
+from rebalancer.advice.deadlock_games import GameResult, GameTooLargeError, play_game
 
 
 def test_three_shards_over_three_zones() -> None:
     """96 of 480 ways deadlock with a maxSkew of 1 for nodes, none of 7,680 with 2 (docs/semantics.md, 5.2)."""
-    assert play((2, 2, 2), 3, 2, skew=1, zone_skew=2) == (480, 96)
-    assert play((2, 2, 2), 3, 2, skew=2, zone_skew=2) == (7680, 0)
+    assert play_game((2, 2, 2), 3, 2, skew=1, zone_skew=2) == (480, 96)
+    assert play_game((2, 2, 2), 3, 2, skew=2, zone_skew=2) == (7680, 0)
 
 
 def test_what_would_take_too_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so instead."""
-    with pytest.raises(TooLargeError, match="more than 400 pods"):
-        play((1,) * 2500, 2, 1000, skew=1)
-    with pytest.raises(TooLargeError, match="more than 1 states"):
-        play((1,) * 5000, 2, 2, skew=1)
+    with pytest.raises(GameTooLargeError, match="more than 400 pods"):
+        play_game((1,) * 2500, 2, 1000, skew=1)
+    with pytest.raises(GameTooLargeError, match="more than 1 states"):
+        play_game((1,) * 5000, 2, 2, skew=1)
     monkeypatch.setattr(deadlock_games, "MOST_WORK", 10 * 6**2)
-    with pytest.raises(TooLargeError, match="more than 10 states"):
-        play((2, 2, 2), 3, 2, skew=1)
+    with pytest.raises(GameTooLargeError, match="more than 10 states"):
+        play_game((2, 2, 2), 3, 2, skew=1)
 
 
 def naive(nodes: tuple[int, ...], groups: int, each: int, skew: int, zone_skew: int | None) -> GameResult:
@@ -66,4 +66,4 @@ def test_against_every_sequence(
     nodes: tuple[int, ...], groups: int, each: int, skew: int, zone_skew: int | None
 ) -> None:
     """Symmetry and memory change no count."""
-    assert play(nodes, groups, each, skew, zone_skew) == naive(nodes, groups, each, skew, zone_skew)
+    assert play_game(nodes, groups, each, skew, zone_skew) == naive(nodes, groups, each, skew, zone_skew)

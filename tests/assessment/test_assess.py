@@ -12,9 +12,9 @@ from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.plan_text import plan_text
-from rebalancer.reporting.report_document import report_document
-from rebalancer.reporting.text import report_text
+from rebalancer.reporting.documents.report import report_document
+from rebalancer.reporting.text.plan import plan_text
+from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
@@ -95,8 +95,8 @@ def test_a_plan_in_words() -> None:
     view = View(snapshot)
     made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
     text = plan_text(made, snapshot, mode="Observe", satisfied=2)
-    assert "1 eviction (minimum 1, proved): 1 now, 0 wait" in text
-    assert "! shop/web (Deployment)  Violated  1 eviction (minimum 1, proved)" in text
+    assert "1 eviction (proved minimum): 1 now, 0 waiting" in text
+    assert "! shop/web (Deployment)  Violated  1 eviction (proved minimum)" in text
     assert "zone (maxSkew 1): a:3 b:1 -> 2 2" in text
     assert "a-1 -> zone b" in text
-    assert text.endswith("2 groups of workloads within all constraints and limits.\nNothing was changed.\n")
+    assert text.endswith("2 other workloads satisfy all constraints and limits.\nNothing was changed.\n")

@@ -11,8 +11,8 @@ import yaml
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.reporting.documents import schema
-from rebalancer.reporting.explanation import ExplanationDocument
+from rebalancer.reporting.documents.document import document_schema
+from rebalancer.reporting.documents.explanation import ExplanationDocument
 from tests.control_plane.layout import deployment
 from tests.control_plane.manifests import ZONE, nodes, pod, spread
 from tests.control_plane.resources import Manifest
@@ -57,7 +57,7 @@ def owned(pods: Sequence[Manifest], owners: Sequence[Manifest]) -> list[Manifest
 def explained(cluster: str, name: str, capsys: pytest.CaptureFixture[str], *more: str) -> ExplanationDocument:
     assert entry.main(["explain", name, "--snapshot", cluster, "-o", "json", *LATER, *more]) == Exit.FINE
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, schema(ExplanationDocument))
+    jsonschema.validate(document, document_schema(ExplanationDocument))
     return msgspec.convert(document, ExplanationDocument)
 
 
@@ -66,10 +66,10 @@ def test_a_pod_is_explained_constraint_by_constraint_and_node_by_node(
 ) -> None:
     document = explained(cluster, "pod/web-0", capsys)
     answers = {each.question: each for each in document.path}
-    held = answers[f"Does {ZONE} (maxSkew 1, hard) hold?"]
-    assert (held.answer, held.evidence) == ("Violated: skew 4", "a:5 b:1; it counts for 'a'")
-    landing = answers["Where would that land?"]
-    assert "it lands on b-0" in landing.answer
+    held = answers[f"Is {ZONE} (maxSkew 1, hard) satisfied?"]
+    assert (held.answer, held.evidence) == ("Violated: skew 4", "a:5 b:1; this pod is in 'a'")
+    landing = answers["Where would kube-scheduler place that?"]
+    assert "kube-scheduler picks b-0" in landing.answer
     assert landing.evidence == "PodTopologySpread rejects a-0"
     assert answers["Is it evicted?"].answer == "now"
     assert document.verdict == "Moves"
@@ -121,14 +121,14 @@ def test_a_pod_without_owner_or_constraint_stays_and_it_says_so(
 ) -> None:
     document = explained(cluster, "pod/bare", capsys)
     assert document.verdict == "Stays"
-    assert [each.answer for each in document.path[:2]] == ["nothing", "UnknownOwner"]
+    assert [each.answer for each in document.path[:2]] == ["none", "UnknownOwner"]
 
 
 def test_a_person_reads_questions_and_answers(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["explain", "pod/web-0", "--snapshot", cluster, *LATER]) == Exit.FINE
     out = capsys.readouterr().out
     assert out.startswith("pod demo/web-0: ")
-    assert "\nWhere would that land?\n" in out
+    assert "\nWhere would kube-scheduler place that?\n" in out
     assert entry.main(["explain", "pod/web-0", "--snapshot", cluster, "-o", "yaml", *LATER]) == Exit.FINE
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Explanation"
 

@@ -11,8 +11,8 @@ import yaml
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.reporting.documents import schema
-from rebalancer.reporting.prediction import PredictionDocument
+from rebalancer.reporting.documents.document import document_schema
+from rebalancer.reporting.documents.prediction import PredictionDocument
 from tests.control_plane.manifests import ZONE, node, pod, spread
 from tests.control_plane.resources import Manifest
 
@@ -42,10 +42,10 @@ def call(folder: Path, newcomer: Manifest, *more: str, cluster: Sequence[Manifes
 def test_it_says_where_the_pod_lands_and_why_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(tmp_path, NEW) == Exit.FINE
     assert capsys.readouterr().out.splitlines() == [
-        f"1 of 3 nodes fit default/new; it lands on b. Certain: kubernetes.io/hostname=b, {ZONE}=b.",
+        f"1 of 3 nodes fit default/new; kube-scheduler picks b. Certain: kubernetes.io/hostname=b, {ZONE}=b.",
         "",
         "NODE  TOTAL  WHY",
-        "b            the only one that fits",
+        "b            the only feasible node",
         "a         -  PodTopologySpread: node(s) didn't match pod topology spread constraints",
         "c         -  TaintToleration: node(s) had untolerated taint(s)",
     ]
@@ -54,14 +54,14 @@ def test_it_says_where_the_pod_lands_and_why_nowhere_else(tmp_path: Path, capsys
 def test_scores_are_shown_where_several_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(tmp_path, pod("new", labels=WEB, topologySpreadConstraints=[spread(labels=WEB, soft=True)])) == 0
     out = capsys.readouterr().out
-    assert "2 of 3 nodes fit default/new; it lands on b." in out
+    assert "2 of 3 nodes fit default/new; kube-scheduler picks b." in out
     assert "PodTopologySpread 100" in out
 
 
 def test_the_document_is_what_its_schema_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(tmp_path, NEW, "-o", "json") == Exit.FINE
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, schema(PredictionDocument))
+    jsonschema.validate(document, document_schema(PredictionDocument))
     assert (document["kind"], document["candidates"], document["certain"][ZONE]) == ("Prediction", ["b"], "b")
     assert document["nodes"][0]["filters"]["PodTopologySpread"] == {
         "verdict": "Unschedulable",
@@ -83,14 +83,14 @@ def test_a_pod_that_fits_nowhere_gets_the_schedulers_message(
 def test_a_pod_that_is_there_already_is_placed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = {**NEW, "spec": {**NEW["spec"], "nodeName": "b"}}
     assert call(tmp_path, there, cluster=(*CLUSTER, there)) == Exit.FINE
-    assert "it lands on b" in capsys.readouterr().out
+    assert "kube-scheduler picks b" in capsys.readouterr().out
 
 
 def test_where_a_pod_stands_is_no_wish_to_stand_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = pod("new", on="a", labels=WEB, topologySpreadConstraints=[spread(labels=WEB)])
     assert call(tmp_path, there, cluster=(*CLUSTER, there)) == Exit.FINE
     out = capsys.readouterr().out
-    assert "it lands on b" in out
+    assert "kube-scheduler picks b" in out
     assert "nodeName" not in out
 
 
@@ -99,12 +99,14 @@ def test_a_manifest_that_names_its_node_fits_there_only_and_passes_the_scheduler
 ) -> None:
     assert call(tmp_path, pod("new", on="b")) == Exit.FINE
     certain = f"Certain: kubernetes.io/hostname=b, {ZONE}=b."
-    caveat = "But spec.nodeName is b: the scheduler never sees the pod, only that node's kubelet can refuse it."
+    caveat = (
+        "Not predictable: spec.nodeName is b: the scheduler never sees the pod, only that node's kubelet can refuse it."
+    )
     assert capsys.readouterr().out.splitlines() == [
-        f"1 of 3 nodes fit default/new; it lands on b. {certain} {caveat}",
+        f"1 of 3 nodes fit default/new; kube-scheduler picks b. {certain} {caveat}",
         "",
         "NODE  TOTAL  WHY",
-        "b            the only one that fits",
+        "b            the only feasible node",
         "a         -  NodeName: node(s) didn't match the requested node name",
         "c         -  NodeName: node(s) didn't match the requested node name",
     ]
@@ -126,7 +128,7 @@ def test_matching_keys_and_priority_are_filled_in_as_admission_would(
 
 def test_what_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(tmp_path, pod("new", schedulerName="mine", topologySpreadConstraints=[spread(labels=WEB)])) == 0
-    assert "But schedulerName is mine, not default-scheduler." in capsys.readouterr().out
+    assert "Not predictable: schedulerName is mine, not default-scheduler." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

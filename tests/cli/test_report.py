@@ -10,7 +10,9 @@ import yaml
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.reporting.documents import PlanDocument, ReportDocument, schema
+from rebalancer.reporting.documents.document import document_schema
+from rebalancer.reporting.documents.plan import PlanDocument
+from rebalancer.reporting.documents.report import ReportDocument
 from tests.cli.test_explain import LATER, owned
 from tests.control_plane.layout import deployment
 from tests.control_plane.manifests import nodes
@@ -29,7 +31,11 @@ groups:
 
 MADE = "2020-01-01T00:00:00Z"
 SELECTS = {"matchLabels": {"app": "x"}}
-NONE = "0 groups of workloads within all constraints and limits."
+NONE = "All other workloads: none."
+ONLY_ALERTS = (
+    "1 other workload violates only constraints or limits that Rebalancer does not repair by eviction; "
+    "see rebalancer report."
+)
 
 
 @pytest.fixture
@@ -141,7 +147,7 @@ def test_fail_on_violated_sees_a_deadlock(
     ("action", "more", "told"),
     [
         ("Evict", [], f"{NONE}\nNothing was changed"),
-        ("Alert", [], f"{NONE}\n1 group breaks only what nothing is evicted for: rebalancer report\n"),
+        ("Alert", [], f"{ONLY_ALERTS}\n"),
         ("Alert", ["-n", "other"], f"{NONE}\nNothing was changed"),
     ],
 )
@@ -161,9 +167,9 @@ def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
     loose = written(tmp_path / "loose.yaml", POLICY.replace("ACTION", "Alert").replace("<=1/2", "<=5/6"))
     flags = ["--policy", loose, *LATER]
     assert entry.main(["plan", "--snapshot", cluster, *flags]) == Exit.FINE
-    assert "\nnothing to repair\n\n1 group of workloads within all" in capsys.readouterr().out
+    assert "\nnothing to repair\n\n1 other workload satisfies all constraints and limits." in capsys.readouterr().out
     assert entry.main(["plan", "--snapshot", standing(tmp_path, {"a-0": 5, "b-0": 1}), *flags]) == Exit.FINE
-    assert f"\n{NONE}\n1 group breaks only what nothing is evicted for" in capsys.readouterr().out
+    assert f"\n{ONLY_ALERTS}\n" in capsys.readouterr().out
 
 
 def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,6 +184,6 @@ def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest
         assert entry.main([verb, "--snapshot", path, "-o", "json"]) == Exit.FINE
         found = json.loads(capsys.readouterr().out)
         assert (found["generatedAt"], found.get("expiresAt")) == (None, None)
-        jsonschema.validate(found, schema(document))
+        jsonschema.validate(found, document_schema(document))
     assert entry.main(["report", "--snapshot", path, "-o", "junit"]) == Exit.FINE
     assert "timestamp" not in capsys.readouterr().out

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from rebalancer.cli.main import main
-from rebalancer.reporting.documents import schema
-from rebalancer.reporting.suggestion import SuggestionDocument
+from rebalancer.reporting.documents.document import document_schema
+from rebalancer.reporting.documents.suggestion import SuggestionDocument
 
 GOLDEN = Path(__file__).parent / "golden"
 SHARDS = ["suggest", "--limit", "<1/3", "--size", "10", "--domains", "2,2,2", "--group-size", "2"]
@@ -46,7 +46,7 @@ def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> N
     main([*SHARDS, "-o", "yaml"])
     assert yaml.safe_load(capsys.readouterr().out) == document
     assert document["kind"] == "Suggestion"
-    assert document.keys() == schema(SuggestionDocument)["$defs"]["SuggestionDocument"]["properties"].keys()
+    assert document.keys() == document_schema(SuggestionDocument)["$defs"]["SuggestionDocument"]["properties"].keys()
 
 
 @pytest.mark.parametrize(

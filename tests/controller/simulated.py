@@ -11,7 +11,7 @@ from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.ports import EvictionResult
-from rebalancer.reporting.status_document import memory_of
+from rebalancer.reporting.documents.status import parse_memory
 
 NONE = timedelta(0)
 
@@ -66,7 +66,7 @@ class Simulation:
             identity="test",
             policy_source="test",
         )
-        runner.tell(Leading(leads=True, memory=memory_of(self.cluster.load(MEMORY))))
+        runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY))))
         return runner
 
     def restart(self) -> None:

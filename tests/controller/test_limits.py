@@ -11,7 +11,7 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import LimitAction, Policy
-from rebalancer.reporting.events import EventReason
+from rebalancer.reporting.events.workload_events import EventReason
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import machines, redis
 

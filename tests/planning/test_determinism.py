@@ -11,8 +11,8 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Policy
-from rebalancer.reporting.documents import to_json
-from rebalancer.reporting.plan_document import plan_document
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.scheduling.view import View
 from tests.planning.scenes import Asked, Scene, Work
 

@@ -6,12 +6,11 @@ from rebalancer.admission.admit import Admission
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.deadlock_events import MOST_DEADLOCKS, of_deadlocks
-from rebalancer.reporting.documents import ReportDocument
-from rebalancer.reporting.junit import report_junit
-from rebalancer.reporting.report_document import report_document
-from rebalancer.reporting.status_document import refusals
-from rebalancer.reporting.text import report_text
+from rebalancer.reporting.documents.report import ReportDocument, report_document
+from rebalancer.reporting.documents.status import count_refusals
+from rebalancer.reporting.events.deadlock_events import MOST_DEADLOCKS, deadlock_events
+from rebalancer.reporting.text.junit import report_junit
+from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View
 from tests.assessment.test_deadlocks import found, three_shards
 from tests.controller.simulated import eager
@@ -39,19 +38,19 @@ def test_it_counts_among_the_refusals() -> None:
     """Alerts read the metric that is made from this."""
     view = View(three_shards())
     made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
-    assert refusals(made, Admission(), 2)["PlacementDeadlock"] == 2
-    assert "PlacementDeadlock" not in refusals(made, Admission(), 0)
+    assert count_refusals(made, Admission(), 2)["PlacementDeadlock"] == 2
+    assert "PlacementDeadlock" not in count_refusals(made, Admission(), 0)
 
 
 def test_events_are_told_once() -> None:
     """On the pod and on its owner when it is found, not again, and anew when it comes back; so many a cycle."""
     stuck = found(three_shards())
-    events, told = of_deadlocks(frozenset(), stuck)
+    events, told = deadlock_events(frozenset(), stuck)
     assert [(each.regarding.kind, each.regarding.name, each.type) for each in events] == [
         ("Pod", "one-2-1", "Warning"),
         ("StatefulSet", "one-2", "Warning"),
     ]
-    assert of_deadlocks(told, stuck) == ([], told)
-    assert of_deadlocks(told, ()) == ([], frozenset())
+    assert deadlock_events(told, stuck) == ([], told)
+    assert deadlock_events(told, ()) == ([], frozenset())
     many = stuck * (MOST_DEADLOCKS + 1)
-    assert len(of_deadlocks(frozenset(), many)[0]) == 2 * MOST_DEADLOCKS
+    assert len(deadlock_events(frozenset(), many)[0]) == 2 * MOST_DEADLOCKS

@@ -15,10 +15,9 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.documents import ReportDocument
-from rebalancer.reporting.junit import report_junit
-from rebalancer.reporting.report_document import Chosen, everything, report_document
-from rebalancer.reporting.text import report_text
+from rebalancer.reporting.documents.report import ReportDocument, WorkloadFilter, every_workload, report_document
+from rebalancer.reporting.text.junit import report_junit
+from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View
 from tests.assessment.findings.build import cordoned
 from tests.assessment.findings.test_configuration import budget, budgets
@@ -29,7 +28,7 @@ WAITING = cordoned(shop({ZONE: 1}, a=2, b=2, c=2), "c-1")
 EXAMPLE = str(Path(__file__).parents[2] / "docs" / "examples" / "zone-returned.json")
 
 
-def report(snapshot: Snapshot, chosen: Chosen = everything) -> ReportDocument:
+def report(snapshot: Snapshot, chosen: WorkloadFilter = every_workload) -> ReportDocument:
     view = View(snapshot)
     assessment = assess(view, eager(), NO_MEMORY)
     return report_document(assessment, plan(view, assessment, eager(), NO_MEMORY), chosen)

@@ -9,8 +9,8 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share, default_policy
-from rebalancer.reporting.events import Event, EventReason
-from rebalancer.reporting.limit_events import MOST_EVENTS, Told, of_limits
+from rebalancer.reporting.events.limit_events import MOST_EVENTS, ReportedStates, limit_events
+from rebalancer.reporting.events.workload_events import Event, EventReason
 from rebalancer.scheduling.view import View
 from tests.assessment.redis import CLUSTER, HOSTNAME, SHARD, machines, redis
 
@@ -35,7 +35,7 @@ FEW = redis(machines("a", 2), [("a1", "a2"), ("a1", "a2"), ("a1", "a2")])
 
 def test_a_violation_is_told_on_the_owners_and_on_the_pods_that_stand_too_close() -> None:
     """With its numbers, and with the UIDs that `kubectl describe` goes by."""
-    events, _ = of_limits({}, limits(CROWDED))
+    events, _ = limit_events({}, limits(CROWDED))
     owners = [(EventReason.SHARE_LIMIT_VIOLATED, f"StatefulSet/one-{number}") for number in range(3)]
     pods = [(EventReason.SHARE_LIMIT_VIOLATED, f"Pod/{name}") for name in ("one-0-0", "one-0-1", "one-1-0")]
     assert told(events) == [*owners, *pods]
@@ -49,20 +49,20 @@ def test_a_violation_is_told_on_the_owners_and_on_the_pods_that_stand_too_close(
 def test_a_thousand_cycles_of_one_violation_tell_it_once() -> None:
     """On change only."""
     judged = limits(CROWDED)
-    known: Told = {}
+    known: ReportedStates = {}
     counted: Counter[str] = Counter()
     for _ in range(1_000):
-        events, known = of_limits(known, judged)
+        events, known = limit_events(known, judged)
         counted.update(event.reason for event in events)
     assert counted == {EventReason.SHARE_LIMIT_VIOLATED: 6}
 
 
 def test_each_change_of_state_is_told() -> None:
     """Violated, Infeasible, Recovered; and nothing of what always held."""
-    known: Told = {}
+    known: ReportedStates = {}
     seen = []
     for snapshot in (SPREAD, CROWDED, FEW, CROWDED, SPREAD, SPREAD):
-        events, known = of_limits(known, limits(snapshot))
+        events, known = limit_events(known, limits(snapshot))
         seen.append({event.reason for event in events})
     assert seen == [
         set(),
@@ -78,25 +78,25 @@ def test_each_change_of_state_is_told() -> None:
 def test_what_the_last_process_told_is_not_told_again() -> None:
     """A new leader knows the names of what was violated."""
     judged = limits(CROWDED)
-    events, known = of_limits({judged[0].name: State.VIOLATED}, judged)
+    events, known = limit_events({judged[0].name: State.VIOLATED}, judged)
     assert not events
     assert known == {judged[0].name: State.VIOLATED}
 
 
 def test_a_limit_that_is_gone_is_forgotten() -> None:
     """With its policy or its pods; there is nobody left to tell."""
-    _, known = of_limits({}, limits(CROWDED))
-    assert of_limits(known, ()) == ([], {})
+    _, known = limit_events({}, limits(CROWDED))
+    assert limit_events(known, ()) == ([], {})
 
 
 def test_a_flood_is_spread_over_cycles_the_worst_first() -> None:
     """Two hundred events in a cycle at most, and none is lost."""
     shards = [("a1",) * (3 if number == 150 else 2) for number in range(300)]
     judged = limits(redis(machines("a", 2), shards), SHARDS_APART)
-    known: Told = {}
+    known: ReportedStates = {}
     batches: list[list[Event]] = []
     while not batches or batches[-1]:
-        events, known = of_limits(known, judged)
+        events, known = limit_events(known, judged)
         batches.append(events)
     assert all(len(batch) <= MOST_EVENTS for batch in batches)
     assert batches[0][0].regarding.name == "one-150"
@@ -106,14 +106,14 @@ def test_a_flood_is_spread_over_cycles_the_worst_first() -> None:
 
 def test_a_limit_on_very_many_pods_is_told_on_a_few() -> None:
     """Ten owners and five pods; the report has the rest."""
-    events, _ = of_limits({}, limits(redis(machines("a", 6), [("a1", "a1")] * 40)))
+    events, _ = limit_events({}, limits(redis(machines("a", 6), [("a1", "a1")] * 40)))
     assert Counter(event.regarding.kind for event in events) == {"StatefulSet": 10, "Pod": 5}
 
 
 def test_an_empty_domain_is_nobodys_fault() -> None:
     """MinPods is told on the owners only: no pod stands where none is."""
     every = Limit(name="every-node", topology_key=HOSTNAME, min_pods=1)
-    events, _ = of_limits({}, limits(redis(machines("a", 3), [("a1", "a1"), ("a2", "a2")]), every))
+    events, _ = limit_events({}, limits(redis(machines("a", 3), [("a1", "a1"), ("a2", "a2")]), every))
     assert told(events) == [(EventReason.SHARE_LIMIT_VIOLATED, f"StatefulSet/one-{number}") for number in range(2)]
 
 
@@ -121,7 +121,7 @@ def test_the_cause_is_named_where_it_is_known() -> None:
     """In the words of the report; an unknown one is not worth a word."""
     judged = limits(CROWDED)
     known = dict.fromkeys(map(limit_token, judged), ViolationCause.SCALE_DOWN)
-    events, _ = of_limits({}, judged, known)
+    events, _ = limit_events({}, judged, known)
     assert all(each.note.endswith(", cause ScaleDown") for each in events)
     unknown = dict.fromkeys(known, ViolationCause.UNKNOWN)
-    assert not any("cause" in each.note for each in of_limits({}, judged, unknown)[0])
+    assert not any("cause" in each.note for each in limit_events({}, judged, unknown)[0])

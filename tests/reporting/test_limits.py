@@ -10,11 +10,10 @@ from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.documents import LostGroup, ReportDocument, ReportedFailure
-from rebalancer.reporting.failure_text import loss
-from rebalancer.reporting.junit import report_junit
-from rebalancer.reporting.report_document import report_document
-from rebalancer.reporting.text import report_text
+from rebalancer.reporting.documents.report import LostGroup, ReportDocument, ReportedFailure, report_document
+from rebalancer.reporting.text.failures import loss_text
+from rebalancer.reporting.text.junit import report_junit
+from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import HOSTNAME, machines, redis
@@ -55,7 +54,7 @@ def test_the_broken_come_first_and_only_they_are_in_the_table() -> None:
         "redis/R2-three-shards  cache      cluster-name=one                Unfixable  warning   yes         "
         "node a1 holds 4 of 6 (67 %), the limit is maxShare <=1/3, which allows 2"
     ) in lines
-    assert text.splitlines()[-1] == "3 of 7 limits hold."
+    assert text.splitlines()[-1] == "3 of 7 limits are satisfied."
 
 
 def test_a_large_cluster_is_not_written_out_node_by_node() -> None:
@@ -129,13 +128,13 @@ def test_junit_has_a_case_for_each_domain_that_could_be_lost() -> None:
     )
     assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["skipped"]) == ("5", "3", "1")
     assert [case.attrib["name"] for case in suite] == [f"loss of zone {domain}" for domain in "abcde"]
-    one = "redis cache cluster=one loses 3 of 6 (50 %), 3 left"
-    assert loss(few) == "redis/R1 cache cluster=one loses 1 of 6 (17 %), 5 left"
-    untried = "whether replacements find nodes was not tried"
+    one = "redis cache cluster=one loses 3 of 6 pods (50%); 3 remain"
+    assert loss_text(few) == "redis/R1 cache cluster=one loses 1 of 6 pods (17%); 5 remain"
+    untried = "the placement of replacements was not simulated: too many pods"
     assert [[(each.tag, each.attrib["message"]) for each in case] for case in suite] == [
         [],
-        [("failure", f"{one}; 2 pods find no node afterwards")],
-        [("failure", "; ".join([one] * 5 + ["and 2 more at the least"]))],
+        [("failure", f"{one}; 2 pods have no feasible node afterwards")],
+        [("failure", "; ".join([one] * 5 + ["and at least 2 more"]))],
         [("skipped", untried)],
         [("failure", f"{one}; {untried}")],
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, ObservedChange, ZoneSeen
 from rebalancer.model.reasons import ViolationCause
-from rebalancer.reporting.status_document import memory_of, memory_text
+from rebalancer.reporting.documents.status import memory_text, parse_memory
 from tests.scheduling.build import NOW
 from tests.tracking.test_moves import MOVE
 
@@ -23,8 +23,8 @@ MEMORY = Memory(
 
 def test_round_trip() -> None:
     """What is written is read back."""
-    assert memory_of(memory_text(MEMORY)) == MEMORY
-    assert memory_of("") == NO_MEMORY
+    assert parse_memory(memory_text(MEMORY)) == MEMORY
+    assert parse_memory("") == NO_MEMORY
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_damage(damage: object) -> None:
     assert callable(damage)
     text = memory_text(MEMORY)
     assert damage(text) != text
-    assert memory_of(damage(text)) == NO_MEMORY
+    assert parse_memory(damage(text)) == NO_MEMORY

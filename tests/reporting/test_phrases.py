@@ -2,7 +2,7 @@
 
 import pytest
 
-from rebalancer.reporting.phrases import many, part
+from rebalancer.reporting.phrases import plural, portion
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,9 @@ from rebalancer.reporting.phrases import many, part
     ],
 )
 def test_a_part_of_something_agrees_with_its_number(number: int, total: int, text: str) -> None:
-    assert part(number, total, "limit", "hold") == text
+    assert portion(number, total, "limit", "hold") == text
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 pods"), (1, "1 pod"), (2, "2 pods")])
 def test_only_one_is_singular(number: int, text: str) -> None:
-    assert many(number, "pod") == text
+    assert plural(number, "pod") == text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
-from rebalancer.advice.constraints import SuggestedSpread, of_limit, together, written
+from rebalancer.advice.constraints import SuggestedSpread, combine, constraint_for_limit, constraints_yaml
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Reference
@@ -22,12 +22,12 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Policy, load_policy
-from rebalancer.reporting.documents import Totals
-from rebalancer.reporting.expected_counts import after, decided, worst_after
-from rebalancer.reporting.explanation import explain_pod, explain_workload, explanation_text
-from rebalancer.reporting.phrases import change, proof
-from rebalancer.reporting.plan_document import plan_document
-from rebalancer.reporting.plan_text import plan_text
+from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
+from rebalancer.reporting.documents.plan import Totals, plan_document
+from rebalancer.reporting.expected_counts import decided_evictions, expected_counts, expected_worst
+from rebalancer.reporting.phrases import counts_change, proof_text
+from rebalancer.reporting.text.explanation import explanation_text
+from rebalancer.reporting.text.plan import plan_text
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import Simulation
 
@@ -94,28 +94,28 @@ def test_a_predicted_repair_of_a_limit() -> None:
     seen = look(crowded(), rules(THIRD, HALF))
     name = seen.plan.evictions[0].pod.name
     assert seen.text() == dedent(f"""\
-        view of 2026-01-01 00:00:00Z  policy {seen.plan.policy_hash} (Evict)
-        1 eviction (minimum 1, proved): 1 now, 0 wait
+        Snapshot of 2026-01-01 00:00:00Z, policy {seen.plan.policy_hash}, mode Evict.
+        1 eviction (proved minimum): 1 now, 0 waiting
 
-        ! default/web (Deployment)  Violated  1 eviction (minimum 1, proved)
+        ! default/web (Deployment)  Violated  1 eviction (proved minimum)
             node (maxSkew 3): a-1:4 a-2:2 b-1:1 b-2:1 c-1:1 c-2:1
-            limit shop/third [Deployment/web], maxShare <=1/3 per node: 4 of 10 (40 %) in a-1 -> 3 of 10 (30 %) at most
+            limit shop/third of Deployment/web (maxShare <=1/3 per node): 4 of 10 (40%) in a-1 -> at most 3 of 10 (30%)
             1  {name}  a-1 -> node b-1/b-2/c-1/c-2  (predicted, not forced)
                node a-1 holds 4, the emptiest 1, limit shop/third (maxShare <=1/3)
 
-        0 groups of workloads within all constraints and limits.
+        All other workloads: none.
         Nothing was changed.
         """)
     told = seen.pod(name)
-    assert "its replacement lands in node b-1, b-2, c-1, c-2: predicted, not forced" in told
-    assert "What does the repair take?\n  1 eviction (minimum 1, proved)\n" in told
+    assert "its replacement is expected in node b-1, b-2, c-1, c-2: predicted, not forced" in told
+    assert "How many evictions does the repair take?\n  1 eviction (proved minimum)\n" in told
     other = next(pod.name for pod in seen.snapshot.pods if pod.name != name)
-    assert f"the repair does without it: {name} goes instead" in seen.pod(other)
+    assert f"the repair does not need this eviction; {name} is evicted instead" in seen.pod(other)
 
 
 FORCING = """
-Which constraint would force it?
-  with this one no domain of kubernetes.io/hostname can hold more than 3 of 10
+Which constraint would enforce it?
+  with this constraint, no domain of kubernetes.io/hostname can hold more than 3 of 10 pods
   topologySpreadConstraints:
   - topologyKey: kubernetes.io/hostname
     maxSkew: 2
@@ -134,7 +134,7 @@ def test_what_is_not_forced_comes_with_the_constraint_to_paste() -> None:
     assert FORCING in seen.explained()
     assert FORCING in seen.pod(seen.snapshot.pods[0].name)
     assert "\n    NotForced: 3 moves in a row" in seen.text()
-    assert "\n    rebalancer explain deployment/web -n default\n" in seen.text()
+    assert "\n    For details: rebalancer explain deployment/web -n default\n" in seen.text()
 
 
 def test_what_is_proved_and_cannot_be_done_is_not_planned() -> None:
@@ -146,11 +146,12 @@ def test_what_is_proved_and_cannot_be_done_is_not_planned() -> None:
         evictions=0, now=0, lower_bound=1, out_of_reach=1, optimal=False
     )
     lines = seen.text().splitlines()
-    assert lines[1] == "no eviction can be made now; what cannot be repaired now would take 1 at the least (proved)"
-    takes = "1 eviction (minimum 1, proved), but no step leads there now"
+    needed = "1 eviction (proved minimum) is needed for violations that cannot be repaired now"
+    assert lines[1] == f"no eviction is possible now; {needed}"
+    takes = "1 eviction (proved minimum), but no safe step is possible now"
     assert lines[3] == f"x default/web (Deployment)  Unfixable  {takes}"
-    assert f"What does the repair take?\n  {takes}\n" in seen.explained()
-    asked = "Does the limit shop/third (maxShare <=1/3 per kubernetes.io/hostname, Deployment/web) hold?"
+    assert f"How many evictions does the repair take?\n  {takes}\n" in seen.explained()
+    asked = "Is limit shop/third (maxShare <=1/3 per kubernetes.io/hostname, Deployment/web) satisfied?"
     assert f"{asked}\n  Unfixable\n" in seen.explained()
     whole = plan_document(first.plan, first.snapshot).totals
     assert whole == Totals(evictions=1, now=1, lower_bound=1, out_of_reach=0, optimal=True)
@@ -165,8 +166,8 @@ def test_what_is_repaired_beside_what_cannot_be() -> None:
     blueprint.budget("shy", app="shy", min_available=6)
     seen = look(blueprint.snapshot(), rules(HALF))
     assert seen.text().splitlines()[1] == (
-        "3 evictions (minimum 3, proved): 2 now, 1 wait; "
-        "what cannot be repaired now would take 3 more at the least (proved)"
+        "3 evictions (proved minimum): 2 now, 1 waiting; "
+        "3 more evictions (proved minimum) are needed for violations that cannot be repaired now"
     )
     totals = plan_document(seen.plan, seen.snapshot).totals
     assert (totals.now, totals.lower_bound, totals.out_of_reach, totals.optimal) == (2, 6, 3, False)
@@ -178,7 +179,7 @@ def test_what_comes_once_a_move_is_over_comes_later() -> None:
     (group,) = first.plan.groups
     waits = structs.replace(group, reason=Reason.GROUP_IN_FLIGHT, message="a move is to be verified first")
     first.plan = replace(first.plan, groups=(waits,), evictions=())
-    assert first.text().splitlines()[1] == "1 eviction (minimum 1, proved): 0 now, 0 wait, 1 later"
+    assert first.text().splitlines()[1] == "1 eviction (proved minimum): 0 now, 0 waiting, 1 later"
 
 
 def test_a_repair_of_a_part_is_counted_as_one() -> None:
@@ -188,8 +189,8 @@ def test_a_repair_of_a_part_is_counted_as_one() -> None:
     partly = structs.replace(group, state=State.UNFIXABLE, evictions=4, lower_bound=4)
     seen.plan = replace(seen.plan, groups=(partly,))
     assert seen.text().splitlines()[1] == (
-        "1 eviction: 1 now, 0 wait; 1 of them repairs a part; "
-        "what cannot be repaired now would take 4 at the least (proved)"
+        "1 eviction: 1 now, 0 waiting; 1 repairs only part of a violation; "
+        "4 evictions (proved minimum) are needed for violations that cannot be repaired now"
     )
 
 
@@ -198,7 +199,7 @@ def test_a_limit_that_only_alerts() -> None:
     seen = look(crowded(), rules(HALF))
     assert seen.plan.groups == ()
     told = seen.pod(seen.snapshot.pods[0].name)
-    assert "Is it evicted?\n  no\n  nothing is evicted for shop/half\n" in told
+    assert "Is it evicted?\n  no\n  limit shop/half is not repaired by eviction\n" in told
     assert "maxSkew: 3\n    whenUnsatisfiable: DoNotSchedule" in told
 
 
@@ -206,7 +207,7 @@ def test_limits_that_hold_are_counted() -> None:
     """Those in the way of a repair are named only where they are broken."""
     held = SPREAD.replace("}", ", action: Evict}")
     seen = look(crowded(), rules(THIRD, held))
-    assert "\n    1 limit over these pods holds\n" in seen.text()
+    assert "\n    1 limit on these pods is satisfied\n" in seen.text()
     assert "limit shop/spread" not in seen.text()
 
 
@@ -223,31 +224,31 @@ def test_what_waits_and_what_stays() -> None:
     seen = look(replace(snapshot, pods=tuple(excluded)), rules(HALF))
     lines = seen.text().splitlines()
     (waits,) = (line for line in lines if " wait  " in line)
-    (stays,) = (line for line in lines if " stay  " in line)
+    (stays,) = (line for line in lines if " are not evicted  " in line)
     assert " and 1 more wait  BlockedByBudget: " in waits
-    assert ", ".join(pod.name for pod in excluded[:2]) + " stay  Excluded: " in stays
-    assert "8 evictions (minimum 8, proved): 2 now, 6 wait" in lines[1]
+    assert ", ".join(pod.name for pod in excluded[:2]) + " are not evicted  Excluded: " in stays
+    assert "8 evictions (proved minimum): 2 now, 6 waiting" in lines[1]
 
 
 @pytest.mark.parametrize(
     ("evictions", "least", "text"),
     [
-        (2, 2, "2 evictions (minimum 2, proved)"),
-        (1, 1, "1 eviction (minimum 1, proved)"),
-        (5, 3, "5 evictions (at least 3, 5 found: gap 2)"),
+        (2, 2, "2 evictions (proved minimum)"),
+        (1, 1, "1 eviction (proved minimum)"),
+        (5, 3, "5 evictions (lower bound 3, gap 2)"),
     ],
 )
 def test_the_proof(evictions: int, least: int, text: str) -> None:
     """Proved, or how far from it."""
-    assert proof(evictions, least) == text
+    assert proof_text(evictions, least) == text
 
 
 def test_many_domains_are_summed_up() -> None:
     """Before and after; where that is not known, before alone."""
     before = {f"n-{number}": number for number in range(20)}
-    assert change(before, {}) == change(before, before) == "0 to 19 over 20 domains"
-    assert change(before, {**before, "n-19": 18}) == "0 to 19 over 20 domains -> 0 to 18 over 20 domains"
-    assert change({}, {}) == "no domains"
+    assert counts_change(before, {}) == counts_change(before, before) == "0 to 19 over 20 domains"
+    assert counts_change(before, {**before, "n-19": 18}) == "0 to 19 over 20 domains -> 0 to 18 over 20 domains"
+    assert counts_change({}, {}) == "no domains"
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3), st.integers(0, 99))
@@ -265,10 +266,10 @@ def test_it_comes_as_it_says(counts: list[list[int]], seed: int) -> None:
     seen = look(blueprint.snapshot(), policy)
     assume(seen.plan.evictions and not seen.plan.waiting)
     (group,) = seen.plan.groups
-    going = decided(seen.plan)[group.name]
-    shown = after(group, going, seen.snapshot)
+    going = decided_evictions(seen.plan)[group.name]
+    shown = expected_counts(group, going, seen.snapshot)
     assert plan_document(seen.plan, seen.snapshot).groups[0].after == shown
-    worst = [worst_after(limit, going, seen.snapshot) for limit in seen.assessment.limits]
+    worst = [expected_worst(limit, going, seen.snapshot) for limit in seen.assessment.limits]
     cluster = SimulatedCluster(seen.snapshot, seed=seed)
     Simulation(cluster, policy).cycles(1, apart=120)
     snapshot = cluster.snapshot(cluster.now)
@@ -297,12 +298,12 @@ def test_all_that_would_force_it_is_one_answer() -> None:
     (found,) = (pod for pod in seen.snapshot.pods[:1])
     asked = explain_pod(found, seen.view, seen.assessment, seen.plan).path
     assert [number for number in Counter(each.question for each in asked).values() if number > 1] == []
-    (answer,) = (each for each in asked if each.question == "Which constraint would force it?")
+    (answer,) = (each for each in asked if each.question == "Which constraint would enforce it?")
     constraints = yaml.safe_load(answer.evidence)["topologySpreadConstraints"]
     assert [(each["topologyKey"], each["maxSkew"]) for each in constraints] == [(HOSTNAME, 1), (ZONE, 3)]
     assert answer.answer == (
-        f"with these no domain of {HOSTNAME} can hold more than 3 of 10; "
-        f"no domain of {HOSTNAME} can hold more than 2 of 10; no domain of {ZONE} can hold more than 5 of 10"
+        f"with these constraints, no domain of {HOSTNAME} can hold more than 3 of 10 pods; "
+        f"no domain of {HOSTNAME} can hold more than 2 of 10 pods; no domain of {ZONE} can hold more than 5 of 10 pods"
     )
 
 
@@ -310,14 +311,16 @@ def test_what_a_template_cannot_have_twice_is_asked_apart() -> None:
     """Kubernetes takes one hard constraint for a key: one on other pods over that key can only stand in its stead."""
 
     def wanted(key: str, skew: int, app: str, gives: str = "that") -> SuggestedSpread:
-        return SuggestedSpread(topology_key=key, max_skew=skew, selector=LabelSelector.of({"app": app}), gives=gives)
+        return SuggestedSpread(topology_key=key, max_skew=skew, selector=LabelSelector.of({"app": app}), effect=gives)
 
-    soft = wanted(ZONE, 3, "web", "the same constraint, but hard")
-    first, others = together([wanted(ZONE, 2, "web"), wanted(ZONE, 1, "db"), soft, wanted(HOSTNAME, 1, "db")])
+    soft = wanted(ZONE, 3, "web", "the scheduler enforces what the soft constraint only prefers")
+    first, others = combine([wanted(ZONE, 2, "web"), wanted(ZONE, 1, "db"), soft, wanted(HOSTNAME, 1, "db")])
     assert list(first) == [wanted(ZONE, 2, "web"), wanted(HOSTNAME, 1, "db")]
     assert list(others) == [wanted(ZONE, 1, "db")]
-    tighter, _ = together([wanted(ZONE, 5, "web"), soft])
-    assert [(each.max_skew, each.gives) for each in tighter] == [(3, "that; the same constraint, but hard")]
+    tighter, _ = combine([wanted(ZONE, 5, "web"), soft])
+    assert [(each.max_skew, each.effect) for each in tighter] == [
+        (3, "that; the scheduler enforces what the soft constraint only prefers")
+    ]
 
 
 def suggested(pods: int, domains: int, bound: str) -> SuggestedSpread | None:
@@ -327,7 +330,7 @@ def suggested(pods: int, domains: int, bound: str) -> SuggestedSpread | None:
     blueprint.deployment("web", on={"a-1": pods})
     limit = f"  - {{name: some, topologyKey: kubernetes.io/hostname, {bound}}}\n"
     (judged,) = look(blueprint.snapshot(), rules(limit)).assessment.limits
-    return of_limit(judged)
+    return constraint_for_limit(judged)
 
 
 @pytest.mark.parametrize(("pods", "domains"), list(product((2, 5, 9), (2, 4))))
@@ -348,8 +351,8 @@ def test_what_minima_and_differences_come_to() -> None:
     least = suggested(10, 5, "minPods: 2")
     assert even is not None
     assert least is not None
-    assert (even.max_skew, even.gives) == (2, "domains of kubernetes.io/hostname differ by 2 at the most")
-    assert (least.max_skew, least.gives) == (1, "each domain of kubernetes.io/hostname holds 2 of 10 at the least")
+    assert (even.max_skew, even.effect) == (2, "domains of kubernetes.io/hostname differ by at most 2 pods")
+    assert (least.max_skew, least.effect) == (1, "each domain of kubernetes.io/hostname holds at least 2 of 10 pods")
 
 
 def test_selectors_are_written_as_kubernetes_has_them() -> None:
@@ -358,7 +361,7 @@ def test_selectors_are_written_as_kubernetes_has_them() -> None:
         {"app": "web"},
         [SelectorRequirement("tier", Operator.EXISTS), SelectorRequirement("zone", Operator.IN, ("a", "b"))],
     )
-    text = written([SuggestedSpread(topology_key="zone", max_skew=1, selector=selector, gives="")])
+    text = constraints_yaml([SuggestedSpread(topology_key="zone", max_skew=1, selector=selector, effect="")])
     (constraint,) = yaml.safe_load(text)["topologySpreadConstraints"]
     assert constraint["labelSelector"] == {
         "matchLabels": {"app": "web"},
@@ -375,7 +378,8 @@ def test_a_soft_constraint_is_shown_as_a_hard_one() -> None:
     blueprint.zones("a", 2)
     blueprint.deployment("web", on={"a-1": 6})
     told = look(blueprint.snapshot(), rules(HALF)).explained()
-    assert "with this one the same constraint, but hard\n  topologySpreadConstraints:\n" in told
+    answer = "with this constraint, the scheduler enforces what the soft constraint only prefers"
+    assert f"  {answer}\n  topologySpreadConstraints:\n" in told
     assert "  - topologyKey: kubernetes.io/hostname\n    maxSkew: 3\n    whenUnsatisfiable: DoNotSchedule\n" in told
 
 
@@ -388,7 +392,7 @@ def test_where_every_constraint_is_hard_already() -> None:
     (group,) = seen.plan.groups
     alone = structs.replace(group, state=State.UNFIXABLE, reason=Reason.NOT_FORCED, message="as told")
     seen.plan = replace(seen.plan, groups=(alone,), evictions=(), waiting=())
-    assert "Which constraint would force it?\n  none\n  its constraints are hard already" in seen.explained()
+    assert "Which constraint would enforce it?\n  none\n  its constraints are hard already" in seen.explained()
 
 
 @pytest.mark.parametrize("changes", ["", ", groupBy: [app]", ", selector: {matchLabels: {app: web}}"])
@@ -408,7 +412,7 @@ def test_pods_that_labels_do_not_tell() -> None:
     roles = [msgspec.structs.replace(pod, labels=Labels({**pod.labels, "role": "master"})) for pod in snapshot.pods]
     limit = "  - {name: some, topologyKey: kubernetes.io/hostname, maxPods: 2, groupBy: [role]}\n"
     (judged,) = look(replace(snapshot, pods=tuple(roles)), rules(limit)).assessment.limits
-    assert of_limit(judged) is None
+    assert constraint_for_limit(judged) is None
 
 
 @pytest.mark.parametrize("bound", ['maxShare: "<=1/3", within: topology.kubernetes.io/zone', "maxPods: 1"])
@@ -423,6 +427,6 @@ def test_what_frees_a_waiting_pod_promises_no_counts() -> None:
     (group,) = seen.plan.groups
     (eviction,) = seen.plan.evictions
     freeing = msgspec.structs.replace(eviction, repair=replace(eviction.repair, cause=Cause.PLACEMENT_DEADLOCK))
-    assert after(group, [freeing], seen.snapshot) == {}
-    assert worst_after(group.limits[0], [freeing], seen.snapshot) is None
-    assert after(group, [], seen.snapshot) == group.after
+    assert expected_counts(group, [freeing], seen.snapshot) == {}
+    assert expected_worst(group.limits[0], [freeing], seen.snapshot) is None
+    assert expected_counts(group, [], seen.snapshot) == group.after

@@ -12,6 +12,7 @@ import pytest
 from msgspec import Struct, structs
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
+from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domain_failures import failures
 from rebalancer.controller.loop import step
@@ -21,12 +22,12 @@ from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Amount, Budgets, Share
-from rebalancer.reporting.documents import to_json
-from rebalancer.reporting.explanation import explain_pod, explain_workload
-from rebalancer.reporting.plan_document import plan_document
-from rebalancer.reporting.prediction import prediction_document
-from rebalancer.reporting.report_document import report_document
-from rebalancer.reporting.suggestion import Wish, suggestion
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
+from rebalancer.reporting.documents.plan import plan_document
+from rebalancer.reporting.documents.prediction import prediction_document
+from rebalancer.reporting.documents.report import report_document
+from rebalancer.reporting.documents.suggestion import suggestion_document
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
@@ -78,8 +79,8 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         "report",
         text(report_document(assessment, made, lost=failures(assessment.pod_groups, assessment.limits, view))),
     )
-    wish = Wish(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
-    yield "suggestion", text(suggestion(wish))
+    wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
+    yield "suggestion", text(suggestion_document(wish))
     for workload in snapshot.workloads:
         reference = Reference(workload.namespace, workload.kind, workload.name)
         yield "explanation", text(explain_workload(reference, assessment, made, snapshot))

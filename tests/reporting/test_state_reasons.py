@@ -16,9 +16,8 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
-from rebalancer.reporting.documents import ReportDocument, ReportedLimit
-from rebalancer.reporting.report_document import report_document
-from rebalancer.reporting.text import report_text
+from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit, report_document
+from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from tests.reporting.test_plan_text import HALF, THIRD, crowded, look, rules
 
@@ -59,10 +58,10 @@ def test_a_limit_that_nothing_forces_is_unfixable() -> None:
     text = report_text(report(found))
     assert f"\ndefault Deployment/web: shop/third: NotForced: {rows['third'].obstacle}\n" in text
     assert (
-        "\ndefault Deployment/web: shop/third: DoNotSchedule with maxSkew 2 on node forces it: no domain can hold more "
-        "than 3 of 10 (rebalancer explain prints it).\n"
+        "\ndefault Deployment/web: shop/third: A DoNotSchedule constraint with maxSkew 2 on node enforces the limit: "
+        "no domain can hold more than 3 of 10 pods; rebalancer explain prints it.\n"
     ) in text
-    assert text.endswith("\n0 of 2 limits hold.\n")
+    assert text.endswith("\n0 of 2 limits are satisfied.\n")
 
 
 def test_what_is_being_repaired_is_violated() -> None:
@@ -81,7 +80,7 @@ def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
     row = of_limits(found)["third"]
     assert (row.state, row.reason) == ("Violated", "BlockedByBudget")
     assert row.guaranteed
-    assert "forces it" not in row.remedy
+    assert "enforces the limit" not in row.remedy
 
 
 def test_infeasible_stays_infeasible() -> None:
@@ -93,7 +92,7 @@ def test_infeasible_stays_infeasible() -> None:
     row = of_limits(found)["third"]
     assert (row.state, row.reason) == ("Infeasible", "TooFewDomains")
     assert [str(each.state) for each in of_cycle(found).limits] == ["Infeasible"]
-    assert report_text(report(found)).endswith("\n0 of 1 limit holds.\n")
+    assert report_text(report(found)).endswith("\n0 of 1 limit is satisfied.\n")
 
 
 def test_what_no_arrangement_satisfies_together_is_infeasible() -> None:
@@ -161,8 +160,8 @@ def test_what_the_pods_own_constraints_guarantee_is_told(pods: tuple[int, int]) 
     blueprint.deployment("web", on=dict(zip(("a-1", "b-1"), pods, strict=True)), spread={ZONE: 1})
     last = report_text(report(cycle(blueprint.snapshot(), rules(HALF)))).splitlines()
     if pods == (2, 2):
-        assert last[-1] == "1 of 1 limit holds, guaranteed by the pods' own constraints."
+        assert last[-1] == "1 of 1 limit is satisfied; the pods' own constraints guarantee it."
     else:
         row = ["shop/half", "default", "Deployment/web", "Violated", "warning", "yes"]
         assert row in [line.split()[:6] for line in last]
-        assert last[-1] == "0 of 1 limit holds."
+        assert last[-1] == "0 of 1 limit is satisfied."

@@ -10,15 +10,19 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rebalancer.advice.suggestion import SuggestionRequest, unattainable_sizes
 from rebalancer.policy import Share
-from rebalancer.reporting.suggestion import SuggestionDocument, Wish, suggestion, suggestion_text, unscalable
+from rebalancer.reporting.documents.suggestion import SuggestionDocument, suggestion_document
+from rebalancer.reporting.text.suggestion import suggestion_text
 
 NODE = "kubernetes.io/hostname"
 HARD = "DoNotSchedule"
 
 
 def suggested(limit: str, size: int, *zones: int, group_size: int | None = None) -> SuggestionDocument:
-    return suggestion(Wish(share=Share.of(limit), size=size, zones=zones, key=NODE, group_size=group_size))
+    return suggestion_document(
+        SuggestionRequest(share=Share.of(limit), size=size, zones=zones, key=NODE, group_size=group_size)
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_never_zero(size: int) -> None:
 
 def test_one_pod_and_one_domain_are_told_as_one() -> None:
     text = suggestion_text(suggested("<=1/2", 1, 1))
-    assert text.startswith(f'"<=1/2" of 1 pod over 1 domain of {NODE}: at most 0 in one.')
+    assert text.startswith(f'"<=1/2" of 1 pod over 1 domain of {NODE}: at most 0 pods in each domain.')
     assert not re.search(r"\b1 (pods|domains)\b", text)
 
 
@@ -94,24 +98,24 @@ def test_document_and_yaml_are_about_the_same_constraint(limit: str, size: int, 
     assert [each.domains_needed for each in same] == [found.domains_needed]
     said = " ".join(comments)
     assert ("not guarantee" in said) == (not found.guaranteed and found.cap > 0)
-    assert ("over any number of domains" in said) == (found.cap == 0)
+    assert ("No number of domains gives" in said) == (found.cap == 0)
     assert found.domains_needed is None or found.guaranteed or f"from {found.domains_needed} domains on" in said
 
 
 def test_the_yaml_says_that_groups_can_deadlock() -> None:
     """And with which maxSkew they cannot, or that it was not tried."""
-    assert "groups of 2 that keep apart can deadlock" in pasted(suggested("<1/3", 6, 2, 2, 2, group_size=2))[0][-1]
-    assert pasted(suggested("<1/3", 6, 2, 2, 2, group_size=2))[0][-1].endswith("maxSkew 2 does not let them.")
-    assert "too much to try" in pasted(suggested("<1/2", 60, 4, 4, 4, group_size=2))[0][-1]
+    assert "groups of 2 with anti-affinity can deadlock" in pasted(suggested("<1/3", 6, 2, 2, 2, group_size=2))[0][-1]
+    assert pasted(suggested("<1/3", 6, 2, 2, 2, group_size=2))[0][-1].endswith("With maxSkew 2 they cannot.")
+    assert "is unknown: too many placements to search" in pasted(suggested("<1/2", 60, 4, 4, 4, group_size=2))[0][-1]
     assert "deadlock" not in str(pasted(suggested("<=1/2", 6, 2, 2, 2, group_size=2))[0])
 
 
 def test_a_gap_in_the_totals() -> None:
     """Zones of two and three nodes, a maxSkew of 1 over both keys: ten pods cannot stand right, eleven could."""
-    wish = Wish(share=Share.of("<99%"), size=12, zones=(2, 3), key=NODE)
-    assert 10 in set(unscalable(wish, (1, 1)))
-    assert 11 not in set(unscalable(wish, (1, 1)))
-    assert 10 not in set(unscalable(wish, (None, 1)))
+    wish = SuggestionRequest(share=Share.of("<99%"), size=12, zones=(2, 3), key=NODE)
+    assert 10 in set(unattainable_sizes(wish, (1, 1)))
+    assert 11 not in set(unattainable_sizes(wish, (1, 1)))
+    assert 10 not in set(unattainable_sizes(wish, (None, 1)))
 
 
 def test_deadlocks_of_groups() -> None:
@@ -119,14 +123,14 @@ def test_deadlocks_of_groups() -> None:
     found = suggested("<1/3", 6, 2, 2, 2, group_size=2)
     assert found.deadlock is not None
     assert (found.deadlock.ways, found.deadlock.stuck, found.deadlock.free_from) == (480, 96, 2)
-    assert "can deadlock: 96 of 480 ways to place them; from maxSkew 2 on they cannot" in suggestion_text(found)
+    assert "can deadlock: in 96 of 480 scheduler outcomes. With maxSkew 2 they cannot." in suggestion_text(found)
     relaxed = suggested("<=1/3", 6, 2, 2, 2, group_size=2)
     assert relaxed.deadlock is not None
     assert relaxed.deadlock.max_skew == relaxed.constraints[-2].max_skew
     loose = suggested("<=1/2", 6, 2, 2, 2, group_size=2)
-    assert "groups of 2 that keep apart cannot deadlock: none of" in suggestion_text(loose)
+    assert "groups of 2 with anti-affinity cannot deadlock: in none of" in suggestion_text(loose)
     assert suggested("<1/3", 6, 6).deadlock is None
     large = suggested("<1/2", 60, 4, 4, 4, group_size=2)
     assert large.deadlock is not None
     assert large.deadlock.ways is None
-    assert "too many placements to try" in suggestion_text(large)
+    assert "too many placements to search for deadlocks" in suggestion_text(large)

@@ -22,8 +22,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Policy, default_policy, load_policy
-from rebalancer.reporting.documents import to_json
-from rebalancer.reporting.plan_document import plan_document
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.scheduling.view import View
 from tools.decisions.states import NOW, DrawnState, drawn_states
 

@@ -16,7 +16,7 @@ from rebalancer.model.cluster import Version
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.ports import Document, EvictionAnswer
-from rebalancer.reporting.events import Event
+from rebalancer.reporting.events.workload_events import Event
 
 STALE_AFTER = 150.0
 """Seconds of silence of one watch after which nothing is evicted any more: bookmarks come about every 60."""

@@ -24,7 +24,7 @@ from rebalancer.adapters.simulator.watch import Watch
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Document, EvictionAnswer
-from rebalancer.reporting.events import Event
+from rebalancer.reporting.events.workload_events import Event
 from rebalancer.scheduling.place import Choose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 

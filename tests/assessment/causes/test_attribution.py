@@ -22,8 +22,7 @@ from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share
-from rebalancer.reporting.documents import ReportedConstraint
-from rebalancer.reporting.report_document import report_document
+from rebalancer.reporting.documents.report import ReportedConstraint, report_document
 from rebalancer.scheduling.view import View
 from tests.assessment.findings.build import cordoned, with_nodes, with_specs
 from tests.controller.simulated import eager

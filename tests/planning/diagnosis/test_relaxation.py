@@ -21,7 +21,8 @@ from rebalancer.planning.diagnosis.slack import farthest, rules
 from rebalancer.planning.multi_class.classes import MultiClassProblem
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.policy import Policy, load_policy
-from rebalancer.reporting.explanation import explain_workload, explanation_text
+from rebalancer.reporting.documents.explanation import explain_workload
+from rebalancer.reporting.text.explanation import explanation_text
 from tests.planning.scenes import POLICY, Asked, Scene, Work, problems
 from tests.reporting.test_plan_text import look
 

@@ -1,4 +1,4 @@
-"""Events about limits: on the owners and on the pods that stand too close, when a limit changes its state."""
+"""Events about limits, when a limit changes its state: on the owners and on pods of the fullest domain."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -7,10 +7,17 @@ from typing import Final
 from rebalancer.assessment.causes.attribution import Causes, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.reasons import State, ViolationCause
-from rebalancer.reporting.events import NOTE_LIMIT, Event, EventReason, Regarding, cause_text, of_workload
+from rebalancer.reporting.events.workload_events import (
+    NOTE_LIMIT,
+    Event,
+    EventReason,
+    Regarding,
+    cause_text,
+    workload_event,
+)
 
 MOST_EVENTS: Final = 200
-"""In one cycle. What does not fit is told in the next ones, the worst first."""
+"""In one cycle. Further limits are reported in the next cycles, the worst first."""
 
 _MOST_OWNERS, _MOST_PODS = 10, 5
 
@@ -22,34 +29,36 @@ _REASONS: Final[Mapping[State, EventReason]] = {
 
 _NO_CAUSES: Final[Causes] = MappingProxyType({})
 
-Told = Mapping[str, State]
-"""What was last told of the limits that are not Satisfied, by name."""
+ReportedStates = Mapping[str, State]
+"""The states last reported for limits that are not Satisfied, by the limit's name."""
 
 
-def of_limits(told: Told, limits: Sequence[EvaluatedLimit], causes: Causes = _NO_CAUSES) -> tuple[list[Event], Told]:
-    """Make the events for limits whose state is another than the one last told; and what is told after them."""
+def limit_events(
+    reported: ReportedStates, limits: Sequence[EvaluatedLimit], causes: Causes = _NO_CAUSES
+) -> tuple[list[Event], ReportedStates]:
+    """Create the events for limits whose state changed since the last report; also return the states now reported."""
     after: dict[str, State] = {}
     changed: list[tuple[int, str, State, EvaluatedLimit]] = []
     for limit in limits:
-        if limit.state is State.SATISFIED and not told:
+        if limit.state is State.SATISFIED and not reported:
             continue
         name = limit.name
-        before = told.get(name, State.SATISFIED)
+        before = reported.get(name, State.SATISFIED)
         if before is not State.SATISFIED:
             after[name] = before
         if before is not limit.state:
             changed.append((limit.headroom, name, limit.state, limit))
-    made: list[Event] = []
-    for _, name, state, limit in sorted(changed, key=lambda each: each[:2]):
-        events = list(_events(limit, causes.get(limit_token(limit))))
-        if len(made) + len(events) > MOST_EVENTS:
+    events: list[Event] = []
+    for _, name, state, limit in sorted(changed, key=lambda change: change[:2]):
+        new = list(_events(limit, causes.get(limit_token(limit))))
+        if len(events) + len(new) > MOST_EVENTS:
             continue
-        made += events
+        events += new
         if state is State.SATISFIED:
             after.pop(name, None)
         else:
             after[name] = state
-    return made, after
+    return events, after
 
 
 def _events(limit: EvaluatedLimit, cause: ViolationCause | None) -> Iterator[Event]:
@@ -58,9 +67,9 @@ def _events(limit: EvaluatedLimit, cause: ViolationCause | None) -> Iterator[Eve
     owners = {part.member.reference: part.member.top for part in limit.parts}
     for reference, owner in sorted(owners.items(), key=lambda item: item[0])[:_MOST_OWNERS]:
         if owner is not None:
-            yield of_workload(reason, note, reference, owner.uid)
+            yield workload_event(reason, note, reference, owner.uid)
     if reason is EventReason.SHARE_LIMIT_VIOLATED and limit.min_pods is None and limit.largest is not None:
-        standing = [pod for pod in limit.pods if limit.stands_in(pod, limit.largest.domain)]
-        for pod in standing[:_MOST_PODS]:
-            about = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
-            yield Event(reason=reason, note=note[:NOTE_LIMIT], regarding=about)
+        crowded = [pod for pod in limit.pods if limit.stands_in(pod, limit.largest.domain)]
+        for pod in crowded[:_MOST_PODS]:
+            regarding = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+            yield Event(reason=reason, note=note[:NOTE_LIMIT], regarding=regarding)

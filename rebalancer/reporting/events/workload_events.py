@@ -1,4 +1,4 @@
-"""Events for people who run `kubectl describe`: one on the pod, one on its workload, on change only."""
+"""Kubernetes events about constraints and moves, one on the workload and for a move one on the pod, on change only."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -89,64 +89,63 @@ class Event(Struct, frozen=True, kw_only=True):
         return "Warning" if self.reason in _WARNINGS else "Normal"
 
 
-def of_workload(reason: EventReason, note: str, workload: Reference, uid: str = "") -> Event:
-    """Make an event about a workload."""
+def workload_event(reason: EventReason, note: str, workload: Reference, uid: str = "") -> Event:
+    """Create an event about a workload."""
     regarding = Regarding(kind=workload.kind, namespace=workload.namespace, name=workload.name, uid=uid)
     return Event(reason=reason, note=note[:NOTE_LIMIT], regarding=regarding)
 
 
-def of_move(reason: EventReason, note: str, move: Move) -> tuple[Event, Event]:
-    """Make the two events about a move: on the pod that went, and on its workload."""
+def move_events(reason: EventReason, note: str, move: Move) -> tuple[Event, Event]:
+    """Create the two events about a move: on the evicted pod, and on its workload."""
     pod = Regarding(kind="Pod", namespace=move.namespace, name=move.pod, uid=move.uid)
     about_pod = Event(reason=reason, note=note[:NOTE_LIMIT], regarding=pod)
-    return about_pod, of_workload(reason, f"Pod {move.pod}: {note}", move.workload)
+    return about_pod, workload_event(reason, f"Pod {move.pod}: {note}", move.workload)
 
 
-def of_assessments(before: Iterable[str], assessment: Assessment) -> list[Event]:
-    """Make the events for groups that became violated or recovered; `before` names those violated till now."""
-    known = set(before)
-    made = []
+def skew_events(before: Iterable[str], assessment: Assessment) -> list[Event]:
+    """Create the events for groups that became violated or recovered; `before` names those violated until now."""
+    violated_before = set(before)
+    events = []
     for group in assessment.groups:
         name = group.group.name
-        if group.violated and name not in known:
-            made += _of_group(EventReason.SKEW_VIOLATED, group, assessment)
-        elif not group.violated and name in known:
-            made += _of_group(EventReason.SKEW_RECOVERED, group, assessment)
-    return made
+        if group.violated and name not in violated_before:
+            events += _group_events(EventReason.SKEW_VIOLATED, group, assessment)
+        elif not group.violated and name in violated_before:
+            events += _group_events(EventReason.SKEW_RECOVERED, group, assessment)
+    return events
 
 
-def _of_group(reason: EventReason, group: EvaluatedGroup, assessment: Assessment) -> list[Event]:
+def _group_events(reason: EventReason, group: EvaluatedGroup, assessment: Assessment) -> list[Event]:
+    causes = assessment.causes
     note = "; ".join(
-        f"{judged.constraint.key}: skew {judged.counts.skew}, maxSkew {judged.constraint.max_skew} "
-        f"({counted(judged.counts.by_domain)}){cause_text(assessment.causes.get(constraint_token(group, judged)))}"
-        for judged in group.hard
-        if judged.counts.violated or reason is EventReason.SKEW_RECOVERED
+        f"{evaluated.constraint.key}: skew {evaluated.counts.skew}, maxSkew {evaluated.constraint.max_skew} "
+        f"({counts_text(evaluated.counts.by_domain)}){cause_text(causes.get(constraint_token(group, evaluated)))}"
+        for evaluated in group.hard
+        if evaluated.counts.violated or reason is EventReason.SKEW_RECOVERED
     )
-    return [of_workload(reason, note, workload) for workload in group.group.workloads]
+    return [workload_event(reason, note, workload) for workload in group.group.workloads]
 
 
 def cause_text(cause: ViolationCause | None) -> str:
-    """Say what led to a violation, "" where that is not known."""
+    """Name the cause of a violation, "" where it is unknown."""
     return f", cause {cause}" if cause not in {None, ViolationCause.UNKNOWN} else ""
 
 
-def counted(counts: Mapping[str, int], limit: int = 8) -> str:
-    """Show counts by domain in a few words, the fullest first."""
-    listed = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    shown = " ".join(f"{value or '(empty)'}:{count}" for value, count in listed[:limit])
-    return shown + (f" and {len(listed) - limit} more" if len(listed) > limit else "")
+def counts_text(counts: Mapping[str, int], limit: int = 8) -> str:
+    """Show the counts of the fullest domains."""
+    fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = " ".join(f"{value or '(empty)'}:{count}" for value, count in fullest[:limit])
+    return shown + (f" and {len(fullest) - limit} more" if len(fullest) > limit else "")
 
 
-def of_ended(move: Move) -> tuple[Event, ...]:
-    """Make the events for a move that has just ended, if that is worth one."""
+def ended_move_events(move: Move) -> tuple[Event, ...]:
+    """Create the events for a move that has just ended; none for an end without a verdict."""
     match move.state:
         case MoveState.VERIFIED:
-            return of_move(EventReason.MOVE_VERIFIED, "its replacement is Ready where it was foreseen", move)
+            return move_events(EventReason.MOVE_VERIFIED, "the replacement is Ready where predicted", move)
         case MoveState.INEFFECTIVE:
-            return of_move(
-                EventReason.MOVE_INEFFECTIVE, "its replacement is Ready, but not where it was foreseen", move
-            )
+            return move_events(EventReason.MOVE_INEFFECTIVE, "the replacement is Ready, but not where predicted", move)
         case MoveState.LOST:
-            return of_move(EventReason.MOVE_INEFFECTIVE, "its replacement did not become Ready in time", move)
+            return move_events(EventReason.MOVE_INEFFECTIVE, "the replacement did not become Ready in time", move)
         case _:
             return ()

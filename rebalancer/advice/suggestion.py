@@ -1,0 +1,137 @@
+"""Which spread constraints enforce a share limit, whether they guarantee it, and which sizes cannot satisfy it.
+
+A skew bound is no cap. With maxSkew s, the fullest of d domains holds at most s of n pods for certain only if
+d >= n - s + 1; with fewer domains a smaller maxSkew may do (docs/semantics.md, 5.1).
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rebalancer.advice.deadlock_games import GameResult, GameTooLargeError, play_game
+from rebalancer.assessment.guarantees import most_under
+from rebalancer.planning.single_class.minimum import min_evictions
+from rebalancer.planning.single_class.placement import FREE, Bound, make_inner
+from rebalancer.policy import Share
+
+_MOST_GAMES: Final = 4
+"""So many values of maxSkew are tried, each one larger than the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuggestionRequest:
+    """A share limit over `size` pods.
+
+    `zones` are the numbers of domains in each larger domain; one number where there is none larger. `group_size` asks
+    for the deadlock search over groups of so many pods.
+    """
+
+    share: Share
+    size: int
+    zones: tuple[int, ...]
+    key: str
+    group_size: int | None = None
+
+    @property
+    def domains(self) -> int:
+        """The number of domains."""
+        return sum(self.zones)
+
+
+class HardConstraint(NamedTuple):
+    """A hard constraint with this maxSkew.
+
+    `most` pods can be in one domain while it is satisfied. `guaranteed`: that is within the limit; it is from
+    `domains_needed` domains on, None where no number of domains is enough.
+    """
+
+    max_skew: int
+    most: int
+    guaranteed: bool
+    domains_needed: int | None
+
+
+class DeadlockSearch(NamedTuple):
+    """Groups with anti-affinity under the tightest constraint: outcomes, deadlocks, and the maxSkew without any.
+
+    A number is None where the search was too large.
+    """
+
+    group_size: int
+    max_skew: int
+    ways: int | None
+    stuck: int | None
+    free_from: int | None
+
+
+class Suggestion(NamedTuple):
+    """The constraints for a limit, the loosest that can be enough first; `unscalable` are unattainable sizes."""
+
+    cap: int
+    constraints: tuple[HardConstraint, ...]
+    deadlock: DeadlockSearch | None
+    unscalable: tuple[int, ...]
+
+    @property
+    def tightest(self) -> HardConstraint:
+        """The constraint to use."""
+        return self.constraints[-1]
+
+
+def suggest(request: SuggestionRequest) -> Suggestion:
+    """Compute the constraints that enforce a limit."""
+    cap = request.share.cap(request.size)
+    loosest = max(1, cap)
+    constraints = [_hard_constraint(request, loosest, cap)]
+    tighter = next(
+        (skew for skew in range(loosest - 1, 0, -1) if most_under(request.size, request.domains, skew) <= cap), None
+    )
+    if not constraints[0].guaranteed and tighter is not None:
+        constraints.append(_hard_constraint(request, tighter, cap))
+    max_skew = constraints[-1].max_skew
+    return Suggestion(
+        cap=cap,
+        constraints=tuple(constraints),
+        deadlock=_search_deadlocks(request, max_skew),
+        unscalable=tuple(unattainable_sizes(request, (None, max_skew))),
+    )
+
+
+def _hard_constraint(request: SuggestionRequest, max_skew: int, cap: int) -> HardConstraint:
+    most = most_under(request.size, request.domains, max_skew)
+    # The least number of domains d with max_skew + (n - max_skew) // d <= cap.
+    needed = (request.size - max_skew) // (cap - max_skew + 1) + 1 if cap >= max_skew else None
+    return HardConstraint(max_skew=max_skew, most=most, guaranteed=most <= cap, domains_needed=needed)
+
+
+def _search_deadlocks(request: SuggestionRequest, max_skew: int) -> DeadlockSearch | None:
+    if request.group_size is None:
+        return None
+    zones = request.zones if len(request.zones) > 1 else (1,) * request.domains
+    groups = request.size // request.group_size
+    games: list[GameResult] = []
+    with suppress(GameTooLargeError):
+        while len(games) < _MOST_GAMES and (not games or games[-1].stuck):
+            games.append(play_game(zones, groups, request.group_size, max_skew + len(games)))
+    free = bool(games) and not games[-1].stuck
+    return DeadlockSearch(
+        group_size=request.group_size,
+        max_skew=max_skew,
+        ways=games[0].ways if games else None,
+        stuck=games[0].stuck if games else None,
+        free_from=max_skew + len(games) - 1 if free else None,
+    )
+
+
+def unattainable_sizes(request: SuggestionRequest, skews: tuple[int | None, int]) -> Iterator[int]:
+    """Yield the numbers of pods up to `size` that no placement keeps within limit and constraints.
+
+    `skews` are the maxSkew over the larger domains, None for no such constraint, and over the domains themselves.
+    """
+    outer, inner = skews
+    for pods in range(1, request.size + 1):
+        bounds = (FREE if outer is None else Bound(max_skew=outer), Bound(max_skew=inner, cap=request.share.cap(pods)))
+        tree = make_inner(make_inner(((0, 0, pods, 0),) * number) for number in request.zones)
+        if min_evictions(tree, bounds, pods) is None:
+            yield pods

@@ -1,0 +1,1 @@
+"""The JSON documents: Report, Plan, Explanation, Prediction, Suggestion, Status."""

@@ -1,0 +1,51 @@
+"""What all documents share: field types, the camelCase base and the encodings.
+
+JSON Schemas (`config/*.schema.json`) are generated from the declarations, so shape and description cannot differ.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+from msgspec import Meta, Struct
+
+from rebalancer.model.moves import Reference
+
+API_VERSION = "rebalancer.dev/v1alpha1"
+
+Text = Annotated[str, Meta(min_length=1)]
+Number = Annotated[int, Meta(ge=0)]
+Counts = Mapping[str, Number]
+
+
+class CamelCaseStruct(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base: camelCase, fields in the order of their declaration."""
+
+
+class WorkloadName(CamelCaseStruct, frozen=True, kw_only=True):
+    """A workload, without its namespace."""
+
+    kind: Text
+    name: Text
+
+
+def workload_name(reference: Reference) -> WorkloadName:
+    """Name a workload within its namespace."""
+    return WorkloadName(kind=reference.kind, name=reference.name)
+
+
+def to_json(document: Struct) -> bytes:
+    """Encode a document as JSON; equal documents give equal bytes."""
+    return msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2) + b"\n"
+
+
+def to_yaml(document: Struct) -> str:
+    """Encode a document as YAML."""
+    plain = msgspec.json.decode(msgspec.json.encode(document))
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+
+
+def document_schema(document: type[Struct]) -> dict[str, Any]:
+    """Return the JSON Schema of a document type."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(document)}

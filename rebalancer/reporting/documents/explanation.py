@@ -1,0 +1,281 @@
+"""The Explanation document: why a pod or a workload is, or is not, moved, as questions with answers and evidence.
+
+The answers come from the assessment, the plan and the scheduler model that the controller uses itself.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rebalancer.advice import constraints
+from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason, State
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.scope.components import current_counts
+from rebalancer.policy import LimitAction
+from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
+from rebalancer.reporting.expected_counts import decided_evictions, expected_counts
+from rebalancer.reporting.keys import key_text, short_key
+from rebalancer.reporting.phrases import (
+    certainty,
+    counts_change,
+    limit_change,
+    name_list,
+    plural,
+    prediction_summary,
+    repair_cost,
+    unsatisfied_limits,
+)
+from rebalancer.reporting.state_reasons import StateReasons
+from rebalancer.scheduling.predict import Prediction, predict
+from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+MOVES, WAITS, STAYS = "Moves", "Waits", "Stays"
+_MOST = 5
+"""So many domains are listed; the rest is counted."""
+
+
+class Answer(CamelCaseStruct, frozen=True, kw_only=True):
+    """One question, its answer and the evidence for it."""
+
+    question: Text
+    answer: Text
+    evidence: str
+
+
+class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """An explanation. `verdict` is Moves, Waits or Stays, `reason` from the closed list where there is one."""
+
+    api_version: str = API_VERSION
+    kind: str = "Explanation"
+    object: Text
+    verdict: Text
+    reason: str | None
+    path: tuple[Answer, ...]
+
+
+def explain_pod(pod: Pod, view: View, assessment: Assessment, plan: Plan) -> ExplanationDocument:
+    """Explain a pod: its constraints and limits, its replacement and where that would go, and what is planned."""
+    top = view.snapshot.top_owner_of(pod)
+    reference = Reference(pod.namespace, top.kind, top.name) if top else Reference(pod.namespace, "Pod", pod.name)
+    groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
+    node = view.nodes.by_name.get(pod.node or "")
+    labels = node.labels if node is not None else {}
+    path = [*_state_answers(groups, limits, labels, StateReasons(plan)), *_replacement_answers(pod, view)]
+    verdict, reason, answer = _eviction_answer(pod, reference, plan, _why_not_needed(groups, limits))
+    path += [answer, *_repair_answers(reference, plan, view.snapshot)]
+    path += _constraint_suggestions(reference, groups, limits, plan)
+    return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, path=tuple(path))
+
+
+def explain_workload(
+    reference: Reference, assessment: Assessment, plan: Plan, snapshot: Snapshot
+) -> ExplanationDocument:
+    """Explain a workload: its constraints and limits, what is planned for it, and why not more."""
+    groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
+    path = [*_state_answers(groups, limits, {}, StateReasons(plan)), *_repair_answers(reference, plan, snapshot)]
+    going = [eviction.pod.name for eviction in plan.evictions if eviction.workload == reference]
+    waiting = [wait for wait in plan.waiting if wait.eviction.workload == reference]
+    reason: str | None = waiting[0].reason if waiting and not going else None
+    evidence = name_list(going) if going else name_list(wait.eviction.pod.name for wait in waiting)
+    path.append(
+        Answer(
+            question="What is planned?",
+            answer=f"{plural(len(going), 'eviction')} now, {len(waiting)} waiting",
+            evidence=evidence,
+        )
+    )
+    for group in plan.groups:
+        if reference in group.workloads and group.reason is not None:
+            reason = reason or group.reason
+            path.append(Answer(question="Why not more?", answer=group.reason, evidence=group.message))
+    path += [*_refusal_answers(reference, plan), *_constraint_suggestions(reference, groups, limits, plan)]
+    verdict = MOVES if going else WAITS if waiting else STAYS
+    return ExplanationDocument(object=str(reference), verdict=verdict, reason=reason, path=tuple(path))
+
+
+def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
+    """Yield why pods are not evicted; pods with equal reasons share an answer."""
+    staying: dict[tuple[str, str], list[str]] = {}
+    for refusal in plan.refusals:
+        if refusal.workload == reference and refusal.pod is not None:
+            staying.setdefault((refusal.reason, refusal.message), []).append(refusal.pod)
+    for (reason, message), pods in staying.items():
+        yield Answer(question=f"Why not {name_list(pods)}?", answer=reason, evidence=message)
+
+
+def _groups_of(reference: Reference, assessment: Assessment) -> Sequence[EvaluatedGroup]:
+    return [group for group in assessment.groups if reference in group.group.workloads]
+
+
+def _limits_of(reference: Reference, assessment: Assessment) -> Sequence[EvaluatedLimit]:
+    return [limit for limit in assessment.limits if any(part.member.reference == reference for part in limit.parts)]
+
+
+def _state_answers(
+    groups: Sequence[EvaluatedGroup],
+    limits: Sequence[EvaluatedLimit],
+    labels: Mapping[str, str],
+    reasons: StateReasons,
+) -> Iterator[Answer]:
+    """Yield the state of every constraint and every limit."""
+    if not groups:
+        yield _no_constraint_answer()
+    for group in groups:
+        for evaluated in (*group.hard, *group.soft):
+            yield _constraint_answer(evaluated, reasons.for_constraint(group, evaluated).state, labels)
+    for limit in limits:
+        name = f"{limit.group}/{limit.limit} ({limit.rule.bound} per {limit.topology_key}, {key_text(limit.key)})"
+        guarantee = (
+            "the pods' own constraints guarantee it"
+            if limit.state is State.SATISFIED
+            else "satisfying the pods' own constraints satisfies it too"
+        )
+        state = reasons.for_limit(limit).state
+        answer = f"{state}; {guarantee}" if limit.guaranteed else str(state)
+        yield Answer(question=f"Is limit {name} satisfied?", answer=answer, evidence=limit.message)
+
+
+def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[Answer]:
+    """Yield how many evictions the repair takes, with the proof, and the counts after the decided evictions."""
+    decided = decided_evictions(plan)
+    for group in plan.groups:
+        if reference not in group.workloads or not (group.evictions or decided.get(group.name)):
+            continue
+        evictions = decided.get(group.name, ())
+        before, after = current_counts(group.component), expected_counts(group, evictions, snapshot)
+        lines = [f"{short_key(key)} {counts_change(counts, after.get(key, {}))}" for key, counts in before.items()]
+        lines += [limit_change(limit, evictions, snapshot) for limit in unsatisfied_limits(group.limits)]
+        partial = f"{plural(len(evictions), 'eviction')} for a partial repair"
+        yield Answer(
+            question="How many evictions does the repair take?",
+            answer=repair_cost(group) if group.evictions else partial,
+            evidence="\n".join(lines),
+        )
+
+
+def _constraint_suggestions(
+    reference: Reference, groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], plan: Plan
+) -> Iterator[Answer]:
+    """Yield the constraints that would enforce what nothing enforces now, as YAML for the pod template."""
+    question = "Which constraint would enforce it?"
+    suggestions = [
+        constraints.harden(evaluated) for group in groups for evaluated in group.soft if evaluated.counts.violated
+    ]
+    suggestions += [
+        constraints.constraint_for_limit(limit)
+        for limit in limits
+        if limit.state is State.VIOLATED and not limit.guaranteed
+    ]
+    combined, alternatives = constraints.combine(spread for spread in suggestions if spread is not None)
+    if combined:
+        this = "this constraint" if len(combined) == 1 else "these constraints"
+        effects = "; ".join(spread.effect for spread in combined)
+        yield Answer(
+            question=question, answer=f"with {this}, {effects}", evidence=constraints.constraints_yaml(combined)
+        )
+    for spread in alternatives:
+        yield Answer(
+            question=f"Which one instead over {short_key(spread.topology_key)}, for pods that match {spread.selector}?",
+            answer=f"with this constraint, {spread.effect}",
+            evidence=constraints.constraints_yaml([spread]),
+        )
+    not_forced = any(group.reason is Reason.NOT_FORCED and reference in group.workloads for group in plan.groups)
+    if not_forced and not combined:
+        evidence = (
+            "its constraints are hard already; with domains of equal size, or a larger maxSkew, the scheduler can be "
+            "forced"
+        )
+        yield Answer(question=question, answer="none", evidence=evidence)
+
+
+def _no_constraint_answer() -> Answer:
+    return Answer(
+        question="Which topology spread constraints apply?",
+        answer="none",
+        evidence="kube-scheduler does not spread these pods",
+    )
+
+
+def _constraint_answer(evaluated: EvaluatedConstraint, state: State, labels: Mapping[str, str]) -> Answer:
+    constraint = evaluated.constraint
+    action = "hard" if constraint.hard else f"soft, {constraint.origin}"
+    counts = sorted(evaluated.counts.by_domain.items(), key=lambda item: (-item[1], item[0]))
+    shown = " ".join(f"{domain or '(empty)'}:{count}" for domain, count in counts[:_MOST])
+    more = f" and {len(counts) - _MOST} more" if len(counts) > _MOST else ""
+    domain = labels.get(constraint.key)
+    this_pod = f"; this pod is in {domain!r}" if domain is not None else ""
+    return Answer(
+        question=f"Is {constraint.key} (maxSkew {constraint.max_skew}, {action}) satisfied?",
+        answer=f"{state}: skew {evaluated.counts.skew}",
+        evidence=f"{shown or 'no eligible domain'}{more}{this_pod}",
+    )
+
+
+def _replacement_answers(pod: Pod, view: View) -> Iterator[Answer]:
+    question = "What would replace it?"
+    new_pod = replacement(pod, view)
+    if isinstance(new_pod, Unpredictable):
+        yield Answer(question=question, answer=new_pod.reason, evidence=new_pod.message)
+        return
+    same_name = new_pod.name == pod.name
+    when = "once it is gone" if same_name else "while it is still terminating"
+    yield Answer(question=question, answer=f"a pod from the owner's current template, {when}", evidence=str(new_pod))
+    prediction = predict(new_pod, view.without([pod]) if same_name else view.terminating([pod]))
+    yield Answer(
+        question="Where would kube-scheduler place that?",
+        answer=prediction_summary(prediction),
+        evidence=_rejections(prediction),
+    )
+
+
+def _rejections(prediction: Prediction) -> str:
+    rejected: dict[str, list[str]] = {}
+    for node in prediction.nodes:
+        if node.rejected_by is not None:
+            rejected.setdefault(node.rejected_by, []).append(node.name)
+    return "; ".join(f"{plugin} rejects {name_list(sorted(names))}" for plugin, names in rejected.items())
+
+
+def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit]) -> str:
+    """Say why a pod that nothing refuses is not evicted."""
+    evicts = any(limit.state is State.VIOLATED and limit.action is LimitAction.EVICT for limit in limits)
+    if evicts or any(group.violated for group in groups):
+        return "the repair does not need this eviction"
+    unsatisfied = [f"{limit.group}/{limit.limit}" for limit in limits if limit.state is not State.SATISFIED]
+    if unsatisfied:
+        return f"limit {name_list(unsatisfied)} is not repaired by eviction"
+    return "all constraints and limits that count this pod are satisfied"
+
+
+def _eviction_answer(pod: Pod, reference: Reference, plan: Plan, otherwise: str) -> tuple[str, str | None, Answer]:
+    """Return the verdict, the reason and the answer to whether a pod is evicted."""
+    question = "Is it evicted?"
+    for eviction in plan.evictions:
+        if eviction.pod.uid == pod.uid:
+            evidence = f"{eviction.message}\n{_target_text(eviction)}"
+            return MOVES, eviction.cause, Answer(question=question, answer="now", evidence=evidence)
+    for waiting in plan.waiting:
+        if waiting.eviction.pod.uid == pod.uid:
+            return WAITS, waiting.reason, Answer(question=question, answer=waiting.reason, evidence=waiting.message)
+    for refusal in plan.refusals:
+        if refusal.workload == reference and refusal.pod in {None, pod.name}:
+            return STAYS, refusal.reason, Answer(question=question, answer=refusal.reason, evidence=refusal.message)
+    for group in plan.groups:
+        if reference in group.workloads and group.reason is not None:
+            return STAYS, group.reason, Answer(question=question, answer=group.reason, evidence=group.message)
+    going = [eviction.pod.name for eviction in plan.evictions if eviction.workload == reference]
+    verb = "is" if len(going) == 1 else "are"
+    instead = f"; {name_list(going)} {verb} evicted instead" if going else ""
+    return STAYS, None, Answer(question=question, answer="no", evidence=f"{otherwise}{instead}")
+
+
+def _target_text(eviction: Eviction) -> str:
+    targets = ", ".join(
+        f"{short_key(target.topology_key)} {name_list(target.values)}" for target in eviction.targets if target.values
+    )
+    return f"its replacement is expected in {targets or 'any feasible node'}: {certainty(eviction)}"

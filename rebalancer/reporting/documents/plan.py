@@ -1,0 +1,243 @@
+"""The Plan document: evictions that may go now, evictions that wait, groups with their proof, refusals."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rebalancer.assessment.assess import EvaluatedGroup
+from rebalancer.model.snapshot import Snapshot, known_time
+from rebalancer.planning import plan as planning
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
+from rebalancer.planning.scope.components import current_counts
+from rebalancer.reporting.documents.document import (
+    API_VERSION,
+    CamelCaseStruct,
+    Counts,
+    Number,
+    Text,
+    WorkloadName,
+    workload_name,
+)
+from rebalancer.reporting.expected_counts import decided_evictions, expected_counts
+from rebalancer.reporting.plan_totals import is_fully_repaired, plan_totals
+
+
+class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
+    """A constraint of a group."""
+
+    topology_key: Text
+    max_skew: Annotated[int, Meta(ge=1)]
+    when_unsatisfiable: Text
+
+
+class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True):
+    """A limit of the policy."""
+
+    group: Text
+    limit: Text
+
+
+class Totals(CamelCaseStruct, frozen=True, kw_only=True):
+    """`evictions` counts evictions now and waiting; `lowerBound` is the proved minimum for all violated groups.
+
+    `outOfReach` is the part of `lowerBound` for violations that cannot be repaired now. `optimal`: all violations can
+    be repaired, with exactly `lowerBound` evictions.
+    """
+
+    evictions: Number
+    now: Number
+    lower_bound: Number
+    out_of_reach: Number
+    optimal: bool
+
+
+class PredictedPlacement(CamelCaseStruct, frozen=True, kw_only=True):
+    """Domains that may receive the replacement, by topology key. `forced`: the scheduler has no other choice."""
+
+    forced: bool
+    domains: Mapping[str, tuple[str, ...]]
+
+
+class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True):
+    """An eviction that may go now."""
+
+    step: Annotated[int, Meta(ge=1)]
+    namespace: Text
+    pod: Text
+    uid: str
+    node: Text
+    workload: WorkloadName
+    reason: Text
+    message: str
+    predicted: PredictedPlacement
+
+
+class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True):
+    """A planned eviction that waits; `for` is a reason."""
+
+    namespace: Text
+    pod: Text
+    uid: str
+    for_: Text = msgspec.field(name="for")
+    message: str
+
+
+class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
+    """Groups and limits that are repaired together: the proof, the counts before and after, the state."""
+
+    namespace: Text
+    workloads: tuple[WorkloadName, ...]
+    constraints: tuple[PlannedConstraint, ...]
+    limits: tuple[PlannedLimit, ...]
+    evictions: Number
+    lower_bound: Number
+    optimal: bool
+    before: Mapping[str, Counts]
+    after: Mapping[str, Counts]
+    state: Text
+    reason: str | None
+    message: str
+
+
+class PlannedRefusal(CamelCaseStruct, frozen=True, kw_only=True):
+    """A pod that is not evicted; without `pod`, the whole workload."""
+
+    namespace: Text
+    workload: WorkloadName
+    pod: str | None
+    reason: Text
+    message: str
+
+
+class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none."""
+
+    api_version: str = API_VERSION
+    kind: str = "Plan"
+    generated_at: datetime | None
+    expires_at: datetime | None
+    snapshot_hash: Text
+    policy_hash: Text
+    totals: Totals
+    evictions: tuple[PlannedEviction, ...]
+    waiting: tuple[WaitingEviction, ...]
+    groups: tuple[PlannedGroup, ...]
+    refusals: tuple[PlannedRefusal, ...]
+
+
+def plan_document(plan: Plan, snapshot: Snapshot) -> PlanDocument:
+    """Convert a plan to its document."""
+    evictions = decided_evictions(plan)
+    return PlanDocument(
+        generated_at=known_time(plan.made_at),
+        expires_at=known_time(plan.expires_at) if known_time(plan.made_at) else None,
+        snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
+        policy_hash=plan.policy_hash,
+        totals=_totals(plan),
+        evictions=tuple(_planned_eviction(eviction) for eviction in plan.evictions),
+        waiting=tuple(_waiting_eviction(waiting) for waiting in plan.waiting),
+        groups=tuple(
+            _planned_group(group, expected_counts(group, evictions.get(group.name, ()), snapshot))
+            for group in plan.groups
+        ),
+        refusals=tuple(_planned_refusal(refusal) for refusal in plan.refusals),
+    )
+
+
+def _totals(plan: Plan) -> Totals:
+    now = len(plan.evictions)
+    return Totals(
+        evictions=now + len(plan.waiting),
+        now=now,
+        lower_bound=plan.lower_bound,
+        out_of_reach=plan_totals(plan).out_of_reach,
+        optimal=plan.optimal and all(map(is_fully_repaired, plan.groups)),
+    )
+
+
+def _planned_eviction(eviction: Eviction) -> PlannedEviction:
+    pod = eviction.pod
+    return PlannedEviction(
+        step=eviction.step,
+        namespace=pod.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        node=pod.node or "",
+        workload=workload_name(eviction.workload),
+        reason=eviction.cause,
+        message=eviction.message,
+        predicted=PredictedPlacement(
+            forced=eviction.forced, domains={target.topology_key: target.values for target in eviction.targets}
+        ),
+    )
+
+
+def _waiting_eviction(waiting: Waiting) -> WaitingEviction:
+    pod = waiting.eviction.pod
+    return WaitingEviction(
+        namespace=pod.namespace, pod=pod.name, uid=pod.uid, for_=waiting.reason, message=waiting.message
+    )
+
+
+def _planned_group(group: ComponentPlan, after: planning.Counts) -> PlannedGroup:
+    return PlannedGroup(
+        namespace=group.component.namespace,
+        workloads=tuple(workload_name(workload) for workload in group.workloads),
+        constraints=tuple(_hard_constraints(group.groups)),
+        limits=tuple(PlannedLimit(group=limit.group, limit=limit.limit) for limit in group.limits),
+        evictions=group.evictions,
+        lower_bound=group.lower_bound,
+        optimal=group.optimal,
+        before=current_counts(group.component),
+        after=after,
+        state=group.state,
+        reason=group.reason,
+        message=group.message,
+    )
+
+
+def _hard_constraints(groups: Iterable[EvaluatedGroup]) -> Iterable[PlannedConstraint]:
+    """Return the hard constraints of the groups, each once."""
+    constraints = [
+        PlannedConstraint(
+            topology_key=evaluated.constraint.key,
+            max_skew=evaluated.constraint.max_skew,
+            when_unsatisfiable=evaluated.constraint.when_unsatisfiable,
+        )
+        for group in groups
+        for evaluated in group.hard
+    ]
+    return dict.fromkeys(constraints)
+
+
+def _planned_refusal(refusal: PlanRefusal) -> PlannedRefusal:
+    return PlannedRefusal(
+        namespace=refusal.workload.namespace,
+        workload=workload_name(refusal.workload),
+        pod=refusal.pod,
+        reason=refusal.reason,
+        message=refusal.message,
+    )
+
+
+def snapshot_hash(snapshot: Snapshot, namespaces: set[str]) -> str:
+    """Hash what a plan depends on: pods and disruption budgets of its namespaces, and what nodes offer.
+
+    Fields that change without effect (renewal times, resource versions) are left out. Returns 16 hex digits.
+    """
+    digest = hashlib.sha256()
+    for namespace in sorted(namespaces):
+        for pod in snapshot.pods_in.get(namespace, ()):
+            fields = (namespace, pod.name, pod.uid, pod.node, pod.ready, pod.terminating, sorted(pod.labels.items()))
+            digest.update(msgspec.json.encode(fields))
+        for budget in snapshot.budgets_in.get(namespace, ()):
+            digest.update(msgspec.json.encode((namespace, budget.name, budget.allowed, budget.desired_healthy)))
+    if namespaces:
+        for node in snapshot.nodes:
+            offer = (node.name, sorted(node.labels.items()), node.taints, node.allocatable, node.unschedulable)
+            digest.update(msgspec.json.encode(offer))
+    return digest.hexdigest()[:16]

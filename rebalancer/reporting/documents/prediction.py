@@ -1,0 +1,84 @@
+"""The Prediction document: the filters, scores and total of every node for one pod, as kube-scheduler computes them."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Number, Text
+from rebalancer.scheduling.predict import NodePrediction, Prediction
+from rebalancer.scheduling.unpredictable import Unpredictable
+
+Score = Annotated[int, Meta(ge=0, le=100)]
+
+
+class FilterVerdict(CamelCaseStruct, frozen=True, kw_only=True):
+    """The verdict of one filter on one node, in the scheduler's words."""
+
+    verdict: Text
+    message: str
+
+
+class PredictedNode(CamelCaseStruct, frozen=True, kw_only=True):
+    """One node. `scores` are unweighted, `total` is weighted; scores are empty and `total` is null without scoring."""
+
+    name: Text
+    feasible: bool
+    filters: Mapping[str, FilterVerdict]
+    scores: Mapping[str, Score]
+    total: Number | None
+
+
+class NotPredictable(CamelCaseStruct, frozen=True, kw_only=True):
+    """Why the prediction is not reliable."""
+
+    reason: Text
+    message: str
+
+
+class PredictionDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """A prediction.
+
+    `candidates` are the nodes that the scheduler may pick; `certain` are the labels that all of them share. `message`
+    is the scheduler's own where no node is feasible. `sampled`: the cluster is so large that the scheduler samples it.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "Prediction"
+    pod: Text
+    nodes: tuple[PredictedNode, ...]
+    candidates: tuple[str, ...]
+    certain: Mapping[str, str]
+    message: str
+    sampled: bool
+    not_predictable: NotPredictable | None
+
+
+def prediction_document(prediction: Prediction) -> PredictionDocument:
+    """Convert a prediction to its document; nodes are sorted by name."""
+    return PredictionDocument(
+        pod=str(prediction.pod),
+        nodes=tuple(_predicted_node(node) for node in sorted(prediction.nodes, key=lambda node: node.name)),
+        candidates=tuple(sorted(prediction.candidates)),
+        certain=dict(sorted(prediction.certain.items())),
+        message=prediction.failure,
+        sampled=prediction.sampled,
+        not_predictable=_not_predictable(prediction.unpredictable),
+    )
+
+
+def _predicted_node(node: NodePrediction) -> PredictedNode:
+    return PredictedNode(
+        name=node.name,
+        feasible=node.feasible,
+        filters={
+            name: FilterVerdict(verdict=verdict.code, message=verdict.message)
+            for name, verdict in node.verdicts.items()
+        },
+        scores=dict(node.scores),
+        total=node.total,
+    )
+
+
+def _not_predictable(unpredictable: Unpredictable | None) -> NotPredictable | None:
+    return None if unpredictable is None else NotPredictable(reason=unpredictable.reason, message=unpredictable.message)

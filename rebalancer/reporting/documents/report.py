@@ -1,0 +1,328 @@
+"""The Report document: every constraint and limit with state, cause and remedy; deadlocks, findings, domain losses."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.causes.attribution import constraint_token, limit_token
+from rebalancer.assessment.domain_failures import Failure, Failures
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import FindingKind, State, ViolationCause
+from rebalancer.model.snapshot import known_time
+from rebalancer.planning.plan import Plan
+from rebalancer.reporting.documents.document import (
+    API_VERSION,
+    CamelCaseStruct,
+    Counts,
+    Number,
+    Text,
+    WorkloadName,
+    workload_name,
+)
+from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
+from rebalancer.reporting.state_reasons import StateReason, StateReasons, limit_workloads
+
+WorkloadFilter = Callable[[Reference], bool]
+
+_MOST_LOSSES: Final = 20
+"""Sets of pods listed for the loss of one domain, the worst first."""
+
+_MOST_EMPTY: Final = 100
+"""With more domains, empty ones are left out of a limit's counts: of 5,000 nodes, some 4,970 would be listed."""
+
+
+class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
+    """One constraint of one group of workloads, counted as the scheduler counts it.
+
+    `cause` is what led to a violation, null where there is none.
+    """
+
+    namespace: Text
+    workloads: tuple[WorkloadName, ...]
+    topology_key: Text
+    max_skew: Annotated[int, Meta(ge=1)]
+    min_domains: Annotated[int, Meta(ge=1)]
+    when_unsatisfiable: Text
+    origin: Text
+    counts: Counts
+    skew: Number
+    state: Text
+    reason: str | None
+    message: str
+    cause: str | None
+    remedy: str
+
+
+class LargestShare(CamelCaseStruct, frozen=True, kw_only=True):
+    """The domain that holds most pods, and its share of the total."""
+
+    domain: str
+    count: Number
+    share: Annotated[float, Meta(ge=0)]
+
+
+class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
+    """One limit of the policy on one set of pods.
+
+    `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. `counts` leaves
+    out empty domains where there are more than a hundred. `headroom` is in pods, negative where the limit is violated.
+    `message` states the counts, `obstacle` why the violation is not repaired; empty where it is repaired or planning
+    does not handle it.
+    """
+
+    group: Text
+    limit: Text
+    namespace: Text
+    key: Mapping[str, str]
+    topology_key: Text
+    bound: Text
+    total: Number
+    cap: Number | None
+    counts: Counts
+    largest: LargestShare | None
+    headroom: int
+    state: Text
+    reason: str | None
+    message: str
+    obstacle: str
+    cause: str | None
+    remedy: str
+    guaranteed: bool
+    severity: Text
+
+
+class ReportedDeadlock(CamelCaseStruct, frozen=True, kw_only=True):
+    """A pending pod whose own rules exclude each other, and which rules."""
+
+    namespace: Text
+    pod: Text
+    message: Text
+
+
+class ReportedFinding(CamelCaseStruct, frozen=True, kw_only=True):
+    """A configuration fault that violates nothing yet: its kind, the object, and what to do."""
+
+    kind: Text
+    object: Text
+    message: Text
+
+
+class LostGroup(CamelCaseStruct, frozen=True, kw_only=True):
+    """What one set of pods loses: all pods of a group, or those that `limit` selects.
+
+    `holds`: of `total` desired pods, a majority is `left` (Ready, in other domains), and no limit on exactly these
+    pods allows fewer losses.
+    """
+
+    group: Text
+    limit: str | None
+    namespace: Text
+    key: Mapping[str, str]
+    lost: Number
+    total: Number
+    left: Number
+    share: Annotated[float, Meta(ge=0, le=1)]
+    holds: bool
+
+
+class ReportedFailure(CamelCaseStruct, frozen=True, kw_only=True):
+    """The loss of one domain with its nodes; `groups` lists the worst first, `omitted` counts the others.
+
+    `unplaceable` pods find no feasible node afterwards; null where the simulation would be too large. `unknown` counts
+    pods whose replacement, or its placement, cannot be predicted.
+    """
+
+    topology_key: Text
+    domain: str
+    groups: tuple[LostGroup, ...]
+    omitted: Number
+    unplaceable: Number | None
+    unknown: Number
+
+
+class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """A report. `generatedAt` is the snapshot's time, null where it has none."""
+
+    api_version: str = API_VERSION
+    kind: str = "Report"
+    generated_at: datetime | None
+    constraints: tuple[ReportedConstraint, ...]
+    limits: tuple[ReportedLimit, ...]
+    deadlocks: tuple[ReportedDeadlock, ...]
+    findings: tuple[ReportedFinding, ...]
+    failures: tuple[ReportedFailure, ...] | None
+    """One for each domain that holds pods of the policy's groups; null without `--failures`."""
+    failure_domains: Number | None
+    """How many domains these topology keys have in all; null without `--failures`."""
+
+
+def every_workload(_: Reference) -> bool:
+    """Select every workload."""
+    return True
+
+
+def report_document(
+    assessment: Assessment, plan: Plan, chosen: WorkloadFilter = every_workload, lost: Failures | None = None
+) -> ReportDocument:
+    """Report on the chosen workloads, violations first; `lost` is the simulated loss of each domain."""
+    reasons = StateReasons(plan)
+    zero_budgets = _zero_budgets(assessment)
+    constraints = [
+        row
+        for group in assessment.groups
+        if any(chosen(workload) for workload in group.group.workloads)
+        for row in _reported_constraints(group, reasons, assessment, zero_budgets)
+    ]
+    constraints.sort(key=lambda row: row.state == State.SATISFIED)
+    limits = [
+        _reported_limit(limit, reasons.for_limit(limit), assessment, zero_budgets)
+        for limit in assessment.limits
+        if any(map(chosen, limit_workloads(limit)))
+    ]
+    limits.sort(key=lambda row: row.state == State.SATISFIED)
+    return ReportDocument(
+        generated_at=known_time(plan.made_at),
+        constraints=tuple(constraints),
+        limits=tuple(limits),
+        deadlocks=tuple(
+            ReportedDeadlock(namespace=deadlock.pod.namespace, pod=deadlock.pod.name, message=deadlock.message)
+            for deadlock in assessment.deadlocks
+            if chosen(deadlock.workload)
+        ),
+        findings=tuple(
+            ReportedFinding(kind=finding.kind, object=finding.object, message=finding.message)
+            for finding in assessment.findings
+            if any(map(chosen, finding.workloads)) or (chosen is every_workload and not finding.workloads)
+        ),
+        failures=tuple(_reported_failures(lost.found, chosen)) if lost is not None else None,
+        failure_domains=lost.domains if lost is not None else None,
+    )
+
+
+def _reported_failures(failures: Sequence[Failure], chosen: WorkloadFilter) -> Iterator[ReportedFailure]:
+    for failure in failures:
+        losses = [loss for loss in failure.losses if any(map(chosen, loss.workloads))]
+        if losses:
+            yield ReportedFailure(
+                topology_key=failure.topology_key,
+                domain=failure.domain,
+                groups=tuple(
+                    LostGroup(
+                        group=loss.group,
+                        limit=loss.limit,
+                        namespace=loss.namespace,
+                        key=dict(loss.key),
+                        lost=loss.lost,
+                        total=loss.total,
+                        left=loss.left,
+                        share=float(loss.share),
+                        holds=loss.holds,
+                    )
+                    for loss in losses[:_MOST_LOSSES]
+                ),
+                omitted=max(0, len(losses) - _MOST_LOSSES),
+                unplaceable=failure.unplaceable,
+                unknown=failure.unknown,
+            )
+
+
+def _zero_budgets(assessment: Assessment) -> Mapping[Reference, str]:
+    """Return the PodDisruptionBudget of each workload whose budget never allows a disruption."""
+    return {
+        workload: finding.object
+        for finding in assessment.findings
+        if finding.kind is FindingKind.BUDGET_ALWAYS_ZERO
+        for workload in finding.workloads
+    }
+
+
+def _reported_limit(
+    limit: EvaluatedLimit, standing: StateReason, assessment: Assessment, zero_budgets: Mapping[Reference, str]
+) -> ReportedLimit:
+    cause = assessment.causes.get(limit_token(limit))
+    largest = limit.largest
+    counts = limit.counts if len(limit.counts) <= _MOST_EMPTY else limit.counts.filled
+    violation = Violation(
+        reason=standing.reason,
+        cause=cause,
+        topology_key=limit.topology_key,
+        counts=limit.counts,
+        evictions=standing.evictions,
+        zero_budgets=_budgets_of(limit_workloads(limit), zero_budgets),
+    )
+    return ReportedLimit(
+        group=limit.group,
+        limit=limit.limit,
+        namespace=limit.namespace,
+        key=dict(limit.key),
+        topology_key=limit.topology_key,
+        bound=limit.rule.bound,
+        total=limit.total,
+        cap=limit.cap,
+        counts=dict(sorted(counts.items())),
+        largest=LargestShare(domain=largest.domain, count=largest.count, share=float(largest.share))
+        if largest is not None
+        else None,
+        headroom=limit.headroom,
+        state=standing.state,
+        reason=standing.reason,
+        message=limit.message,
+        obstacle=standing.message,
+        cause=cause,
+        remedy=limit_remedy(limit, violation),
+        guaranteed=limit.guaranteed,
+        severity=limit.severity,
+    )
+
+
+def _budgets_of(
+    workloads: Sequence[Reference] | frozenset[Reference], zero_budgets: Mapping[Reference, str]
+) -> tuple[str, ...]:
+    return tuple(sorted({zero_budgets[workload] for workload in workloads if workload in zero_budgets}))
+
+
+def _reported_constraints(
+    group: EvaluatedGroup, reasons: StateReasons, assessment: Assessment, zero_budgets: Mapping[Reference, str]
+) -> Iterator[ReportedConstraint]:
+    budgets = _budgets_of(group.group.workloads, zero_budgets)
+    for evaluated in (*group.hard, *group.soft):
+        cause = assessment.causes.get(constraint_token(group, evaluated))
+        yield _reported_constraint(group, evaluated, reasons.for_constraint(group, evaluated), cause, budgets)
+
+
+def _reported_constraint(
+    group: EvaluatedGroup,
+    evaluated: EvaluatedConstraint,
+    standing: StateReason,
+    cause: ViolationCause | None,
+    zero_budgets: tuple[str, ...],
+) -> ReportedConstraint:
+    constraint, counts = evaluated.constraint, evaluated.counts
+    violation = Violation(
+        reason=standing.reason,
+        cause=cause,
+        topology_key=constraint.key,
+        counts=counts.by_domain,
+        evictions=standing.evictions,
+        zero_budgets=zero_budgets,
+    )
+    return ReportedConstraint(
+        namespace=group.group.namespace,
+        workloads=tuple(workload_name(workload) for workload in group.group.workloads),
+        topology_key=constraint.key,
+        max_skew=constraint.max_skew,
+        min_domains=constraint.min_domains,
+        when_unsatisfiable=constraint.when_unsatisfiable,
+        origin=constraint.origin,
+        counts=dict(counts.by_domain),
+        skew=counts.skew,
+        state=standing.state,
+        reason=standing.reason,
+        message=standing.message,
+        cause=cause,
+        remedy=remedy(violation),
+    )

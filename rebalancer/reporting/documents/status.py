@@ -1,0 +1,128 @@
+"""The Status document: the controller's mode, moves, plan and refusals; and the controller's memory, as text."""
+
+from collections import Counter
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rebalancer.admission.admit import Admission
+from rebalancer.admission.pause import Pause
+from rebalancer.model.moves import NO_MEMORY, Memory, Move
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.plan import Plan
+from rebalancer.reporting.documents.document import (
+    API_VERSION,
+    CamelCaseStruct,
+    Number,
+    Text,
+    WorkloadName,
+    workload_name,
+)
+
+_MEMORY_FORMAT = 1
+
+
+class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
+    """One move of the controller."""
+
+    namespace: Text
+    pod: Text
+    uid: Text
+    node: str
+    workload: WorkloadName
+    state: Text
+    since: datetime
+
+
+class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """The policy in force. `valid` is false while a newer one is refused; `error` then says why."""
+
+    hash: Text
+    source: str
+    valid: bool
+    error: str = ""
+
+
+class PauseStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """A pause. `until` is null if it lasts until somebody resumes; `error` says why the file is unreadable, else ""."""
+
+    until: datetime | None
+    reason: str
+    by: str
+    error: str = ""
+
+
+class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
+    """The planned evictions and the proved minimum."""
+
+    evictions: Number
+    minimum: Number
+
+
+class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """The controller's status."""
+
+    api_version: str = API_VERSION
+    kind: str = "Status"
+    mode: Text
+    paused: PauseStatus | None
+    leader: str
+    last_cycle: datetime | None
+    stale: str
+    in_flight: tuple[MoveEntry, ...]
+    last_moves: tuple[MoveEntry, ...]
+    plan: PlanSummary
+    refusals: dict[str, Annotated[int, Meta(ge=1)]]
+    policy: PolicyStatus
+
+
+def move_entry(move: Move) -> MoveEntry:
+    """Convert a move to its entry."""
+    return MoveEntry(
+        namespace=move.namespace,
+        pod=move.pod,
+        uid=move.uid,
+        node=move.node,
+        workload=workload_name(move.workload),
+        state=move.state,
+        since=move.changed_at,
+    )
+
+
+def pause_status(pause: Pause | None) -> PauseStatus | None:
+    """Convert a pause to its status."""
+    if pause is None:
+        return None
+    return PauseStatus(until=pause.until, reason=pause.reason, by=pause.by, error=pause.unreadable)
+
+
+def count_refusals(plan: Plan, admission: Admission, deadlocks: int) -> dict[str, int]:
+    """Count refused and waiting evictions by reason; `deadlocks` is the number of pods in a placement deadlock."""
+    counts = Counter[str](refusal.reason for refusal in plan.refusals)
+    counts.update(waiting.reason for waiting in (*plan.waiting, *admission.waiting))
+    if deadlocks:
+        counts[Reason.PLACEMENT_DEADLOCK] = deadlocks
+    return dict(sorted(counts.items()))
+
+
+class _StoredMemory(msgspec.Struct, frozen=True):
+    format: int
+    memory: Memory
+
+
+def memory_text(memory: Memory) -> str:
+    """Encode the memory for the next process."""
+    return msgspec.json.encode(_StoredMemory(_MEMORY_FORMAT, memory)).decode()
+
+
+def parse_memory(text: str) -> Memory:
+    """Decode a memory; an unreadable one gives the empty memory, since moves are visible in the cluster itself."""
+    if not text:
+        return NO_MEMORY
+    try:
+        stored = msgspec.json.decode(text, type=_StoredMemory)
+    except (msgspec.DecodeError, RecursionError):
+        return NO_MEMORY
+    return stored.memory if stored.format == _MEMORY_FORMAT else NO_MEMORY

@@ -1,0 +1,1 @@
+"""Kubernetes events, created when a state changes."""

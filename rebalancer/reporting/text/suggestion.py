@@ -1,0 +1,102 @@
+"""The suggestion as text: a table of constraints, sizes that cannot satisfy the limit, deadlocks, YAML to paste."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import yaml
+
+from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.reporting.documents.suggestion import SuggestedConstraint, SuggestionDocument
+from rebalancer.reporting.phrases import plural
+from rebalancer.reporting.text.limits import align_columns
+
+_MOST_SHOWN: Final = 12
+"""So many numbers of pods are listed; the rest is counted."""
+
+
+def suggestion_text(document: SuggestionDocument) -> str:
+    """Show a suggestion, and the YAML to paste."""
+    domains = f"{plural(document.domains, 'domain')} of {document.topology_key}"
+    pods = plural(document.size, "pod")
+    lines = [f'"{document.limit}" of {pods} over {domains}: at most {plural(document.cap, "pod")} in each domain.']
+    if not document.attainable:
+        lines.append(
+            f"No placement satisfies it: {plural(document.domains, 'domain')} can hold at most "
+            f"{document.domains * document.cap} of {pods}."
+        )
+    rows = [("MAXSKEW", "WORST CASE", "GUARANTEED HERE", "GUARANTEED FROM")]
+    hard = [
+        constraint
+        for constraint in document.constraints
+        if constraint.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
+    ]
+    rows += [
+        (
+            str(constraint.max_skew),
+            str(constraint.most),
+            "yes" if constraint.guaranteed else "no",
+            plural(constraint.domains_needed, "domain") if constraint.domains_needed else "no number of domains",
+        )
+        for constraint in hard
+    ]
+    lines += ["", *align_columns(rows)]
+    if document.unscalable:
+        sizes = ", ".join(map(str, document.unscalable[:_MOST_SHOWN]))
+        more = len(document.unscalable) - _MOST_SHOWN
+        rest = f" and {more} more" if more > 0 else ""
+        lines += ["", f"Sizes up to {document.size} for which no placement satisfies both: {sizes}{rest}."]
+    lines += _deadlock_lines(document)
+    return "\n".join([*lines, "", *_yaml_lines(document, hard[-1]), ""])
+
+
+def _deadlock_lines(document: SuggestionDocument) -> Sequence[str]:
+    groups = document.deadlock
+    if groups is None:
+        return ()
+    which = f"With maxSkew {groups.max_skew}, groups of {groups.size} with anti-affinity"
+    if groups.ways is None or groups.stuck is None:
+        return "", f"{which}: too many placements to search for deadlocks. Try smaller numbers."
+    outcomes = plural(groups.ways, "scheduler outcome")
+    if groups.stuck:
+        free = f" With maxSkew {groups.free_from} they cannot." if groups.free_from else ""
+        return "", f"{which} can deadlock: in {groups.stuck} of {outcomes}.{free}"
+    return "", f"{which} cannot deadlock: in none of {outcomes}."
+
+
+def _yaml_lines(document: SuggestionDocument, hard: SuggestedConstraint) -> Sequence[str]:
+    """Return the YAML to paste: the tightest suggested constraint, and the soft one where that is stricter."""
+    chosen = [hard] if hard.max_skew == 1 else [hard, document.constraints[-1]]
+    constraints = [
+        {
+            "topologyKey": constraint.topology_key,
+            "maxSkew": constraint.max_skew,
+            "whenUnsatisfiable": str(constraint.when_unsatisfiable),
+            "labelSelector": {"matchLabels": {"LABEL": "VALUE"}},
+        }
+        for constraint in chosen
+    ]
+    text: str = yaml.safe_dump({"topologySpreadConstraints": constraints}, sort_keys=False)
+    comments = (
+        "Replace LABEL: VALUE with labels that all of these pods have, and no others.",
+        *_caveats(document, hard),
+    )
+    return *(f"# {comment}" for comment in comments), *text.splitlines()
+
+
+def _caveats(document: SuggestionDocument, hard: SuggestedConstraint) -> Iterator[str]:
+    """Yield what the constraints do not guarantee: people paste them without the table."""
+    pods, domains = plural(document.size, "pod"), plural(document.domains, "domain")
+    if hard.domains_needed is None:
+        yield f'No number of domains gives "{document.limit}": it allows none of {pods} in a domain.'
+    elif not hard.guaranteed:
+        yield f'"{document.limit}" is not guaranteed here: one of {domains} may hold {plural(hard.most, "pod")},'
+        yield f"the limit allows {document.cap}. It is guaranteed from {plural(hard.domains_needed, 'domain')} on."
+    groups = document.deadlock
+    if groups is None:
+        return
+    which = f"groups of {groups.size} with anti-affinity"
+    if groups.stuck is None:
+        yield f"Whether {which} can deadlock is unknown: too many placements to search."
+    elif groups.stuck:
+        free = f" With maxSkew {groups.free_from} they cannot." if groups.free_from else ""
+        yield f"With these constraints, {which} can deadlock: a pod stays Pending.{free}"
