@@ -51,17 +51,19 @@ def expected_worst(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapsho
     key, counts = limit.topology_key, {domain: limit.counts[domain] for domain in limit.counts}
     moved = _move_counts(counts, key, counted, snapshot)
     if moved is not None:
-        fullest, emptiest = max(moved.values(), default=0), min(moved.values(), default=0)
-        if limit.cap is not None:
-            return fullest, True
-        return (emptiest, True) if limit.min_pods is not None else (fullest - emptiest, True)
-    if limit.cap is None:
+        return _worst_count(limit, moved), True
+    if limit.cap is None or not all(_target_domains(eviction, key) for eviction in counted):
         return None
     remaining = _remaining_counts(counts, key, counted, snapshot)
     arriving = Counter(domain for eviction in counted for domain in _target_domains(eviction, key))
-    if not all(_target_domains(eviction, key) for eviction in counted):
-        return None
     return max((number + arriving[domain] for domain, number in remaining.items()), default=0), False
+
+
+def _worst_count(limit: EvaluatedLimit, counts: Mapping[str, int]) -> int:
+    fullest, emptiest = max(counts.values(), default=0), min(counts.values(), default=0)
+    if limit.cap is not None:
+        return fullest
+    return emptiest if limit.min_pods is not None else fullest - emptiest
 
 
 def _is_counted(component: Component, key: str, pod: Pod) -> bool:

@@ -163,15 +163,7 @@ def _constraint_suggestions(
 ) -> Iterator[Answer]:
     """Yield the constraints that would enforce what nothing enforces now, as YAML for the pod template."""
     question = "Which constraint would enforce it?"
-    suggestions = [
-        constraints.harden(evaluated) for group in groups for evaluated in group.soft if evaluated.counts.violated
-    ]
-    suggestions += [
-        constraints.constraint_for_limit(limit)
-        for limit in limits
-        if limit.state is State.VIOLATED and not limit.guaranteed
-    ]
-    combined, alternatives = constraints.combine(spread for spread in suggestions if spread is not None)
+    combined, alternatives = constraints.combine(_enforcing_spreads(groups, limits))
     if combined:
         this = "this constraint" if len(combined) == 1 else "these constraints"
         effects = "; ".join(spread.effect for spread in combined)
@@ -191,6 +183,17 @@ def _constraint_suggestions(
             "forced"
         )
         yield Answer(question=question, answer="none", evidence=evidence)
+
+
+def _enforcing_spreads(
+    groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit]
+) -> Iterator[constraints.SuggestedSpread]:
+    """Yield the constraint for each violated soft constraint, and for each violated limit that nothing guarantees."""
+    soft = [evaluated for group in groups for evaluated in group.soft if evaluated.counts.violated]
+    loose = [limit for limit in limits if limit.state is State.VIOLATED and not limit.guaranteed]
+    for spread in (*map(constraints.harden, soft), *map(constraints.constraint_for_limit, loose)):
+        if spread is not None:
+            yield spread
 
 
 def _no_constraint_answer() -> Answer:
