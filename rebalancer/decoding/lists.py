@@ -71,8 +71,8 @@ def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
     objects: list[Any] = []
     faults: list[Fault] = []
     for item in page.items:
-        found = decode(kind, item, intern)
-        (faults if isinstance(found, Fault) else objects).append(found)
+        decoded = decode(kind, item, intern)
+        (faults if isinstance(decoded, Fault) else objects).append(decoded)
     return Page(
         objects=objects,
         faults=faults,
@@ -113,11 +113,11 @@ def decode_file(data: bytes) -> Gathered:
         if kind is None:
             continue
         gathered.kinds.add(kind.name)
-        found = decode(kind, item, intern)
-        if isinstance(found, Fault):
-            gathered.faults.append(found)
+        decoded = decode(kind, item, intern)
+        if isinstance(decoded, Fault):
+            gathered.faults.append(decoded)
         else:
-            gathered.objects[kind.field].append(found)
+            gathered.objects[kind.field].append(decoded)
     return gathered
 
 
@@ -138,9 +138,9 @@ def snapshot(
         version=version,
         unknown=frozenset(KIND_NAMED) - frozenset(known),
         faults=tuple(faults),
-        **{field: tuple(sorted(found, key=_name)) for field, found in objects.items()},
+        **{field: tuple(sorted(rows, key=_name)) for field, rows in objects.items()},
     )
 
 
-def _name(found: Any) -> tuple[str, str, str]:
-    return getattr(found, "namespace", ""), getattr(found, "kind", ""), found.name
+def _name(decoded: Any) -> tuple[str, str, str]:
+    return getattr(decoded, "namespace", ""), getattr(decoded, "kind", ""), decoded.name

@@ -23,16 +23,16 @@ _WITHOUT_VALUES = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN}) | _WITHOUT_VALUES
 
 
-def labels(found: Mapping[str, str] | None) -> Labels:
+def labels(source: Mapping[str, str] | None) -> Labels:
     """Make a label set."""
-    return Labels(found) if found else NO_LABELS
+    return Labels(source) if source else NO_LABELS
 
 
-def annotations(found: Mapping[str, str] | None) -> Labels:
+def annotations(source: Mapping[str, str] | None) -> Labels:
     """Keep only the annotations that somebody here reads: the others can be large and private."""
-    if not found:
+    if not source:
         return NO_LABELS
-    kept = {key: value for key, value in found.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)}
+    kept = {key: value for key, value in source.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)}
     return Labels(kept) if kept else NO_LABELS
 
 
@@ -50,27 +50,27 @@ def created(metadata: wire.Metadata) -> datetime:
     return metadata.creation_timestamp or UNDATED
 
 
-def selector(found: wire.LabelSelector | None, field: str) -> LabelSelector | None:
+def selector(source: wire.LabelSelector | None, field: str) -> LabelSelector | None:
     """Turn a label selector into the model's; null stays None."""
-    if found is None:
+    if source is None:
         return None
     expressions = tuple(
-        requirement(each, f"{field}.matchExpressions[{position}]", _LABEL_OPERATORS)
-        for position, each in enumerate(found.match_expressions or ())
+        requirement(expression, f"{field}.matchExpressions[{position}]", _LABEL_OPERATORS)
+        for position, expression in enumerate(source.match_expressions or ())
     )
-    return LabelSelector.of(found.match_labels, expressions)
+    return LabelSelector.of(source.match_labels, expressions)
 
 
-def requirement(found: wire.Expression, field: str, operators: Iterable[Operator] = Operator) -> SelectorRequirement:
+def requirement(source: wire.Expression, field: str, operators: Iterable[Operator] = Operator) -> SelectorRequirement:
     """Turn one expression into the model's, with the API server's rules on operators and values."""
-    operator = one_of(Operator, found.operator, f"{field}.operator")
+    operator = one_of(Operator, source.operator, f"{field}.operator")
     if operator not in operators:
-        raise MalformedObject(f"{field}.operator", f"{found.operator!r} is for node selectors only")
-    values = tuple(sorted(set(found.values or ())))
+        raise MalformedObject(f"{field}.operator", f"{source.operator!r} is for node selectors only")
+    values = tuple(sorted(set(source.values or ())))
     if operator in _WITHOUT_VALUES and values:
         raise MalformedObject(f"{field}.values", f"{operator} takes no values")
     if operator in {Operator.IN, Operator.NOT_IN} and not values:
         raise MalformedObject(f"{field}.values", f"{operator} needs at least one value")
     if operator in {Operator.GT, Operator.LT} and len(values) != 1:
         raise MalformedObject(f"{field}.values", f"{operator} needs exactly one value")
-    return SelectorRequirement(found.key, operator, values)
+    return SelectorRequirement(source.key, operator, values)

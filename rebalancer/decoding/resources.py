@@ -17,22 +17,24 @@ _SCORING_DEFAULTS: Mapping[str, int] = {_CPU: 100, _MEMORY: 200 * 1024 * 1024}
 _NO_DEFAULTS: Mapping[str, int] = {}
 
 
-def amounts(found: Mapping[str, wire.Quantity] | None, field: str) -> _Amounts:
+def amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -> _Amounts:
     """Read a resource list: CPU in thousandths, all else in units, rounded up."""
-    if not found:
+    if not quantities:
         return {}
-    return {name: amount(milli if name == _CPU else units, value, f"{field}.{name}") for name, value in found.items()}
+    return {
+        name: amount(milli if name == _CPU else units, value, f"{field}.{name}") for name, value in quantities.items()
+    }
 
 
-def resources(found: Mapping[str, int]) -> Resources:
+def resources(amounts: Mapping[str, int]) -> Resources:
     """Put a resource list into the model's form."""
     extended = tuple(
-        sorted((name, value) for name, value in found.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
+        sorted((name, value) for name, value in amounts.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
     )
     made = Resources(
-        cpu=found.get(_CPU, 0),
-        memory=found.get(_MEMORY, 0),
-        ephemeral_storage=found.get(_STORAGE, 0),
+        cpu=amounts.get(_CPU, 0),
+        memory=amounts.get(_MEMORY, 0),
+        ephemeral_storage=amounts.get(_STORAGE, 0),
         extended=extended,
     )
     return made if made != NOTHING else NOTHING
@@ -60,33 +62,33 @@ def scored_as_newcomer(spec: wire.PodSpec) -> tuple[int, int]:
     Of pods that run, pod-level resources are counted; of the newcomer they are not (1.36.3, `noderesources/fit.go`: its
     scorer is never told that pod-level resources are on).
     """
-    found = _containers(spec, _actual(spec, None), _SCORING_DEFAULTS)
-    _add(found, amounts(spec.overhead, "spec.overhead"))
-    return found.get(_CPU, 0), found.get(_MEMORY, 0)
+    total = _containers(spec, _actual(spec, None), _SCORING_DEFAULTS)
+    _add(total, amounts(spec.overhead, "spec.overhead"))
+    return total.get(_CPU, 0), total.get(_MEMORY, 0)
 
 
 def _actual(spec: wire.PodSpec, status: wire.PodStatus | None) -> Callable[[wire.Container, str], _Amounts]:
     statuses = {}
     infeasible = False
     if status is not None:
-        for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
-            if each.resources is not None:
-                statuses[each.name] = each
+        for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
+            if container.resources is not None:
+                statuses[container.name] = container
         infeasible = any(
             condition.type == "PodResizePending" and condition.reason == "Infeasible"
             for condition in status.conditions or ()
         )
-    restartable = {each.name for each in spec.init_containers or () if each.restart_policy == "Always"}
-    ordinary_init = {each.name for each in spec.init_containers or ()} - restartable
+    restartable = {container.name for container in spec.init_containers or () if container.restart_policy == "Always"}
+    ordinary_init = {container.name for container in spec.init_containers or ()} - restartable
 
     def request(container: wire.Container, field: str) -> _Amounts:
         asked = amounts(container.resources.requests if container.resources else None, f"{field}.resources.requests")
-        found = statuses.get(container.name)
-        if found is None or container.name in ordinary_init:
+        running = statuses.get(container.name)
+        if running is None or container.name in ordinary_init:
             return asked
         lists = [
-            amounts(found.resources.requests if found.resources else None, "status.containerStatuses.resources"),
-            amounts(found.allocated_resources, "status.containerStatuses.allocatedResources"),
+            amounts(running.resources.requests if running.resources else None, "status.containerStatuses.resources"),
+            amounts(running.allocated_resources, "status.containerStatuses.allocatedResources"),
         ]
         return _most([*lists, asked] if not infeasible else lists)
 
@@ -133,7 +135,7 @@ def _add(total: _Amounts, more: Mapping[str, int]) -> None:
 
 def _most(lists: Iterable[Mapping[str, int]]) -> _Amounts:
     most: _Amounts = {}
-    for each in lists:
-        for name, value in each.items():
+    for amounts in lists:
+        for name, value in amounts.items():
             most[name] = max(value, most.get(name, value))
     return most

@@ -10,35 +10,35 @@ from rebalancer.model.labels import LabelSelector
 from rebalancer.model.workloads import Workload
 
 
-def deployment(found: wire.Owner, intern: Interner) -> Workload:
+def deployment(source: wire.Owner, intern: Interner) -> Workload:
     """Turn a Deployment into the model's; its pods carry the revision of its newest ReplicaSet, not of its own."""
-    return _owner(found, "Deployment", "", intern)
+    return _owner(source, "Deployment", "", intern)
 
 
-def replica_set(found: wire.Owner, intern: Interner) -> Workload:
+def replica_set(source: wire.Owner, intern: Interner) -> Workload:
     """Turn a ReplicaSet into the model's."""
-    return _owner(found, "ReplicaSet", (found.metadata.labels or {}).get("pod-template-hash", ""), intern)
+    return _owner(source, "ReplicaSet", (source.metadata.labels or {}).get("pod-template-hash", ""), intern)
 
 
-def stateful_set(found: wire.Owner, intern: Interner) -> Workload:
+def stateful_set(source: wire.Owner, intern: Interner) -> Workload:
     """Turn a StatefulSet into the model's; its revision is the one it is updating to.
 
     One that is updated `OnDelete` has no rollout of its own: its pods are never behind what it is doing.
     """
-    made = _owner(found, "StatefulSet", found.status.update_revision, intern)
-    strategy = found.spec.update_strategy
+    made = _owner(source, "StatefulSet", source.status.update_revision, intern)
+    strategy = source.spec.update_strategy
     if strategy is not None and strategy.type == "OnDelete":
         return structs.replace(made, updated=made.current)
     return made
 
 
-def replication_controller(found: wire.ReplicationController, intern: Interner) -> Workload:
+def replication_controller(source: wire.ReplicationController, intern: Interner) -> Workload:
     """Turn a ReplicationController into the model's; without a selector it selects its template's labels."""
-    found_spec = found.spec
+    found_spec = source.spec
     chosen = found_spec.selector
     if not chosen and found_spec.template is not None and found_spec.template.metadata is not None:
         chosen = found_spec.template.metadata.labels
-    metadata = found.metadata
+    metadata = source.metadata
     return Workload(
         group="",
         kind="ReplicationController",
@@ -50,10 +50,10 @@ def replication_controller(found: wire.ReplicationController, intern: Interner) 
         selector=LabelSelector.of(chosen) if chosen else None,
         template=template(found_spec.template),
         replicas=_default(found_spec.replicas),
-        current=found.status.replicas,
-        ready=found.status.ready_replicas,
-        updated=found.status.replicas,
-        observed=found.status.observed_generation >= metadata.generation,
+        current=source.status.replicas,
+        ready=source.status.ready_replicas,
+        updated=source.status.replicas,
+        observed=source.status.observed_generation >= metadata.generation,
         min_ready_seconds=found_spec.min_ready_seconds,
         owner=controller_of(metadata),
         created=created(metadata),
@@ -62,9 +62,9 @@ def replication_controller(found: wire.ReplicationController, intern: Interner) 
     )
 
 
-def _owner(found: wire.Owner, kind: str, revision: str, intern: Interner) -> Workload:
-    metadata, found_spec, status = found.metadata, found.spec, found.status
-    claim_templates = tuple(each.metadata.name for each in found_spec.volume_claim_templates or ())
+def _owner(source: wire.Owner, kind: str, revision: str, intern: Interner) -> Workload:
+    metadata, found_spec, status = source.metadata, source.spec, source.status
+    claim_templates = tuple(claim_template.metadata.name for claim_template in found_spec.volume_claim_templates or ())
     return Workload(
         group="apps",
         kind=kind,

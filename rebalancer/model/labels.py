@@ -110,8 +110,10 @@ class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
     ) -> Self:
         """Make a selector in canonical order, so that equal meanings written differently compare equal."""
         requirements = {SelectorRequirement(key, Operator.IN, (value,)) for key, value in (match_labels or {}).items()}
-        for each in expressions:
-            requirements.add(SelectorRequirement(each.key, each.operator, tuple(sorted(set(each.values)))))
+        for expression in expressions:
+            requirements.add(
+                SelectorRequirement(expression.key, expression.operator, tuple(sorted(set(expression.values))))
+            )
         return cls(tuple(sorted(requirements)))
 
     @property

@@ -29,14 +29,14 @@ class QuantityError(ValueError):
 
 @lru_cache(maxsize=65536)
 def _parse(text: str) -> Fraction:
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise QuantityError(f"{text!r} is no quantity; expected a number such as 2, 500m, 1.5Gi or 1e3")
-    exponent = int(found["exponent"] or 0)
+    exponent = int(match["exponent"] or 0)
     if abs(exponent) > 64:
         # The server caps at 2^63-1 and rounds below 1n up; a million digits must not be computed to learn that.
         exponent = 64 if exponent > 0 else -64
-    return Fraction(found["number"]) * _SUFFIXES[found["suffix"]] * Fraction(10) ** exponent
+    return Fraction(match["number"]) * _SUFFIXES[match["suffix"]] * Fraction(10) ** exponent
 
 
 def _ceiling(value: Fraction) -> int:

@@ -78,24 +78,24 @@ class Snapshot:
     @cached_property
     def pods_on(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by the node they are bound to, if that node exists; finished ones hold nothing and are left out."""
-        found: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
+        by_node: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
         for pod in self.pods:
-            if pod.node is not None and pod.node in found and not pod.finished:
-                found[pod.node].append(pod)
-        return found
+            if pod.node is not None and pod.node in by_node and not pod.finished:
+                by_node[pod.node].append(pod)
+        return by_node
 
     @cached_property
     def pods_in(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by namespace."""
-        found: defaultdict[str, list[Pod]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[Pod]] = defaultdict(list)
         for pod in self.pods:
-            found[pod.namespace].append(pod)
-        return found
+            by_namespace[pod.namespace].append(pod)
+        return by_namespace
 
     @cached_property
     def pods_of(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by the UID of their controller."""
-        found: dict[str, list[Pod]] = {}
+        by_owner: dict[str, list[Pod]] = {}
         known: OwnerReference | None = None
         together: list[Pod] = []
         for pod in self.pods:
@@ -103,9 +103,9 @@ class Snapshot:
             if owner is not None:
                 # Pods of one controller stand side by side in most lists and share the reference to it.
                 if owner is not known:
-                    known, together = owner, found.setdefault(owner.uid, [])
+                    known, together = owner, by_owner.setdefault(owner.uid, [])
                 together.append(pod)
-        return found
+        return by_owner
 
     @cached_property
     def unplaced(self) -> Sequence[Pod]:
@@ -120,27 +120,27 @@ class Snapshot:
     @cached_property
     def workloads_in(self) -> Mapping[str, Sequence[Workload]]:
         """Workloads by namespace."""
-        found: defaultdict[str, list[Workload]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[Workload]] = defaultdict(list)
         for workload in self.workloads:
-            found[workload.namespace].append(workload)
-        return found
+            by_namespace[workload.namespace].append(workload)
+        return by_namespace
 
     @cached_property
     def owned_by(self) -> Mapping[str, Sequence[Workload]]:
         """Workloads by the UID of their controller: the ReplicaSets of a Deployment."""
-        found: defaultdict[str, list[Workload]] = defaultdict(list)
+        by_owner: defaultdict[str, list[Workload]] = defaultdict(list)
         for workload in self.workloads:
             if workload.owner is not None:
-                found[workload.owner.uid].append(workload)
-        return found
+                by_owner[workload.owner.uid].append(workload)
+        return by_owner
 
     @cached_property
     def budgets_in(self) -> Mapping[str, Sequence[DisruptionBudget]]:
         """Disruption budgets by namespace."""
-        found: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
         for budget in self.budgets:
-            found[budget.namespace].append(budget)
-        return found
+            by_namespace[budget.namespace].append(budget)
+        return by_namespace
 
     @cached_property
     def namespace(self) -> Mapping[str, Namespace]:
@@ -150,10 +150,10 @@ class Snapshot:
     @cached_property
     def services_in(self) -> Mapping[str, Sequence[Service]]:
         """Services by namespace."""
-        found: defaultdict[str, list[Service]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[Service]] = defaultdict(list)
         for service in self.services:
-            found[service.namespace].append(service)
-        return found
+            by_namespace[service.namespace].append(service)
+        return by_namespace
 
     @cached_property
     def claim(self) -> Mapping[tuple[str, str], PersistentVolumeClaim]:
@@ -168,12 +168,12 @@ class Snapshot:
     @cached_property
     def storage_class(self) -> Mapping[str, StorageClass]:
         """Storage classes by name."""
-        return {each.name: each for each in self.storage_classes}
+        return {storage_class.name: storage_class for storage_class in self.storage_classes}
 
     @cached_property
     def csi_node(self) -> Mapping[str, CSINode]:
         """CSI facts by node name."""
-        return {each.name: each for each in self.csi_nodes}
+        return {csi_node.name: csi_node for csi_node in self.csi_nodes}
 
     def owner_of(self, pod: Pod) -> Workload | None:
         """Return the pod's controller, or None where it has none or that is not known."""

@@ -60,13 +60,15 @@ class Condition:
 
 def greatest(*conditions: Condition | None) -> int | None:
     """Return the greatest number that meets all of them: None where there is no greatest, -1 where none does."""
-    given = [each for each in conditions if each is not None]
-    edge = max((each.number for each in given), default=0)
-    if all(each.holds(edge + 1) for each in given):
+    given = [condition for condition in conditions if condition is not None]
+    edge = max((condition.number for condition in given), default=0)
+    if all(condition.holds(edge + 1) for condition in given):
         return None  # beyond the greatest number that is named nothing changes any more
     # The last number of a stretch that meets them all is one that is named, or beside it.
-    near = {number for each in given for number in (each.number - 1, each.number, each.number + 1)}
-    return max((number for number in near if number >= 0 and all(each.holds(number) for each in given)), default=-1)
+    near = {number for condition in given for number in (condition.number - 1, condition.number, condition.number + 1)}
+    return max(
+        (number for number in near if number >= 0 and all(condition.holds(number) for condition in given)), default=-1
+    )
 
 
 def _validated(value: object) -> Condition:

@@ -92,8 +92,10 @@ def _covers(wide: _Rule, narrow: _Rule) -> bool:
 
 
 def _pods(group: PolicyGroup, limit: Limit) -> Hashable:
-    selectors = [each.compiled.requirements for each in (group.selector, limit.selector) if each is not None]
-    meant = LabelSelector.of(None, (requirement for each in selectors for requirement in each))
+    selectors = [
+        selector.compiled.requirements for selector in (group.selector, limit.selector) if selector is not None
+    ]
+    meant = LabelSelector.of(None, (requirement for selector in selectors for requirement in selector))
     spaces = frozenset(group.namespaces.include), frozenset(group.namespaces.exclude)
     return meant, spaces, frozenset(group.group_by), frozenset(limit.group_by or ())
 

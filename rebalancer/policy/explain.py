@@ -80,10 +80,10 @@ def _choices(path: Path) -> list[str]:
     """List the values of the enumeration or literal at a path."""
     annotation = _annotation(path)
     alternatives = get_args(annotation)
-    for each in (annotation, *alternatives):
-        if isinstance(each, type) and issubclass(each, Enum):
-            return [str(member.value) for member in each]
-    return [str(each) for each in alternatives]
+    for candidate in (annotation, *alternatives):
+        if isinstance(candidate, type) and issubclass(candidate, Enum):
+            return [str(member.value) for member in candidate]
+    return [str(value) for value in alternatives]
 
 
 def _expected_of(path: Path) -> str:
@@ -107,7 +107,7 @@ def _known(path: Path) -> str:
     close = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.7)
     if close:
         return f"did you mean {by_lower[close[0]]}?"
-    elsewhere = next((each for each in _all_fields(Policy) if str(each[-1]).lower() == name.lower()), None)
+    elsewhere = next((path for path in _all_fields(Policy) if str(path[-1]).lower() == name.lower()), None)
     if elsewhere:
         return f"did you mean {dotted(elsewhere)}?"
     return f"known here: {', '.join(siblings)}"
@@ -130,7 +130,7 @@ def _annotation(path: Path) -> Any:
         if isinstance(step, int):
             continue
         fields = section.model_fields if section else {}
-        annotation = next((each.annotation for key, each in fields.items() if step == (each.alias or key)), None)
+        annotation = next((field.annotation for key, field in fields.items() if step == (field.alias or key)), None)
         section = _section_in(annotation)
     return annotation
 

@@ -41,8 +41,8 @@ def load_policy(data: bytes, *, source: str) -> Policy:
     located: dict[tuple[int, Path], str | ErrorDetails] = {
         (line, path): message for line, path, message in tree.problems
     }
-    for each in errors:
-        located.setdefault((_place(tree, path_of(each)).line, path_of(each)), each)
+    for detail in errors:
+        located.setdefault((_place(tree, path_of(detail)).line, path_of(detail)), detail)
     raise _refusal(tree, located, source=source)
 
 

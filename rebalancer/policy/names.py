@@ -148,5 +148,5 @@ class NamespaceFilter(Section):
 def _union(globs: tuple[str, ...]) -> re.Pattern[str]:
     """Compile globs into one pattern; none at all matches nothing."""
     wild = {"*": ".*", "?": "."}
-    each = ("".join(wild.get(character, re.escape(character)) for character in glob) for glob in globs)
-    return re.compile("(?:" + "|".join(each) + r")\Z" if globs else r"(?!)")
+    patterns = ("".join(wild.get(character, re.escape(character)) for character in glob) for glob in globs)
+    return re.compile("(?:" + "|".join(patterns) + r")\Z" if globs else r"(?!)")

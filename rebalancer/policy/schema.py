@@ -42,6 +42,6 @@ class _Generator(GenerateJsonSchema):
             case Owner():
                 return str(dft)
             case tuple():
-                return [self.encode_default(each) for each in dft]
+                return [self.encode_default(value) for value in dft]
             case _:
                 return super().encode_default(dft)

@@ -101,5 +101,8 @@ class Selector(Section):
 @lru_cache(maxsize=1024)
 def _compile(labels: tuple[tuple[str, str], ...], expressions: tuple[Expression, ...]) -> LabelSelector:
     """Compile once; cached outside of the model, since its own cache would survive `model_copy(update=…)`."""
-    requirements = (SelectorRequirement(each.key, Operator(each.operator), each.values) for each in expressions)
+    requirements = (
+        SelectorRequirement(expression.key, Operator(expression.operator), expression.values)
+        for expression in expressions
+    )
     return LabelSelector.of(dict(labels), requirements)

@@ -26,14 +26,16 @@ def admitted(spec: PodSpec, labels: Mapping[str, str], view: View) -> PodSpec:
     """
     spec = merged(spec, labels)
     classes = view.snapshot.priority_classes
-    chosen = next((each for each in classes if each.name == spec.priority_class), None)
+    chosen = next((priority_class for priority_class in classes if priority_class.name == spec.priority_class), None)
     if not spec.priority_class:
-        chosen = next((each for each in classes if each.default), None)
+        chosen = next((priority_class for priority_class in classes if priority_class.default), None)
     if chosen is not None:
         spec = structs.replace(
             spec, priority_class=chosen.name, priority=chosen.value, preempts=chosen.preempts and spec.preempts
         )
-    missing = [each for each in AUTOMATIC if not any(have.key == each.key for have in spec.tolerations)]
+    missing = [
+        toleration for toleration in AUTOMATIC if not any(have.key == toleration.key for have in spec.tolerations)
+    ]
     return structs.replace(spec, tolerations=(*spec.tolerations, *missing))
 
 
@@ -43,19 +45,19 @@ def merged(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
     For spread that is done by 1.34 and newer; earlier schedulers do it themselves, to the same effect.
     """
     affinity = spec.pod_affinity
-    if affinity == NO_AFFINITY and not any(each.match_label_keys for each in spec.spread):
+    if affinity == NO_AFFINITY and not any(constraint.match_label_keys for constraint in spec.spread):
         return spec
     spread = tuple(
-        structs.replace(each, selector=_narrowed(each.selector, each.match_label_keys, (), labels))
-        for each in spec.spread
+        structs.replace(constraint, selector=_narrowed(constraint.selector, constraint.match_label_keys, (), labels))
+        for constraint in spec.spread
     )
     return structs.replace(
         spec,
         spread=spread,
         pod_affinity=PodAffinity(
-            required=tuple(_merged_term(each, labels) for each in affinity.required),
+            required=tuple(_merged_term(term, labels) for term in affinity.required),
             preferred=tuple(PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.preferred),
-            anti_required=tuple(_merged_term(each, labels) for each in affinity.anti_required),
+            anti_required=tuple(_merged_term(term, labels) for term in affinity.anti_required),
             anti_preferred=tuple(
                 PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.anti_preferred
             ),

@@ -27,8 +27,8 @@ def _covers(term: PodAffinityTerm, owner_namespace: str, namespace: str, view: V
         return namespace == owner_namespace
     if namespace in term.namespaces:
         return True
-    found = view.snapshot.namespace.get(namespace)
-    labels: Labels = found.labels if found is not None else NO_LABELS
+    known = view.snapshot.namespace.get(namespace)
+    labels: Labels = known.labels if known is not None else NO_LABELS
     return term.namespace_selector is not None and term.namespace_selector.matches(labels)
 
 
@@ -36,7 +36,7 @@ def namespaces(term: PodAffinityTerm, owner_namespace: str, view: View) -> froze
     """Return the namespaces that a term means, of those that hold pods; the pod's own, if it names none."""
     if not term.namespaces and term.namespace_selector is None:
         return frozenset({owner_namespace})
-    return frozenset(each for each in view.namespaces if _covers(term, owner_namespace, each, view))
+    return frozenset(namespace for namespace in view.namespaces if _covers(term, owner_namespace, namespace, view))
 
 
 def matching(terms: Iterable[PodAffinityTerm], owner_namespace: str, view: View) -> Mapping[str, int]:

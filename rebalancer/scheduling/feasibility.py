@@ -40,7 +40,7 @@ FILTERS: Final[Sequence[type[Filter]]] = (*OF_THE_NODE, *OF_ITS_ROOM, PodTopolog
 
 def prepared(pod: Pod, view: View) -> Sequence[Filter]:
     """Return the filters that the profile leaves on, prepared for a pod."""
-    return [each(pod, view) for each in FILTERS if each.name not in view.profile.filters_off]
+    return [plugin(pod, view) for plugin in FILTERS if plugin.name not in view.profile.filters_off]
 
 
 def feasible(pod: Pod, view: View) -> frozenset[str]:
@@ -66,7 +66,7 @@ def static_feasible(pod: Pod, view: View, group: Iterable[Pod] | None = None) ->
         return nodes
     if pod.spec.pod_affinity == NO_AFFINITY and not any(True for _ in view.repelling(pod)):
         return nodes  # as of most pods, whose groups need not be taken out for nothing
-    present = [each for each in group if view.where(each) is not None]
+    present = [member for member in group if view.where(member) is not None]
     return InterPodAffinity(pod, view.without(present) if present else view).admitted(nodes)
 
 
@@ -79,9 +79,9 @@ def admissible(pod: Pod, view: View) -> frozenset[str]:
 
 
 def _passing(filters: Iterable[type[Filter]], pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
-    for each in filters:
-        if nodes and each.name not in view.profile.filters_off:
-            nodes = each(pod, view).admitted(nodes)
+    for plugin in filters:
+        if nodes and plugin.name not in view.profile.filters_off:
+            nodes = plugin(pod, view).admitted(nodes)
     return nodes
 
 
@@ -103,21 +103,21 @@ def with_promised(pod: Pod, view: View) -> Iterator[tuple[str, View]]:
     """
     for node, promised in _nominated(pod, view).items():
         state = view
-        for each in promised:
-            state = state.with_placed(each, node)
+        for other in promised:
+            state = state.with_placed(other, node)
         yield node, state
 
 
 def _nominated(pod: Pod, view: View) -> Mapping[str, Sequence[Pod]]:
     """Return waiting pods that preemption promised a node to, by node, of the pod's priority or above."""
-    found: dict[str, list[Pod]] = {}
-    for each in view.memo("promised", lambda: [p for p in view.snapshot.pods if p.waiting and p.nominated_node]):
-        node = each.nominated_node
+    nominated: dict[str, list[Pod]] = {}
+    for other in view.memo("promised", lambda: [p for p in view.snapshot.pods if p.waiting and p.nominated_node]):
+        node = other.nominated_node
         if (
             node in view.nodes.by_name
-            and each.spec.priority >= pod.spec.priority
-            and each.uid != pod.uid
-            and view.where(each) is None
+            and other.spec.priority >= pod.spec.priority
+            and other.uid != pod.uid
+            and view.where(other) is None
         ):
-            found.setdefault(node, []).append(each)
-    return found
+            nominated.setdefault(node, []).append(other)
+    return nominated

@@ -20,12 +20,12 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:
     total = len(view.nodes.by_name)
     wanted = [held[name] for name in map(normalized, pod.spec.images) if name in held]
     most = MOST_PER_CONTAINER * pod.spec.containers
-    found = {}
+    result = {}
     for node in nodes:
         present = sum(int(size * (len(names) / total)) for size, names in wanted if node in names)
         clamped = max(LEAST, min(present, most))
-        found[node] = 100 * (clamped - LEAST) // (most - LEAST)
-    return found
+        result[node] = 100 * (clamped - LEAST) // (most - LEAST)
+    return result
 
 
 def normalized(image: str) -> str:

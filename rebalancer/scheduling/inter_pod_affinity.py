@@ -79,11 +79,11 @@ def _union(groups: Mapping[str, frozenset[str]], values: Iterable[str]) -> froze
 
 def _places(terms: Iterable[PodAffinityTerm], per_node: Mapping[str, int], view: View) -> Mapping[str, frozenset[str]]:
     """Return, for the key of each term, the values of the nodes that hold a matching pod."""
-    found = {}
+    places = {}
     for key in {term.topology_key for term in terms}:
         values = view.nodes.values(key)
-        found[key] = frozenset(values[node] for node in per_node if node in values)
-    return found
+        places[key] = frozenset(values[node] for node in per_node if node in values)
+    return places
 
 
 def theirs(pod: Pod, view: View) -> Mapping[str, frozenset[str]]:
@@ -93,7 +93,7 @@ def theirs(pod: Pod, view: View) -> Mapping[str, frozenset[str]]:
         for key in _refusing(affinity, namespace, pod, view):
             values = view.nodes.values(key)
             blocked.setdefault(key, set()).update(values[node] for node in per_node if node in values)
-    return {key: frozenset(found) for key, found in blocked.items()}
+    return {key: frozenset(values) for key, values in blocked.items()}
 
 
 def _refusing(affinity: PodAffinity, namespace: str, pod: Pod, view: View) -> tuple[str, ...]:

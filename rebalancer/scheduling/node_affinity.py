@@ -57,10 +57,10 @@ def named_nodes(pod: Pod) -> frozenset[str] | None:
         return None
     named: set[str] = set()
     for term in terms:
-        fields = [each for each in term.fields if each.key == "metadata.name" and each.operator is Operator.IN]
+        fields = [field for field in term.fields if field.key == "metadata.name" and field.operator is Operator.IN]
         if not fields:
             return None
-        named |= frozenset(fields[0].values).intersection(*(each.values for each in fields[1:]))
+        named |= frozenset(fields[0].values).intersection(*(field.values for field in fields[1:]))
     return frozenset(named)
 
 
@@ -70,7 +70,7 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | Non
     if not preferred:
         return None
     weights = dict.fromkeys(nodes, 0)
-    for each in preferred:
-        for node in view.nodes.selected(each.term).intersection(weights):
-            weights[node] += each.weight
+    for entry in preferred:
+        for node in view.nodes.selected(entry.term).intersection(weights):
+            weights[node] += entry.weight
     return to_hundred(weights)

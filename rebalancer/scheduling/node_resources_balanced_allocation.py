@@ -20,14 +20,14 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | Non
     if view.rules.balance_skips_idle and not any(asked.values()):
         return None
     improvement = view.rules.balance_by_improvement
-    found = {}
+    result = {}
     for name in nodes:
         shares = list(_shares(asked, view.nodes.by_name[name], view.used(name)))
         after = _balance([after for _, after in shares])
         before = _balance([before for before, _ in shares])
         # Go's division truncates towards zero; the sum is never negative, so this one does the same.
-        found[name] = 50 + (50 + after - before) // 2 if improvement else after
-    return found
+        result[name] = 50 + (50 + after - before) // 2 if improvement else after
+    return result
 
 
 def _shares(asked: Mapping[str, int], node: Node, used: Usage) -> Iterable[tuple[float, float]]:

@@ -33,9 +33,9 @@ class NodeResourcesFit(Filter):
         What exceeds even the empty node makes the rejection unresolvable (1.36; earlier ones say Unschedulable, which
         changes nothing but where preemption is tried).
         """
-        found = self._view.nodes.by_name[node]
+        target = self._view.nodes.by_name[node]
         reasons, code = [], Code.UNSCHEDULABLE
-        for shortage in _shortages(self._requests, found, self._view.used(node)):
+        for shortage in _shortages(self._requests, target, self._view.used(node)):
             reasons.append(shortage.reason)
             if shortage.exceeds_node:
                 code = Code.UNRESOLVABLE

@@ -17,7 +17,7 @@ EXCEEDED: Final = unschedulable("node(s) exceed max volume count")
 
 def attached(pods: Iterable[Pod], view: View) -> frozenset[tuple[str, str]]:
     """Return (driver, handle) of the CSI volumes that pods use; a volume not made yet has the claim's name instead."""
-    found = set()
+    handles = set()
     for pod in pods:
         for name in pod.claims:
             claim = view.snapshot.claim.get((pod.namespace, name))
@@ -25,11 +25,11 @@ def attached(pods: Iterable[Pod], view: View) -> frozenset[tuple[str, str]]:
                 continue
             volume = view.snapshot.volume.get(claim.volume)
             if volume is not None:
-                found.add((volume.driver, volume.handle))
+                handles.add((volume.driver, volume.handle))
             else:
                 kind = view.snapshot.storage_class.get(claim.storage_class)
-                found.add((kind.provisioner if kind is not None else "", f"{pod.namespace}/{name}"))
-    return frozenset(each for each in found if all(each))
+                handles.add((kind.provisioner if kind is not None else "", f"{pod.namespace}/{name}"))
+    return frozenset(handle for handle in handles if all(handle))
 
 
 class NodeVolumeLimits(Filter):
@@ -43,8 +43,8 @@ class NodeVolumeLimits(Filter):
         self._new = attached([pod], view) if pod.claims else frozenset()
 
     def _limits(self, node: str) -> Mapping[str, int]:
-        found = self._view.snapshot.csi_node.get(node)
-        return {name: count for name, count, _ in found.drivers if count is not None} if found is not None else {}
+        csi_node = self._view.snapshot.csi_node.get(node)
+        return {name: count for name, count, _ in csi_node.drivers if count is not None} if csi_node is not None else {}
 
     def verdict(self, node: str) -> Verdict:
         """Judge one node."""
@@ -54,8 +54,8 @@ class NodeVolumeLimits(Filter):
         here = attached(self._view.pods_on(node), self._view)
         coming = self._new - here
         for driver in {driver for driver, _ in coming}:
-            present = sum(1 for each, _ in here if each == driver)
-            added = sum(1 for each, _ in coming if each == driver)
+            present = sum(1 for other, _ in here if other == driver)
+            added = sum(1 for other, _ in coming if other == driver)
             if driver in limits and present + added > limits[driver]:
                 return EXCEEDED
         return SUCCESS

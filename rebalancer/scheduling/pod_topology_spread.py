@@ -57,8 +57,8 @@ class EligibleNodes:
 
     def __init__(self, nodes: frozenset[str], groups: Mapping[str, frozenset[str]]) -> None:
         self.nodes: Final = nodes
-        found = {value: members & nodes for value, members in groups.items()}
-        self.domains: Final = {value: members for value, members in found.items() if members}
+        eligible = {value: members & nodes for value, members in groups.items()}
+        self.domains: Final = {value: members for value, members in eligible.items() if members}
         """Eligible nodes by domain; a value without an eligible node is no domain, whatever pods it holds."""
 
 
@@ -97,9 +97,9 @@ class DomainCounts(Mapping[str, int]):
 
     def __getitem__(self, value: str) -> int:
         """Return the number of pods of a domain; KeyError where it is none."""
-        found = self.filled.get(value)
-        if found is not None:
-            return found
+        count = self.filled.get(value)
+        if count is not None:
+            return count
         if value in self.domains:
             return 0
         raise KeyError(value)
@@ -211,20 +211,20 @@ class PodTopologySpread(Filter):
     def verdict(self, node: str) -> Verdict:
         """Judge a node: constraints in list order, the first that fails decides."""
         labels = self._nodes.by_name[node].labels
-        for each in self.counts:
-            verdict = each.verdict(labels)
+        for row in self.counts:
+            verdict = row.verdict(labels)
             if not verdict:
                 return verdict
         return SUCCESS
 
     def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return those of the nodes that pass, without saying why the others do not."""
-        for each in self.counts:
-            key = each.constraint.key
+        for row in self.counts:
+            key = row.constraint.key
             nodes = nodes & self._nodes.carrying((key,))
             # maxSkew is at least 1 and a self-match at most 1: an empty domain is never full.
-            room = each.constraint.max_skew + each.minimum - each.self_match
-            full = [value for value, count in each.by_domain.filled.items() if count > room]
+            room = row.constraint.max_skew + row.minimum - row.self_match
+            full = [value for value, count in row.by_domain.filled.items() if count > room]
             if full:
                 groups = self._nodes.groups(key)
                 nodes = nodes.difference(*(groups[value] for value in full))

@@ -78,12 +78,12 @@ def _by_value(constraint: EffectiveConstraint, pod: Pod, view: View, counted: Ma
         constraint = structs.replace(constraint, required_keys=())
     eligible = eligibility(constraint, pod, view).nodes
     values = view.nodes.values(constraint.key)
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for node, count in counted.items():
         if node in eligible:
             value = values.get(node, "")
-            found[value] = found.get(value, 0) + count
-    return found
+            totals[value] = totals.get(value, 0) + count
+    return totals
 
 
 def normalized(raw: Mapping[str, int]) -> Mapping[str, int]:

@@ -30,8 +30,8 @@ class PlacedPods(NamedTuple):
 
 def tally(names: Sequence[str]) -> Mapping[str, int]:
     """Count equal names; fast where all are different, as the nodes of most workloads' pods are."""
-    found = dict.fromkeys(names, 1)
-    return found if len(found) == len(names) else Counter(names)
+    counts = dict.fromkeys(names, 1)
+    return counts if len(counts) == len(names) else Counter(names)
 
 
 class LabelSets:
@@ -64,14 +64,14 @@ class LabelSets:
         return [labels for labels in pool if selector.matches(labels)]
 
     def _by_value(self, key: str) -> Mapping[str, Sequence[Labels]]:
-        found = self._having.get(key)
-        if found is None:
-            found = self._having[key] = {}
+        by_value = self._having.get(key)
+        if by_value is None:
+            by_value = self._having[key] = {}
             for labels in self.nodes_of:
                 value = labels.get(key)
                 if value is not None:
-                    found.setdefault(value, []).append(labels)
-        return found
+                    by_value.setdefault(value, []).append(labels)
+        return by_value
 
 
 class Population:
@@ -125,10 +125,10 @@ class Population:
     @cached_property
     def on(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by node, terminating ones among them."""
-        found: dict[str, list[Pod]] = {name: [] for name in self.nodes}
+        by_node: dict[str, list[Pod]] = {name: [] for name in self.nodes}
         for pod, node, _ in _places(self._pods, self.nodes):
-            found[node].append(pod)
-        return found
+            by_node[node].append(pod)
+        return by_node
 
     @cached_property
     def standings(self) -> Sequence[PlacedPods]:
@@ -144,27 +144,27 @@ class Population:
 
     @cached_property
     def _by_uid(self) -> Mapping[str, Pod | PlacedPods]:
-        return {(each.pod if isinstance(each, PlacedPods) else each).uid: each for each in self._pods}
+        return {(entry.pod if isinstance(entry, PlacedPods) else entry).uid: entry for entry in self._pods}
 
     @cached_property
     def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
         """Pods with affinity or anti-affinity terms: by namespace and terms, how many on each node."""
-        found: dict[str, dict[PodAffinity, dict[str, int]]] = {}
+        by_namespace: dict[str, dict[PodAffinity, dict[str, int]]] = {}
         for pod, node, _ in self._affine:
             assert node is not None, "who stands nowhere is not in the population"
-            places = found.setdefault(pod.namespace, {}).setdefault(pod.spec.pod_affinity, {})
+            places = by_namespace.setdefault(pod.namespace, {}).setdefault(pod.spec.pod_affinity, {})
             places[node] = places.get(node, 0) + 1
-        return found
+        return by_namespace
 
     @cached_property
     def reaching(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
         """Of `affine` those with a term that may mean pods of other namespaces."""
-        found: dict[str, dict[PodAffinity, Mapping[str, int]]] = {}
+        by_namespace: dict[str, dict[PodAffinity, Mapping[str, int]]] = {}
         for namespace, kinds in self.affine.items():
             for affinity, places in kinds.items():
                 if reaches_out(affinity):
-                    found.setdefault(namespace, {})[affinity] = places
-        return found
+                    by_namespace.setdefault(namespace, {})[affinity] = places
+        return by_namespace
 
     def repelling(self, namespace: str, labels: Labels) -> Iterable[PodAffinity]:
         """Return the affinities within a namespace whose anti-affinity may mean pods of it with these labels.
@@ -175,21 +175,21 @@ class Population:
         asking = self._asking.get(namespace)
         if asking is None:
             return ()
-        found = dict.fromkeys(asking.get(None, ()))
+        affinities = dict.fromkeys(asking.get(None, ()))
         for label in labels.items():
-            found.update(dict.fromkeys(asking.get(label, ())))
-        return found
+            affinities.update(dict.fromkeys(asking.get(label, ())))
+        return affinities
 
     @cached_property
     def _asking(self) -> Mapping[str, Mapping[tuple[str, str] | None, Sequence[PodAffinity]]]:
         """Affinities with anti-affinity, by namespace and a label that a term asks for; None where it asks for none."""
-        found: dict[str, dict[tuple[str, str] | None, list[PodAffinity]]] = {}
+        by_namespace: dict[str, dict[tuple[str, str] | None, list[PodAffinity]]] = {}
         for namespace, kinds in self.affine.items():
             for affinity in kinds:
                 for term in affinity.anti_required:
                     for label in _asked(term.selector):
-                        found.setdefault(namespace, {}).setdefault(label, []).append(affinity)
-        return found
+                        by_namespace.setdefault(namespace, {}).setdefault(label, []).append(affinity)
+        return by_namespace
 
     @cached_property
     def claim_users(self) -> Mapping[tuple[str, str], int]:
@@ -198,18 +198,18 @@ class Population:
 
     def used(self, node: str) -> Usage:
         """Return what is taken of a node."""
-        found = self._usage.get(node)
-        if found is None:
-            found = self._usage[node] = total(self._taken[node])
-        return found
+        usage = self._usage.get(node)
+        if usage is None:
+            usage = self._usage[node] = total(self._taken[node])
+        return usage
 
     def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds, once for each key."""
-        found = self._room.get(key)
-        if found is None:
-            found = frozenset(name for name, node in self.nodes.items() if fits(node, self.used(name)))
-            self._room[key] = found
-        return found
+        names = self._room.get(key)
+        if names is None:
+            names = frozenset(name for name, node in self.nodes.items() if fits(node, self.used(name)))
+            self._room[key] = names
+        return names
 
 
 def _asked(selector: LabelSelector | None) -> Sequence[tuple[str, str] | None]:
@@ -225,19 +225,19 @@ def _asked(selector: LabelSelector | None) -> Sequence[tuple[str, str] | None]:
 def reaches_out(affinity: PodAffinity) -> bool:
     """Say whether some term may mean pods of other namespaces."""
     terms = [*affinity.required, *affinity.anti_required]
-    terms += [each.term for each in (*affinity.preferred, *affinity.anti_preferred)]
+    terms += [preferred.term for preferred in (*affinity.preferred, *affinity.anti_preferred)]
     return any(term.namespaces or term.namespace_selector is not None for term in terms)
 
 
 def _places(pods: Iterable[Pod | PlacedPods], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:
     """Yield (pod, node, terminating) of the pods that stand on a node."""
     succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
-    for each in pods:
-        if isinstance(each, PlacedPods):
-            pod, node, ending = each
-        elif each.phase is succeeded or each.phase is failed:
+    for entry in pods:
+        if isinstance(entry, PlacedPods):
+            pod, node, ending = entry
+        elif entry.phase is succeeded or entry.phase is failed:
             continue
         else:
-            pod, node, ending = each, each.node, each.deleted is not None
+            pod, node, ending = entry, entry.node, entry.deleted is not None
         if node is not None and node in nodes:
             yield pod, node, ending

@@ -134,7 +134,7 @@ def _node(
 
 
 def _verdicts(name: str, filters: Sequence[Filter]) -> Mapping[str, Verdict]:
-    return {each.name: each.verdict(name) if each.refusal is None else each.refusal for each in filters}
+    return {plugin.name: plugin.verdict(name) if plugin.refusal is None else plugin.refusal for plugin in filters}
 
 
 def _crowded(pod: Pod, view: View) -> Mapping[str, Mapping[str, Verdict]]:
@@ -152,7 +152,7 @@ def failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
     if not nodes:
         return NO_NODES
     head = f"0/{len(nodes)} nodes are available: "
-    refused = next((each.refusal for each in filters if each.refusal is not None), None)
+    refused = next((plugin.refusal for plugin in filters if plugin.refusal is not None), None)
     if refused is not None:
         return f"{head}{refused.message}."
     histogram: dict[str, int] = {}
@@ -164,7 +164,7 @@ def failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
 
 def _agreed(pod: Pod, candidates: frozenset[str], view: View) -> Mapping[str, str]:
     constraints = constraints_of(pod, view)
-    keys = {HOSTNAME, ZONE, *(each.key for each in (*constraints.hard, *constraints.soft))}
+    keys = {HOSTNAME, ZONE, *(constraint.key for constraint in (*constraints.hard, *constraints.soft))}
     agreed = {}
     for key in sorted(keys):
         values = {view.nodes.values(key).get(name) for name in candidates}
@@ -179,6 +179,6 @@ def _may_preempt(pod: Pod, nodes: Sequence[NodePrediction], view: View) -> bool:
         return False
     return any(
         node.verdict.code is Code.UNSCHEDULABLE
-        and any(each.spec.priority < pod.spec.priority for each in view.pods_on(node.name))
+        and any(other.spec.priority < pod.spec.priority for other in view.pods_on(node.name))
         for node in nodes
     )

@@ -76,20 +76,22 @@ def _made(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
 
 
 def _created_for(pod: Pod, claim: str, view: View) -> bool:
-    found = view.snapshot.claim.get((pod.namespace, claim))
-    return found is not None and found.owner_uid == pod.uid
+    volume_claim = view.snapshot.claim.get((pod.namespace, claim))
+    return volume_claim is not None and volume_claim.owner_uid == pod.uid
 
 
 def _witness(pod: Pod, owner: Workload, view: View) -> Pod | None:
     """Return a live pod of the owner's current template: this one if it is, else another."""
     fitting = (
-        each for each in (pod, *view.snapshot.pods_of.get(owner.uid, ())) if not each.finished and _current(each, owner)
+        sibling
+        for sibling in (pod, *view.snapshot.pods_of.get(owner.uid, ()))
+        if not sibling.finished and _current(sibling, owner)
     )
     first = next(fitting, None)
     # A pod that was resized in place no longer shows what the template asks for.
     if first is None or owner.template is None or first.spec.requests == owner.template.requests:
         return first
-    return next((each for each in fitting if each.spec.requests == owner.template.requests), first)
+    return next((sibling for sibling in fitting if sibling.spec.requests == owner.template.requests), first)
 
 
 def _current(pod: Pod, owner: Workload) -> bool:
@@ -115,7 +117,11 @@ def refused_template(template: PodTemplate | None) -> Unpredictable | None:
     for constraint in template.spec.spread if template is not None else ():
         if not constraint.match_label_keys:
             continue
-        named = {each.key for each in constraint.selector.requirements} if constraint.selector is not None else set()
+        named = (
+            {requirement.key for requirement in constraint.selector.requirements}
+            if constraint.selector is not None
+            else set()
+        )
         for key in constraint.match_label_keys:
             if template is not None and key in named and key in template.labels:
                 return Unpredictable(

@@ -40,8 +40,8 @@ def scores(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, Mapping[s
 
     Plugins that have nothing to say of this pod (the scheduler skips them) are absent.
     """
-    found = {name: SCORERS[name](pod, view, nodes) for name in SCORERS if name in view.profile.weights}
-    return {name: values for name, values in found.items() if values is not None}
+    by_plugin = {name: SCORERS[name](pod, view, nodes) for name in SCORERS if name in view.profile.weights}
+    return {name: values for name, values in by_plugin.items() if values is not None}
 
 
 def totals(scored: Mapping[str, Mapping[str, int]], view: View, nodes: Sequence[str]) -> Mapping[str, int]:
@@ -58,9 +58,9 @@ def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
     if len(nodes) <= 1 or len(nodes) > examined(len(view.nodes.by_name), view.profile.percentage):
         return nodes
     ordered = sorted(nodes)
-    found = totals(scores(pod, view, ordered), view, ordered)
-    top = max(found.values())
-    return frozenset(node for node, total in found.items() if total == top)
+    sums = totals(scores(pod, view, ordered), view, ordered)
+    top = max(sums.values())
+    return frozenset(node for node, total in sums.items() if total == top)
 
 
 def examined(nodes: int, percentage: int = 0) -> int:

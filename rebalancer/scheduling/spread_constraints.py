@@ -83,7 +83,9 @@ def constraints_of(pod: Pod, view: View) -> Constraints:
     """
     spread = pod.spec.spread
     if spread:
-        keys = view.memo(("matched", spread), lambda: sorted({k for each in spread for k in each.match_label_keys}))
+        keys = view.memo(
+            ("matched", spread), lambda: sorted({k for constraint in spread for k in constraint.match_label_keys})
+        )
         values = tuple((key, pod.labels[key]) for key in keys if key in pod.labels)
         return view.memo(("constraints", spread, values), lambda: _own(spread, dict(values)))
     if view.profile.default_constraints == ():
@@ -108,7 +110,7 @@ def _defaults(pod: Pod, view: View) -> Constraints:
         return NO_CONSTRAINTS
     configured = view.profile.default_constraints
     chosen = SYSTEM_DEFAULTS if configured is None else configured
-    made = [(each, selector, Origin.DEFAULT) for each in chosen]
+    made = [(constraint, selector, Origin.DEFAULT) for constraint in chosen]
     return _split(made, require_all=configured is not None)
 
 
@@ -123,7 +125,7 @@ def _split(
     """
     lists: dict[WhenUnsatisfiable, tuple[EffectiveConstraint, ...]] = {}
     for action in (WhenUnsatisfiable.DO_NOT_SCHEDULE, WhenUnsatisfiable.SCHEDULE_ANYWAY):
-        entries = [each for each in made if each[0].when_unsatisfiable is action]
+        entries = [entry for entry in made if entry[0].when_unsatisfiable is action]
         keys = tuple(sorted({written.topology_key for written, _, _ in entries}))
         lists[action] = tuple(
             EffectiveConstraint(

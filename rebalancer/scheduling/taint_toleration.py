@@ -33,7 +33,7 @@ class TaintToleration(Filter):
         if self._view.rules.taint_reason_short:
             return unresolvable("node(s) had untolerated taint(s)")
         taints = self._view.nodes.by_name[node].taints
-        first = next(each for each in taints if each.effect in REPELLING and not tolerates(self._tolerations, each))
+        first = next(taint for taint in taints if taint.effect in REPELLING and not tolerates(self._tolerations, taint))
         return unresolvable(f"node(s) had untolerated taint {_shown(first)}")
 
     def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
@@ -47,7 +47,9 @@ def _shown(taint: Taint) -> str:
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:
     """Return 0 to 100: the fewer PreferNoSchedule taints are not tolerated, the better."""
-    tolerations = [each for each in pod.spec.tolerations if each.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}]
+    tolerations = [
+        toleration for toleration in pod.spec.tolerations if toleration.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}
+    ]
     index = view.nodes.by_name
     soft = TaintEffect.PREFER_NO_SCHEDULE
     untolerated = {

@@ -34,7 +34,7 @@ def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
     if view.profile.unmodelled:
         used = ", ".join(view.profile.unmodelled)
         return Unpredictable(Reason.NOT_PREDICTABLE, f"the scheduler's configuration uses {used}")
-    if any(each.operator in {"Lt", "Gt"} for each in spec.tolerations):
+    if any(toleration.operator in {"Lt", "Gt"} for toleration in spec.tolerations):
         return Unpredictable(
             Reason.NOT_PREDICTABLE, "it has tolerations with Lt or Gt, which an alpha gate decides about"
         )

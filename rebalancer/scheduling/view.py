@@ -150,8 +150,8 @@ class View:
     def standings(self) -> Iterable[PlacedPods]:
         """Yield every pod that stands on a node in this state."""
         moved = self._moved
-        yield from (each for each in self._population.standings if each.pod.uid not in moved)
-        yield from (each for each in moved.values() if each.node is not None)
+        yield from (placed for placed in self._population.standings if placed.pod.uid not in moved)
+        yield from (placed for placed in moved.values() if placed.node is not None)
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """Return the pods on a node, terminating ones among them."""
@@ -167,7 +167,10 @@ class View:
         return self.memo("owners", self._owners).get((group, kind, namespace, name))
 
     def _owners(self) -> Mapping[tuple[str, str, str, str], Workload]:
-        return {(each.group, each.kind, each.namespace, each.name): each for each in self.snapshot.workloads}
+        return {
+            (workload.group, workload.kind, workload.namespace, workload.name): workload
+            for workload in self.snapshot.workloads
+        }
 
     # Counting
 
@@ -280,10 +283,10 @@ class View:
 
         Only for answers that do not depend on where pods stand.
         """
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = make()
-        answer: T = found
+        cached = self._memo.get(key)
+        if cached is None:
+            cached = self._memo[key] = make()
+        answer: T = cached
         return answer
 
 

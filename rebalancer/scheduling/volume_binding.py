@@ -74,7 +74,7 @@ class VolumeBinding(Filter):
             else:
                 return False
         chosen: set[str] = set()
-        for claim in sorted(open_claims, key=lambda each: each.request):
+        for claim in sorted(open_claims, key=lambda claim: claim.request):
             volume = _match(claim, node, chosen, self._view)
             if volume is None:
                 provisioned.append(claim)
@@ -94,8 +94,8 @@ def _selected(terms: Sequence[NodeSelectorTerm], view: View) -> frozenset[str]:
 
 
 def _delayed(claim: PersistentVolumeClaim, view: View) -> bool:
-    found = view.snapshot.storage_class.get(claim.storage_class)
-    return found is not None and found.delayed
+    storage_class = view.snapshot.storage_class.get(claim.storage_class)
+    return storage_class is not None and storage_class.delayed
 
 
 def _match(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View) -> PersistentVolume | None:
@@ -124,7 +124,7 @@ def _match(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View)
 
 def _provisionable(claim: PersistentVolumeClaim, node: str, view: View) -> bool:
     """Say whether a volume could be made for the claim on a node, as far as its class tells."""
-    found = view.snapshot.storage_class.get(claim.storage_class)
-    if found is None or found.provisioner in NO_PROVISIONER:
+    storage_class = view.snapshot.storage_class.get(claim.storage_class)
+    if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
         return False
-    return not found.allowed_topologies or node in _selected(found.allowed_topologies, view)
+    return not storage_class.allowed_topologies or node in _selected(storage_class.allowed_topologies, view)

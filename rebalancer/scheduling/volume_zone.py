@@ -61,6 +61,6 @@ def _topologies(labels: Labels) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield (key, values); a value may name several zones, joined with `__`. One with a gap is not looked at."""
     for key in KEYS:
         if key in labels:
-            values = [each.strip() for each in labels[key].split(SEPARATOR)]
+            values = [zone.strip() for zone in labels[key].split(SEPARATOR)]
             if all(values):
                 yield key, frozenset(values)

@@ -42,17 +42,17 @@ def read_snapshot(
         warnings.append(f"{source} holds nothing that is read: there is nothing to judge")
     elif taken_at is None:
         warnings.append(f"{source} has no time in it: ages are not judged; tell it with --at")
-    found = snapshot(
+    result = snapshot(
         gathered.objects,
         taken_at=taken_at or TIMELESS,
         known=gathered.kinds,
         version=version,
         faults=gathered.faults,
     )
-    gap = told(found.unknown)
+    gap = told(result.unknown)
     if gap:
         warnings.append(f"{source} lacks kinds, which are unknown then, not empty: {gap}")
-    return found, tuple(warnings)
+    return result, tuple(warnings)
 
 
 def _what_it_is(document: bytes, error: UnreadableList) -> str:

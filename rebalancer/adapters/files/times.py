@@ -18,7 +18,7 @@ _WRITTEN: Final = re.compile(
 
 def newest(document: bytes) -> datetime | None:
     """Return the newest time in a JSON document of Kubernetes objects, None if there is none."""
-    for written in sorted({found[1] for found in _WRITTEN.finditer(document)}, reverse=True):
+    for written in sorted({match[1] for match in _WRITTEN.finditer(document)}, reverse=True):
         try:
             return datetime.fromisoformat(written.decode()).replace(tzinfo=UTC)
         except ValueError:  # the 31st of February: the object that says so is reported when it is decoded

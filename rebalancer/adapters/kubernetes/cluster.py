@@ -80,7 +80,7 @@ class KubernetesCluster:
 
     def forbidden(self) -> str:
         """Say which kind this identity may not watch, "" if none: waiting would not help."""
-        return next((each.error for each in self.reflectors.values() if each.status in _FORBIDDEN), "")
+        return next((reflector.error for reflector in self.reflectors.values() if reflector.status in _FORBIDDEN), "")
 
     def staleness(self) -> str:
         """Say why the snapshot cannot be trusted, "" if it can."""
@@ -115,8 +115,8 @@ class KubernetesCluster:
         """Publish an event; see `events`. Workloads get their UID: `kubectl describe` goes by it."""
         regarding = event.regarding
         if not regarding.uid and regarding.kind in self.reflectors:
-            found = self.reflectors[regarding.kind].get(regarding.namespace, regarding.name)
-            uid = getattr(found, "uid", "")
+            workload = self.reflectors[regarding.kind].get(regarding.namespace, regarding.name)
+            uid = getattr(workload, "uid", "")
             event = msgspec.structs.replace(event, regarding=msgspec.structs.replace(regarding, uid=uid))
         self._recorder.record(event)
 

@@ -37,14 +37,14 @@ class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
     binary: frozenset[str] = frozenset()
 
 
-def _config_map(found: _Wire, _: Interner) -> ConfigMap:
-    metadata = found.metadata
+def _config_map(config_map: _Wire, _: Interner) -> ConfigMap:
+    metadata = config_map.metadata
     return ConfigMap(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        data=found.data or {},
-        binary=frozenset(found.binary_data or ()),
+        data=config_map.data or {},
+        binary=frozenset(config_map.binary_data or ()),
     )
 
 
@@ -114,12 +114,12 @@ class StatusMap:
     def load(self, key: str) -> str:
         """Return a document, "" if there is none; raise ClusterError where that cannot be told."""
         try:
-            found = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
+            config_map = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
         except RequestRefused as error:
             if error.status == _NOT_FOUND:
                 return ""
             raise
-        text: str = (found.data or {}).get(key, "")
+        text: str = (config_map.data or {}).get(key, "")
         return text
 
 
@@ -138,12 +138,12 @@ class ControlMap:
     def read(self) -> ConfigMap | None:
         """Return it, None if there is none."""
         try:
-            found = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{CONTROL}"))
+            config_map = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{CONTROL}"))
         except RequestRefused as error:
             if error.status == _NOT_FOUND:
                 return None
             raise
-        return _config_map(found, Interner())
+        return _config_map(config_map, Interner())
 
     def put(self, key: str, text: str) -> None:
         """Write one key; the others stay as they are."""

@@ -102,8 +102,8 @@ class Recorder:
         try:
             if not known:
                 # A patch without a change is an answer to a question, and needs no right to read events.
-                found = msgspec.json.decode(self._patch(path, {}), type=_Published)
-                known = found.series.count if found.series is not None else 1
+                published = msgspec.json.decode(self._patch(path, {}), type=_Published)
+                known = published.series.count if published.series is not None else 1
             self._patch(path, {"series": {"count": known + 1, "lastObservedTime": now}})
         except RequestRefused as error:
             if error.status != _GONE:

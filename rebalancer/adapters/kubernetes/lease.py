@@ -79,13 +79,13 @@ class KubernetesLease:
 
 
 def _record(data: bytes) -> LeaseRecord:
-    found = _LEASE.decode(data)
-    spec = found.spec
+    lease = _LEASE.decode(data)
+    spec = lease.spec
     return LeaseRecord(
         holder=spec.holder_identity or "",
         duration=spec.lease_duration_seconds or 1,
         acquired=spec.acquire_time,
         renewed=spec.renew_time,
         transitions=spec.lease_transitions or 0,
-        version=found.metadata.resource_version,
+        version=lease.metadata.resource_version,
     )

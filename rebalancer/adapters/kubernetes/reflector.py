@@ -139,9 +139,9 @@ class Reflector:
     def contents(self) -> Contents:
         """Return what it holds now."""
         with self._lock:
-            found = list(self._found.values())
-        faults = tuple(each for each in found if isinstance(each, Fault))
-        objects = tuple(each for each in found if not isinstance(each, Fault)) if faults else tuple(found)
+            held = list(self._found.values())
+        faults = tuple(item for item in held if isinstance(item, Fault))
+        objects = tuple(item for item in held if not isinstance(item, Fault)) if faults else tuple(held)
         return Contents(objects=objects, faults=faults)
 
     def _run(self) -> None:
@@ -177,19 +177,19 @@ class Reflector:
 
     def _list(self) -> None:
         """Read all pages into a fresh store and exchange it at the end; readers never see half a list."""
-        found: dict[tuple[str, str], Any] = {}
+        objects: dict[tuple[str, str], Any] = {}
         intern = Interner()
         token = ""
         while True:
             query = {**self._query, "limit": _PAGE, **({"continue": token} if token else {})}
             page = decode_page(self.kind, self._transport.request("GET", self._path, query=query), intern)
-            for each in (*page.objects, *page.faults):
-                found[_key(each)] = each
+            for item in (*page.objects, *page.faults):
+                objects[_key(item)] = item
             token = page.continue_token
             if not token:
                 break
         with self._lock:
-            self._found, self._intern, self._version = found, intern, page.resource_version
+            self._found, self._intern, self._version = objects, intern, page.resource_version
         self._heard = time.monotonic()
         self.error, self.status, self._failing_since = "", 0, None
         self._tell()  # before `synced`: who waits for that may rely on it
@@ -236,8 +236,8 @@ class Reflector:
         self._version = head.metadata.resource_version or self._version
 
 
-def _key(found: Any) -> tuple[str, str]:
-    return getattr(found, "namespace", ""), found.name
+def _key(item: Any) -> tuple[str, str]:
+    return getattr(item, "namespace", ""), item.name
 
 
 def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:

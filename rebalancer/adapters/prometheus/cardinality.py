@@ -56,11 +56,11 @@ def shown(rows: Iterable[T]) -> Sequence[T]:
         known = worst.get(row.labels)
         if known is None or row.headroom < known.headroom:
             worst[row.labels] = row
-    found = list(worst.values())
-    if len({row.subject for row in found}) <= MOST_WORKLOADS:
-        return found
-    broken = [row for row in found if row.state is not State.SATISFIED]
-    held = [row for row in found if row.state is State.SATISFIED]
+    unique = list(worst.values())
+    if len({row.subject for row in unique}) <= MOST_WORKLOADS:
+        return unique
+    broken = [row for row in unique if row.state is not State.SATISFIED]
+    held = [row for row in unique if row.state is State.SATISFIED]
     return [*nsmallest(MOST_BROKEN, broken, key=_badness), *nsmallest(WORST_SATISFIED, held, key=_badness)]
 
 

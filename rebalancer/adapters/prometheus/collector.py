@@ -52,8 +52,8 @@ def _of_process(figures: CycleSamples) -> Iterator[GaugeMetricFamily]:
 
 def _of_watches(watches: Iterable[WatchSamples]) -> Iterator[GaugeMetricFamily]:
     listed = list(watches)
-    yield _gauge(declared.WATCH_AGE, [((each.kind,), each.age) for each in listed])
-    yield _gauge(declared.CACHE_OBJECTS, [((each.kind,), each.objects) for each in listed])
+    yield _gauge(declared.WATCH_AGE, [((watch.kind,), watch.age) for watch in listed])
+    yield _gauge(declared.CACHE_OBJECTS, [((watch.kind,), watch.objects) for watch in listed])
 
 
 def _of_cycle(figures: CycleSamples) -> Iterator[GaugeMetricFamily]:
@@ -61,8 +61,8 @@ def _of_cycle(figures: CycleSamples) -> Iterator[GaugeMetricFamily]:
     yield from _of_limits(shown(figures.limits))
     rows = shown(figures.replacements)
     yield _gauge(declared.REPLACEMENT_BLOCKED, [(row.labels, int(row.blocked)) for row in rows])
-    found = {str(kind): number for kind, number in figures.findings.items()}
-    yield _gauge(declared.FINDINGS, [((kind,), found.get(kind, 0)) for kind in declared.FINDINGS.values])
+    findings = {str(kind): number for kind, number in figures.findings.items()}
+    yield _gauge(declared.FINDINGS, [((kind,), findings.get(kind, 0)) for kind in declared.FINDINGS.values])
     yield _gauge(declared.PLANNED_EVICTIONS, [((), figures.planned_evictions)])
     yield _gauge(declared.MINIMUM_EVICTIONS, [((), figures.minimum_evictions)])
     yield _gauge(declared.PAUSED, [((), int(figures.paused))])

@@ -112,7 +112,7 @@ class SimulatedCluster:
 
     def save(self, documents: tuple[Document, ...]) -> bool:
         """Keep documents."""
-        self._documents.update((each.key, each.text) for each in documents)
+        self._documents.update((document.key, document.text) for document in documents)
         return True
 
     def load(self, key: str) -> str:

@@ -36,17 +36,17 @@ class Deployments:
     def _reconcile(self, uid: str) -> None:
         workloads = self._world.store.workloads
         deployment = workloads.get(uid)
-        below = [each for each in workloads if each.owner is not None and each.owner.uid == uid]
+        below = [workload for workload in workloads if workload.owner is not None and workload.owner.uid == uid]
         if deployment is None or not below:
             return
         newest = max(below, key=_age)
-        alive = [each for each in below if each.replicas] or [newest]
+        alive = [replica_set for replica_set in below if replica_set.replicas] or [newest]
         if len(alive) == 1 and alive[0].replicas != deployment.replicas:
             workloads.put(structs.replace(alive[0], replicas=deployment.replicas, observed=False))
         reported = structs.replace(
             deployment,
-            current=sum(each.current for each in below),
-            ready=sum(each.ready for each in below),
+            current=sum(replica_set.current for replica_set in below),
+            ready=sum(replica_set.ready for replica_set in below),
             updated=newest.current,
             observed=True,
         )

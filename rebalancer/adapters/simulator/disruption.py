@@ -138,10 +138,10 @@ class Disruptions:
         budget = self._budgets.get(key)
         assert budget is not None
         store, now = self._world.store, self._world.agenda.now
-        found = worked_out(budget, store.pods.within(budget.namespace), store.workloads.get, now)
-        if found != budget:
-            self._world.note(What.BUDGET_CHANGED, f"PodDisruptionBudget {key}", f"{found.allowed} may go")
-            self._budgets.put(found)
-        for name, at in found.disrupted:
+        updated = worked_out(budget, store.pods.within(budget.namespace), store.workloads.get, now)
+        if updated != budget:
+            self._world.note(What.BUDGET_CHANGED, f"PodDisruptionBudget {key}", f"{updated.allowed} may go")
+            self._budgets.put(updated)
+        for name, at in updated.disrupted:
             wait = (at + DELETION_TIMEOUT - now).total_seconds()
             self._world.agenda.after(wait, lambda: self._count(key), key=f"overdue {key} {name} {at}")

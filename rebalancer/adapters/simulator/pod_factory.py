@@ -39,7 +39,7 @@ class PodFactory:
         return _numbered(made, owner) if owner.kind == "StatefulSet" else made
 
     def _mold(self, owner: Workload, name: str) -> Pod | None:
-        siblings = [each for each in self._world.store.pods.of(owner.uid) if not each.finished]
+        siblings = [pod for pod in self._world.store.pods.of(owner.uid) if not pod.finished]
         phantom = Pod(
             namespace=owner.namespace,
             name=name,
@@ -62,7 +62,7 @@ class PodFactory:
         return structs.replace(
             made,
             annotations=owner.template.annotations if owner.template is not None else made.annotations,
-            local_storage=any(each.local_storage for each in siblings),
+            local_storage=any(sibling.local_storage for sibling in siblings),
         )
 
 

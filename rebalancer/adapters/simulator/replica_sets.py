@@ -73,9 +73,9 @@ class ReplicaSets(Controller):
         if owner.owner is not None:
             above = owner.owner.uid
             related = [
-                each.uid
-                for each in self._world.store.workloads
-                if each.owner is not None and each.owner.uid == above and each.kind == owner.kind
+                workload.uid
+                for workload in self._world.store.workloads
+                if workload.owner is not None and workload.owner.uid == above and workload.kind == owner.kind
             ]
         crowds = Counter(pod.node for uid in related for pod in pods.of(uid) if _active(pod))
         return scale_down_order(active, crowds, self._world.agenda.now)

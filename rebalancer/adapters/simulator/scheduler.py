@@ -40,7 +40,7 @@ def most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
     """
 
     def crowd(node: str) -> int:
-        return sum(each.owner == pod.owner and not each.terminating for each in view.pods_on(node))
+        return sum(other.owner == pod.owner and not other.terminating for other in view.pods_on(node))
 
     return (max(sorted(nodes), key=crowd),)
 
@@ -61,7 +61,7 @@ class Scheduler:
         self._missed: set[str] = set()
         world.store.pods.listeners.append(self._pod_changed)
         world.store.nodes.listeners.append(self._node_changed)
-        for pod in sorted(world.store.pods, key=lambda each: (each.created, each.namespace, each.name)):
+        for pod in sorted(world.store.pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
             self._pod_changed(None, pod)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:

@@ -29,7 +29,7 @@ class Table(Generic[Stored]):
     def __init__(self, objects: Iterable[Stored], key: Callable[[Stored], str], versions: Iterator[int]) -> None:
         self._key = key
         self._versions = versions
-        self._objects = {key(each): each for each in objects}
+        self._objects = {key(item): item for item in objects}
         self.listeners: list[Listener[Stored]] = []
 
     def __iter__(self) -> Iterator[Stored]:
@@ -120,7 +120,7 @@ class Store:
 
     def __init__(self, first: Snapshot) -> None:
         self._first = first
-        versions = count(1 + max((_version(each) for each in _changing(first)), default=0))
+        versions = count(1 + max((_version(item) for item in _changing(first)), default=0))
         self.pods = PodTable(first.pods, versions)
         self.nodes: Table[Node] = Table(first.nodes, lambda node: node.name, versions)
         self.workloads: Table[Workload] = Table(first.workloads, lambda workload: workload.uid, versions)
@@ -138,9 +138,9 @@ class Store:
         )
 
 
-def by_name(found: Pod | Workload | DisruptionBudget) -> tuple[str, str, str]:
+def by_name(item: Pod | Workload | DisruptionBudget) -> tuple[str, str, str]:
     """Return what objects of a kind are sorted by."""
-    return found.namespace, getattr(found, "kind", ""), found.name
+    return item.namespace, getattr(item, "kind", ""), item.name
 
 
 def _changing(first: Snapshot) -> Iterator[Pod | Node | Workload | DisruptionBudget]:
@@ -150,7 +150,7 @@ def _changing(first: Snapshot) -> Iterator[Pod | Node | Workload | DisruptionBud
     yield from first.budgets
 
 
-def _version(found: Pod | Node | Workload | DisruptionBudget) -> int:
+def _version(item: Pod | Node | Workload | DisruptionBudget) -> int:
     """Read a resourceVersion as a number; files written by hand have none, or anything."""
-    text = found.resource_version
+    text = item.resource_version
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -28,7 +28,7 @@ class Watch:
         self._follow("budgets", store.budgets, str)
 
     def _follow(self, field: str, table: Table[Any], key: Any) -> None:
-        self._objects[field] = {key(each): each for each in table}
+        self._objects[field] = {key(item): item for item in table}
 
         def changed(before: Struct | None, after: Struct | None) -> None:
             name = key(before if after is None else after)

@@ -11,11 +11,11 @@ Checks = Mapping[str, Check]
 
 def examined(checks: Checks, path: str, *, verbose: bool) -> tuple[bool, str]:
     """Run all checks; return whether all pass, and the text: each check where one fails or `verbose` asks for it."""
-    found = {name: _outcome(check) for name, check in checks.items()}
-    passed = not any(found.values())
+    failures = {name: _outcome(check) for name, check in checks.items()}
+    passed = not any(failures.values())
     if passed and not verbose:
         return True, "ok\n"
-    lines = [f"[-]{name} failed: {wrong}" if wrong else f"[+]{name} ok" for name, wrong in found.items()]
+    lines = [f"[-]{name} failed: {wrong}" if wrong else f"[+]{name} ok" for name, wrong in failures.items()]
     return passed, "\n".join([*lines, f"{path} check {'passed' if passed else 'failed'}", ""])
 
 
