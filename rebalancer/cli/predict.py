@@ -22,8 +22,8 @@ from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Fault
 from rebalancer.reporting.documents import to_json, to_yaml
 from rebalancer.reporting.prediction import prediction_document, prediction_text
-from rebalancer.scheduling.admission import admitted
 from rebalancer.scheduling.predict import predict
+from rebalancer.scheduling.template_defaults import apply_defaults
 from rebalancer.scheduling.view import View
 
 _HEAD = msgspec.json.Decoder(Head)
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     # A pod that is there already, as `kubectl get pod -o yaml` prints it: as if it were to be placed again. Then
     # spec.nodeName is where the scheduler put it; else it is what the manifest asks for.
     same = [each for each in view.snapshot.pods if (each.namespace, each.name) == (written.namespace, written.name)]
-    spec = admitted(written.spec, written.labels, view)
+    spec = apply_defaults(written.spec, written.labels, view)
     if any(each.node == spec.node_name for each in same):
         spec = structs.replace(spec, node_name=None)
     prediction = predict(structs.replace(written, spec=spec), view.without(same))

@@ -96,7 +96,7 @@ def claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeCl
     """Turn a claim into the model's; the old annotation for the class still counts."""
     metadata, spec = source.metadata, source.spec
     notes = metadata.annotations or {}
-    asked = spec.resources.requests if spec.resources else None
+    requests = spec.resources.requests if spec.resources else None
     owner = next((reference for reference in metadata.owner_references or () if reference.controller), None)
     return PersistentVolumeClaim(
         namespace=metadata.namespace,
@@ -107,7 +107,7 @@ def claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeCl
         storage_class=notes.get(_BETA_CLASS, spec.storage_class_name or ""),
         selected_node=notes.get(_SELECTED_NODE, ""),
         access_modes=tuple(spec.access_modes or ()),
-        request=resources.amounts(asked, "spec.resources.requests").get("storage", 0),
+        request=resources.amounts(requests, "spec.resources.requests").get("storage", 0),
         volume_mode=spec.volume_mode or "Filesystem",
         selector=selector(spec.selector, "spec.selector"),
         deleted=metadata.deletion_timestamp is not None,

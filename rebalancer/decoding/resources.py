@@ -82,15 +82,17 @@ def _actual(spec: wire.PodSpec, status: wire.PodStatus | None) -> Callable[[wire
     ordinary_init = {container.name for container in spec.init_containers or ()} - restartable
 
     def request(container: wire.Container, field: str) -> _Amounts:
-        asked = amounts(container.resources.requests if container.resources else None, f"{field}.resources.requests")
+        requested = amounts(
+            container.resources.requests if container.resources else None, f"{field}.resources.requests"
+        )
         running = statuses.get(container.name)
         if running is None or container.name in ordinary_init:
-            return asked
+            return requested
         lists = [
             amounts(running.resources.requests if running.resources else None, "status.containerStatuses.resources"),
             amounts(running.allocated_resources, "status.containerStatuses.allocatedResources"),
         ]
-        return _most([*lists, asked] if not infeasible else lists)
+        return _most([*lists, requested] if not infeasible else lists)
 
     return request
 
@@ -117,14 +119,14 @@ def _containers(
     sidecars: _Amounts = {}
     peak: _Amounts = {}
     for position, container in enumerate(spec.init_containers or ()):
-        asked = {**defaults, **request(container, f"spec.initContainers[{position}]")}
+        requested = {**defaults, **request(container, f"spec.initContainers[{position}]")}
         if container.restart_policy == "Always":
-            _add(total, asked)
-            _add(sidecars, asked)
-            asked = dict(sidecars)
+            _add(total, requested)
+            _add(sidecars, requested)
+            requested = dict(sidecars)
         else:
-            _add(asked, sidecars)
-        peak = _most([peak, asked])
+            _add(requested, sidecars)
+        peak = _most([peak, requested])
     return _most([total, peak])
 
 

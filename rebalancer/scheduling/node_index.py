@@ -1,7 +1,8 @@
-"""Which nodes carry a label, satisfy an affinity, or repel a pod: set algebra over node names, worked out once.
+"""Which nodes carry a label, satisfy an affinity, or repel a pod: set algebra over node names, computed once.
 
-Nodes do not change while a planner steps through hypothetical states, so every answer here is kept. A requirement is
-judged once for each distinct value of its label, not once for each node: 5,000 nodes in three zones cost three tests.
+Nodes do not change while a planner steps through hypothetical states, so every result here is cached. A requirement is
+evaluated once for each distinct value of its label, not once for each node: 5,000 nodes in three zones cost three
+tests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ class RequiredAffinity(NamedTuple):
 
 
 def required_part(affinity: NodeAffinity) -> RequiredAffinity | None:
-    """Return what must hold, or None where nothing is asked (so that all such pods share one answer)."""
+    """Return the part that must hold, or None where nothing is required (so that all such pods share one entry)."""
     if not affinity.selector and affinity.required is None:
         return None
     return RequiredAffinity(affinity.selector, affinity.required)
@@ -54,7 +55,7 @@ class NodeIndex:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.by_name: dict[str, Node] = {node.name: node for node in nodes}
         self._values: dict[str, Mapping[str, str]] = {}
-        self._own: dict[str, bool] = {}
+        self._own_names: dict[str, bool] = {}
         self._groups: dict[str, Mapping[str, frozenset[str]]] = {}
         self._carrying: dict[tuple[str, ...], frozenset[str]] = {}
         self._requirements: dict[SelectorRequirement, frozenset[str]] = {}
@@ -82,7 +83,7 @@ class NodeIndex:
     def by_value(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:
         """Add up counts by node, of nodes that carry the label, by its value."""
         values = self.values(key)
-        if self._own_name(key):
+        if self._is_node_name(key):
             return counts
         totals: dict[str, int] = {}
         for node, count in counts.items():
@@ -93,11 +94,11 @@ class NodeIndex:
                 totals[value] = count
         return totals
 
-    def _own_name(self, key: str) -> bool:
+    def _is_node_name(self, key: str) -> bool:
         """Say whether the value of a label is the node's name wherever it is, as that of the host name mostly is."""
-        is_name = self._own.get(key)
+        is_name = self._own_names.get(key)
         if is_name is None:
-            is_name = self._own[key] = all(name == value for name, value in self.values(key).items())
+            is_name = self._own_names[key] = all(name == value for name, value in self.values(key).items())
         return is_name
 
     def groups(self, key: str) -> Mapping[str, frozenset[str]]:
@@ -126,11 +127,11 @@ class NodeIndex:
         """
         nodes = self._affinities.get(affinity)
         if nodes is None:
-            nodes = self.names if affinity is None else self._matching(affinity)
+            nodes = self.names if affinity is None else self._select_matching(affinity)
             self._affinities[affinity] = nodes
         return nodes
 
-    def _matching(self, affinity: RequiredAffinity) -> frozenset[str]:
+    def _select_matching(self, affinity: RequiredAffinity) -> frozenset[str]:
         chosen = self.names
         for key, value in affinity.selector.items():
             chosen = chosen & self.groups(key).get(value, NONE)
@@ -144,12 +145,12 @@ class NodeIndex:
             return NONE
         chosen = self.names
         for requirement in term.expressions:
-            chosen = chosen & self._satisfying(requirement)
+            chosen = chosen & self._select_satisfying(requirement)
         for field in term.fields:
-            chosen = chosen & self._named(field)
+            chosen = chosen & self._select_named(field)
         return chosen
 
-    def _satisfying(self, requirement: SelectorRequirement) -> frozenset[str]:
+    def _select_satisfying(self, requirement: SelectorRequirement) -> frozenset[str]:
         nodes = self._requirements.get(requirement)
         if nodes is None:
             key = requirement.key
@@ -160,15 +161,15 @@ class NodeIndex:
             self._requirements[requirement] = nodes
         return nodes
 
-    def _named(self, field: SelectorRequirement) -> frozenset[str]:
-        """Select by `metadata.name`, the only field there is; In and NotIn take one value each."""
+    def _select_named(self, field: SelectorRequirement) -> frozenset[str]:
+        """Select by `metadata.name`, the only field that exists; In and NotIn take one value each."""
         if field.key != "metadata.name" or len(field.values) != 1:
             return NONE
         named = self.names.intersection(field.values)
         return self.names - named if field.operator is Operator.NOT_IN else named
 
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> frozenset[str]:
-        """Return the nodes of which no NoSchedule or NoExecute taint is left untolerated."""
+        """Return the nodes whose NoSchedule and NoExecute taints are all tolerated."""
         nodes = self._tolerated.get(tolerations)
         if nodes is None:
             repelled = (
@@ -181,7 +182,7 @@ class NodeIndex:
 
     @cached_property
     def images(self) -> Mapping[str, tuple[int, frozenset[str]]]:
-        """Images by name: bytes as the first node says that has it, and the nodes that have it."""
+        """Images by name: the bytes that the first node with the image reports, and the nodes that have it."""
         sizes: dict[str, int] = {}
         holders: dict[str, set[str]] = {}
         for node in self.by_name.values():

@@ -33,7 +33,7 @@ def test_spread_judges_each_node_as_the_seed_says(case: Case) -> None:
 @having("expected")
 def test_the_fast_path_admits_the_same_nodes(case: Case) -> None:
     view = view_of(case)
-    admitted = PodTopologySpread(incoming_of(case), view).admitted(view.nodes.names)
+    admitted = PodTopologySpread(incoming_of(case), view).admit(view.nodes.names)
     assert admitted == {node for node, code in case["expected"].items() if code == "Success"}
 
 

@@ -12,12 +12,12 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.storage import PersistentVolumeClaim
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.admission import AUTOMATIC
-from rebalancer.scheduling.node_order import node_order, winner
+from rebalancer.scheduling.node_order import node_order, pick_winner
 from rebalancer.scheduling.place import any_feasible, outcomes, place
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.template_defaults import DEFAULT_TOLERATIONS
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from tests.acceptance.seed import incoming_of, seed_cases, view_of
@@ -116,7 +116,7 @@ class TestNodeOrder:
     )
     def test_the_winner_is_the_root_of_the_heap(self, totals: tuple[int, ...], expected: str) -> None:
         view = View(snapshot([node(f"n{number}") for number in range(len(totals))]))
-        assert winner({f"n{number}": total for number, total in enumerate(totals)}, view) == expected
+        assert pick_winner({f"n{number}": total for number, total in enumerate(totals)}, view) == expected
 
 
 class TestPlace:
@@ -186,7 +186,7 @@ class TestReplacement:
         return replacement(evicted, View(snapshot([node("a")], [evicted, *others], workloads=[owner], **fields)))
 
     def test_it_is_like_a_live_pod_but_unplaced_and_another(self) -> None:
-        spec = PodSpec(tolerations=AUTOMATIC, requests=Resources(cpu=5), priority=3)
+        spec = PodSpec(tolerations=DEFAULT_TOLERATIONS, requests=Resources(cpu=5), priority=3)
         evicted = self.member(spec=spec, claims=("shared",))
         owner = self.owned(template=PodTemplate(labels=Labels({"app": "web"}), claims=("shared",)))
         found = self.made(evicted, owner)
@@ -237,7 +237,7 @@ class TestReplacement:
         found = self.made(self.member({"pod-template-hash": "1"}), owner, priority_classes=[high])
         assert isinstance(found, Pod)
         assert (found.spec.priority, found.spec.preempts) == (1000, False)
-        assert found.spec.tolerations == AUTOMATIC
+        assert found.spec.tolerations == DEFAULT_TOLERATIONS
         merged = selector(app="web", hash="2")
         assert found.spec.spread[0].selector == merged
         anti = found.spec.pod_affinity.anti_required[0].selector

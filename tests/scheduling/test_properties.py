@@ -13,8 +13,8 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.affinity_terms import selects
-from rebalancer.scheduling.feasibility import feasible, prepared
-from rebalancer.scheduling.inter_pod_affinity import theirs
+from rebalancer.scheduling.feasibility import feasible, prepare_filters
+from rebalancer.scheduling.inter_pod_affinity import find_repelled_values
 from rebalancer.scheduling.node_index import REPELLING, required_part, tolerates
 from rebalancer.scheduling.pod_topology_spread import constraints_of, counts
 from rebalancer.scheduling.predict import Prediction, predict
@@ -157,9 +157,9 @@ def test_the_fast_paths_say_what_the_long_ones_say(cluster: Cluster) -> None:
         passing = {node.name for node in found.nodes if node.feasible}
         assert feasible(newcomer, view) == passing == found.feasible
         assert best(newcomer, view, found.feasible) == found.candidates
-        for each in prepared(newcomer, view):
+        for each in prepare_filters(newcomer, view):
             one_by_one = {name for name in view.nodes.names if each.refusal is None and each.verdict(name)}
-            assert each.admitted(view.nodes.names) == one_by_one, each.name
+            assert each.admit(view.nodes.names) == one_by_one, each.name
 
 
 @settings(max_examples=60, deadline=None)
@@ -186,8 +186,8 @@ def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data:
                 pass
     observed = View(replace(state, pods=tuple(pods.values())))
     assert said(predict(newcomers[0], view)) == said(predict(newcomers[0], observed))
-    assert {each.pod.uid: (each.node, each.terminating) for each in view.standings()} == {
-        each.pod.uid: (each.node, each.terminating) for each in observed.standings()
+    assert {each.pod.uid: (each.node, each.terminating) for each in view.placed_pods()} == {
+        each.pod.uid: (each.node, each.terminating) for each in observed.placed_pods()
     }
 
 
@@ -203,9 +203,9 @@ def test_looking_anti_affinity_up_by_label_finds_all_of_it(cluster: Cluster, dat
             view = view.with_placed(newcomer, data.draw(st.sampled_from(state.nodes)).name)
     for each in (*newcomers, *gone):
         naive: dict[str, set[str]] = {}
-        for standing in view.standings():
+        for standing in view.placed_pods():
             for term in standing.pod.spec.pod_affinity.anti_required:
                 value = view.nodes.values(term.topology_key).get(standing.node or "")
                 if value is not None and selects(term, standing.pod.namespace, each, view):
                     naive.setdefault(term.topology_key, set()).add(value)
-        assert {key: values for key, values in theirs(each, view).items() if values} == naive
+        assert {key: values for key, values in find_repelled_values(each, view).items() if values} == naive

@@ -21,7 +21,7 @@ from rebalancer.scheduling import (
     taint_toleration,
 )
 from rebalancer.scheduling.profile import Profile
-from rebalancer.scheduling.scoring import best, examined, scores
+from rebalancer.scheduling.scoring import best, count_examined_nodes, scores
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, pod, selector, snapshot, spread, taint, term
 
@@ -139,7 +139,7 @@ class TestImages:
         [("app", "app:latest"), ("app:1", "app:1"), ("host:5000/app", "host:5000/app:latest"), ("h:1/a:2", "h:1/a:2")],
     )
     def test_a_name_without_a_tag_means_latest(self, written: str, meant: str) -> None:
-        assert image_locality.normalized(written) == meant
+        assert image_locality.normalize_image_name(written) == meant
 
 
 class TestPodAffinity:
@@ -222,8 +222,8 @@ class TestSpread:
         assert found == {"a": 100 * 2 // 31, "x": 100}
 
     def test_halves_are_rounded_up(self) -> None:
-        assert pod_topology_spread_score._rounded(2.5) == 3
-        assert pod_topology_spread_score._rounded(2.4999) == 2
+        assert pod_topology_spread_score._round_half_up(2.5) == 3
+        assert pod_topology_spread_score._round_half_up(2.4999) == 2
 
     def test_nothing_counted_makes_all_equal(self) -> None:
         view = View(snapshot([node("a", {ZONE: "a"}), node("b", {ZONE: "b"})]))
@@ -266,7 +266,7 @@ class TestTogether:
         ],
     )
     def test_large_clusters_are_looked_at_in_part(self, nodes: int, percentage: int, expected: int) -> None:
-        assert examined(nodes, percentage) == expected
+        assert count_examined_nodes(nodes, percentage) == expected
 
     def test_where_only_a_part_is_looked_at_any_feasible_node_may_win(self) -> None:
         view = View(snapshot([node(f"n{number}") for number in range(130)], [pod(on="n0", scored=(9999, GIBI))]))

@@ -21,7 +21,7 @@ from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resour
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.admission import AUTOMATIC
+from rebalancer.scheduling.template_defaults import DEFAULT_TOLERATIONS
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -202,7 +202,7 @@ class ClusterBuilder:
                     name=name,
                     uid=self._uid(),
                     labels=Labels(labels),
-                    spec=structs.replace(template.spec, tolerations=AUTOMATIC),
+                    spec=structs.replace(template.spec, tolerations=DEFAULT_TOLERATIONS),
                     node=node,
                     phase=PodPhase.RUNNING,
                     ready=True,

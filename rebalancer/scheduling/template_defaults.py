@@ -1,4 +1,4 @@
-"""What the API server's admission adds to a pod, as far as it decides about its place."""
+"""What the API server's admission plugins add to a pod, as far as it affects scheduling."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,20 +11,20 @@ from rebalancer.model.pods import PodSpec
 from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.view import View
 
-AUTOMATIC: Final = tuple(
+DEFAULT_TOLERATIONS: Final = tuple(
     Toleration(key=f"node.kubernetes.io/{problem}", operator="Exists", effect=TaintEffect.NO_EXECUTE)
     for problem in ("not-ready", "unreachable")
 )
 """Tolerations that the DefaultTolerationSeconds plugin adds."""
 
 
-def admitted(spec: PodSpec, labels: Mapping[str, str], view: View) -> PodSpec:
-    """Apply to a pod as it is written what admission would, as far as the snapshot tells.
+def apply_defaults(spec: PodSpec, labels: Mapping[str, str], view: View) -> PodSpec:
+    """Return the spec of a pod template with the API server's defaults, as far as the snapshot has them.
 
-    Priority from its class (or the default one), matchLabelKeys, the automatic tolerations. Not known: requests from a
-    LimitRange, overhead from a RuntimeClass, webhooks.
+    Applied: the priority of its class (or of the default class), matchLabelKeys, the default tolerations. Not known:
+    requests from a LimitRange, overhead from a RuntimeClass, webhooks.
     """
-    spec = merged(spec, labels)
+    spec = merge_label_keys(spec, labels)
     classes = view.snapshot.priority_classes
     chosen = next((priority_class for priority_class in classes if priority_class.name == spec.priority_class), None)
     if not spec.priority_class:
@@ -34,43 +34,47 @@ def admitted(spec: PodSpec, labels: Mapping[str, str], view: View) -> PodSpec:
             spec, priority_class=chosen.name, priority=chosen.value, preempts=chosen.preempts and spec.preempts
         )
     missing = [
-        toleration for toleration in AUTOMATIC if not any(have.key == toleration.key for have in spec.tolerations)
+        toleration
+        for toleration in DEFAULT_TOLERATIONS
+        if not any(have.key == toleration.key for have in spec.tolerations)
     ]
     return structs.replace(spec, tolerations=(*spec.tolerations, *missing))
 
 
-def merged(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
+def merge_label_keys(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
     """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does on creation.
 
-    For spread that is done by 1.34 and newer; earlier schedulers do it themselves, to the same effect.
+    API servers from 1.34 on do this for spread constraints; earlier schedulers do it themselves, to the same effect.
     """
     affinity = spec.pod_affinity
     if affinity == NO_AFFINITY and not any(constraint.match_label_keys for constraint in spec.spread):
         return spec
     spread = tuple(
-        structs.replace(constraint, selector=_narrowed(constraint.selector, constraint.match_label_keys, (), labels))
+        structs.replace(
+            constraint, selector=_add_requirements(constraint.selector, constraint.match_label_keys, (), labels)
+        )
         for constraint in spec.spread
     )
     return structs.replace(
         spec,
         spread=spread,
         pod_affinity=PodAffinity(
-            required=tuple(_merged_term(term, labels) for term in affinity.required),
-            preferred=tuple(PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.preferred),
-            anti_required=tuple(_merged_term(term, labels) for term in affinity.anti_required),
+            required=tuple(_merge_into_term(term, labels) for term in affinity.required),
+            preferred=tuple(PreferredPodTerm(e.weight, _merge_into_term(e.term, labels)) for e in affinity.preferred),
+            anti_required=tuple(_merge_into_term(term, labels) for term in affinity.anti_required),
             anti_preferred=tuple(
-                PreferredPodTerm(e.weight, _merged_term(e.term, labels)) for e in affinity.anti_preferred
+                PreferredPodTerm(e.weight, _merge_into_term(e.term, labels)) for e in affinity.anti_preferred
             ),
         ),
     )
 
 
-def _merged_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
-    selector = _narrowed(term.selector, term.match_label_keys, term.mismatch_label_keys, labels)
+def _merge_into_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
+    selector = _add_requirements(term.selector, term.match_label_keys, term.mismatch_label_keys, labels)
     return structs.replace(term, selector=selector)
 
 
-def _narrowed(
+def _add_requirements(
     selector: LabelSelector | None, keys: tuple[str, ...], mismatching: tuple[str, ...], labels: Mapping[str, str]
 ) -> LabelSelector | None:
     if selector is None:
