@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from rebalancer.adapters.files import UnreadableSnapshot
-from rebalancer.adapters.files.encodings import as_json
+from rebalancer.adapters.files.encodings import convert_to_json
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.load import read
@@ -69,7 +69,7 @@ def read_pod(file: str, namespace: str | None) -> Pod:
     """Read a pod's manifest, not placed yet; CliError names file, field and value of what the server would refuse."""
     source = "standard input" if file == "-" else file
     try:
-        document = as_json(read_bytes(file), source)
+        document = convert_to_json(read_bytes(file), source)
     except UnreadableSnapshot as error:
         raise CliError(str(error)) from None
     try:

@@ -7,7 +7,7 @@ import sys
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS
 from rebalancer.cli.parsing import Parser
-from rebalancer.policy import Share, label_key
+from rebalancer.policy import Share, parse_label_key
 from rebalancer.reporting.documents import to_json, to_yaml
 from rebalancer.reporting.phrases import many
 from rebalancer.reporting.suggestion import Wish, suggestion, suggestion_text
@@ -82,7 +82,7 @@ def _share(text: str) -> Share:
 
 def _key(text: str) -> str:
     try:
-        return label_key(text)
+        return parse_label_key(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
 

@@ -2,7 +2,7 @@
 
 from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import annotations, labels, selector
+from rebalancer.decoding.metadata import decode_annotations, decode_labels, decode_selector
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import Namespace, PriorityClass, Service
@@ -15,7 +15,7 @@ _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
+def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
     """Turn a PodDisruptionBudget into the model's."""
     spec, status = source.spec, source.status
     failed = any(
@@ -26,7 +26,7 @@ def budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
         namespace=source.metadata.namespace,
         name=source.metadata.name,
         uid=source.metadata.uid,
-        selector=selector(spec.selector, "spec.selector"),
+        selector=decode_selector(spec.selector, "spec.selector"),
         min_available=spec.min_available,
         max_unavailable=spec.max_unavailable,
         always_allow=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
@@ -42,27 +42,27 @@ def budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
     )
 
 
-def namespace(source: wire.Namespace, _: Interner) -> Namespace:
+def decode_namespace(source: wire.Namespace, _: Interner) -> Namespace:
     """Turn a namespace into the model's."""
     return Namespace(
         name=source.metadata.name,
-        labels=labels(source.metadata.labels),
-        annotations=annotations(source.metadata.annotations),
+        labels=decode_labels(source.metadata.labels),
+        annotations=decode_annotations(source.metadata.annotations),
         terminating=source.status.phase == "Terminating",
     )
 
 
-def service(source: wire.Service, _: Interner) -> Service:
+def decode_service(source: wire.Service, _: Interner) -> Service:
     """Turn a service into the model's; an absent selector stays None."""
     chosen = source.spec.selector
     return Service(
         namespace=source.metadata.namespace,
         name=source.metadata.name,
-        selector=None if chosen is None else labels(chosen),
+        selector=None if chosen is None else decode_labels(chosen),
     )
 
 
-def priority_class(source: wire.PriorityClass, _: Interner) -> PriorityClass:
+def decode_priority_class(source: wire.PriorityClass, _: Interner) -> PriorityClass:
     """Turn a priority class into the model's."""
     return PriorityClass(
         name=source.metadata.name,
@@ -72,19 +72,19 @@ def priority_class(source: wire.PriorityClass, _: Interner) -> PriorityClass:
     )
 
 
-def persistent_volume(source: wire.PersistentVolume, _: Interner) -> PersistentVolume:
+def decode_volume(source: wire.PersistentVolume, _: Interner) -> PersistentVolume:
     """Turn a volume into the model's."""
     spec = source.spec
     required = spec.node_affinity.required if spec.node_affinity else None
     return PersistentVolume(
         name=source.metadata.name,
-        labels=labels(source.metadata.labels),
-        node_affinity=constraints.node_terms(required, "spec.nodeAffinity.required"),
+        labels=decode_labels(source.metadata.labels),
+        node_affinity=constraints.decode_node_terms(required, "spec.nodeAffinity.required"),
         storage_class=spec.storage_class_name,
         driver=spec.csi.driver if spec.csi else "",
         handle=spec.csi.volume_handle if spec.csi else "",
         claim=(spec.claim_ref.namespace, spec.claim_ref.name) if spec.claim_ref else None,
-        capacity=resources.amounts(spec.capacity, "spec.capacity").get("storage", 0),
+        capacity=resources.decode_amounts(spec.capacity, "spec.capacity").get("storage", 0),
         access_modes=tuple(spec.access_modes or ()),
         phase=source.status.phase,
         volume_mode=spec.volume_mode or "Filesystem",
@@ -92,7 +92,7 @@ def persistent_volume(source: wire.PersistentVolume, _: Interner) -> PersistentV
     )
 
 
-def claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeClaim:
+def decode_claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeClaim:
     """Turn a claim into the model's; the old annotation for the class still counts."""
     metadata, spec = source.metadata, source.spec
     notes = metadata.annotations or {}
@@ -107,15 +107,15 @@ def claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeCl
         storage_class=notes.get(_BETA_CLASS, spec.storage_class_name or ""),
         selected_node=notes.get(_SELECTED_NODE, ""),
         access_modes=tuple(spec.access_modes or ()),
-        request=resources.amounts(requests, "spec.resources.requests").get("storage", 0),
+        request=resources.decode_amounts(requests, "spec.resources.requests").get("storage", 0),
         volume_mode=spec.volume_mode or "Filesystem",
-        selector=selector(spec.selector, "spec.selector"),
+        selector=decode_selector(spec.selector, "spec.selector"),
         deleted=metadata.deletion_timestamp is not None,
         owner_uid=owner.uid if owner else "",
     )
 
 
-def storage_class(source: wire.StorageClass, _: Interner) -> StorageClass:
+def decode_storage_class(source: wire.StorageClass, _: Interner) -> StorageClass:
     """Turn a storage class into the model's; each allowed topology is a term over node labels."""
     terms = tuple(
         NodeSelectorTerm(
@@ -135,7 +135,7 @@ def storage_class(source: wire.StorageClass, _: Interner) -> StorageClass:
     )
 
 
-def csi_node(source: wire.CSINode, _: Interner) -> CSINode:
+def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
     """Turn a CSINode into the model's."""
     drivers = tuple(
         (driver.name, driver.allocatable.count if driver.allocatable else None, tuple(driver.topology_keys or ()))

@@ -1,8 +1,8 @@
 """What a pod asks of its place: affinity, tolerations, spread constraints."""
 
 from rebalancer.decoding import wire
-from rebalancer.decoding.errors import MalformedObject, one_of
-from rebalancer.decoding.metadata import labels, requirement, selector
+from rebalancer.decoding.errors import MalformedObject, parse_choice
+from rebalancer.decoding.metadata import decode_labels, decode_requirement, decode_selector
 from rebalancer.model.affinity import (
     NodeAffinity,
     NodeSelectorTerm,
@@ -18,60 +18,60 @@ from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsat
 _TOLERATION_OPERATORS = frozenset({"Equal", "Exists", "Lt", "Gt"})
 
 
-def node_affinity(spec: wire.PodSpec) -> NodeAffinity:
+def decode_node_affinity(spec: wire.PodSpec) -> NodeAffinity:
     """Read nodeSelector and node affinity."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
     if affinity is None:
-        return NodeAffinity(selector=labels(spec.node_selector))
+        return NodeAffinity(selector=decode_labels(spec.node_selector))
     field = "spec.affinity.nodeAffinity"
     required = affinity.required_during_scheduling_ignored_during_execution
     preferred = affinity.preferred_during_scheduling_ignored_during_execution or ()
     return NodeAffinity(
-        selector=labels(spec.node_selector),
-        required=node_terms(required, f"{field}.required…"),
+        selector=decode_labels(spec.node_selector),
+        required=decode_node_terms(required, f"{field}.required…"),
         preferred=tuple(
-            PreferredNodeTerm(term.weight, node_term(term.preference, f"{field}.preferred…[{position}]"))
+            PreferredNodeTerm(term.weight, decode_node_term(term.preference, f"{field}.preferred…[{position}]"))
             for position, term in enumerate(preferred)
         ),
     )
 
 
-def node_terms(source: wire.NodeSelector | None, field: str) -> tuple[NodeSelectorTerm, ...] | None:
+def decode_node_terms(source: wire.NodeSelector | None, field: str) -> tuple[NodeSelectorTerm, ...] | None:
     """Read a node selector; None where there is none."""
     if source is None:
         return None
     return tuple(
-        node_term(term, f"{field}.nodeSelectorTerms[{position}]")
+        decode_node_term(term, f"{field}.nodeSelectorTerms[{position}]")
         for position, term in enumerate(source.node_selector_terms or ())
     )
 
 
-def node_term(source: wire.NodeSelectorTerm, field: str) -> NodeSelectorTerm:
+def decode_node_term(source: wire.NodeSelectorTerm, field: str) -> NodeSelectorTerm:
     """Read one node selector term."""
     expressions = tuple(
-        requirement(expression, f"{field}.matchExpressions[{position}]")
+        decode_requirement(expression, f"{field}.matchExpressions[{position}]")
         for position, expression in enumerate(source.match_expressions or ())
     )
     fields = tuple(
-        requirement(expression, f"{field}.matchFields[{position}]")
+        decode_requirement(expression, f"{field}.matchFields[{position}]")
         for position, expression in enumerate(source.match_fields or ())
     )
     return NodeSelectorTerm(expressions, fields)
 
 
-def pod_affinity(spec: wire.PodSpec) -> PodAffinity:
+def decode_pod_affinity(spec: wire.PodSpec) -> PodAffinity:
     """Read pod affinity and anti-affinity."""
     if spec.affinity is None:
         return PodAffinity()
     towards, against = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
-    required, preferred = _pod_terms(towards, "spec.affinity.podAffinity")
-    anti_required, anti_preferred = _pod_terms(against, "spec.affinity.podAntiAffinity")
+    required, preferred = _decode_pod_terms(towards, "spec.affinity.podAffinity")
+    anti_required, anti_preferred = _decode_pod_terms(against, "spec.affinity.podAntiAffinity")
     return PodAffinity(
         required=required, preferred=preferred, anti_required=anti_required, anti_preferred=anti_preferred
     )
 
 
-def _pod_terms(
+def _decode_pod_terms(
     affinity: wire.PodAffinity | None, field: str
 ) -> tuple[tuple[PodAffinityTerm, ...], tuple[PreferredPodTerm, ...]]:
     if affinity is None:
@@ -79,26 +79,26 @@ def _pod_terms(
     required = affinity.required_during_scheduling_ignored_during_execution or ()
     preferred = affinity.preferred_during_scheduling_ignored_during_execution or ()
     return (
-        tuple(_pod_term(term, f"{field}.required…[{position}]") for position, term in enumerate(required)),
+        tuple(_decode_pod_term(term, f"{field}.required…[{position}]") for position, term in enumerate(required)),
         tuple(
-            PreferredPodTerm(term.weight, _pod_term(term.pod_affinity_term, f"{field}.preferred…[{position}]"))
+            PreferredPodTerm(term.weight, _decode_pod_term(term.pod_affinity_term, f"{field}.preferred…[{position}]"))
             for position, term in enumerate(preferred)
         ),
     )
 
 
-def _pod_term(source: wire.PodAffinityTerm, field: str) -> PodAffinityTerm:
+def _decode_pod_term(source: wire.PodAffinityTerm, field: str) -> PodAffinityTerm:
     return PodAffinityTerm(
         topology_key=source.topology_key,
-        selector=selector(source.label_selector, f"{field}.labelSelector"),
+        selector=decode_selector(source.label_selector, f"{field}.labelSelector"),
         namespaces=tuple(sorted(source.namespaces or ())),
-        namespace_selector=selector(source.namespace_selector, f"{field}.namespaceSelector"),
+        namespace_selector=decode_selector(source.namespace_selector, f"{field}.namespaceSelector"),
         match_label_keys=tuple(source.match_label_keys or ()),
         mismatch_label_keys=tuple(source.mismatch_label_keys or ()),
     )
 
 
-def tolerations(spec: wire.PodSpec) -> tuple[Toleration, ...]:
+def decode_tolerations(spec: wire.PodSpec) -> tuple[Toleration, ...]:
     """Read the tolerations."""
     read = []
     for position, toleration in enumerate(spec.tolerations or ()):
@@ -107,14 +107,14 @@ def tolerations(spec: wire.PodSpec) -> tuple[Toleration, ...]:
         if operator not in _TOLERATION_OPERATORS:
             raise MalformedObject(f"{field}.operator", f"{operator!r} is not one of Equal, Exists, Lt, Gt")
         if toleration.effect:
-            one_of(TaintEffect, toleration.effect, f"{field}.effect")
+            parse_choice(TaintEffect, toleration.effect, f"{field}.effect")
         if not toleration.key and operator != "Exists":
             raise MalformedObject(f"{field}.operator", "must be Exists where no key is named")
         read.append(Toleration(key=toleration.key, operator=operator, value=toleration.value, effect=toleration.effect))
     return tuple(read)
 
 
-def spread(spec: wire.PodSpec) -> tuple[SpreadConstraint, ...]:
+def decode_spread(spec: wire.PodSpec) -> tuple[SpreadConstraint, ...]:
     """Read the topology spread constraints, in their order: the first that fails decides the verdict's code."""
     read = []
     for position, constraint in enumerate(spec.topology_spread_constraints or ()):
@@ -130,13 +130,13 @@ def spread(spec: wire.PodSpec) -> tuple[SpreadConstraint, ...]:
             SpreadConstraint(
                 topology_key=constraint.topology_key,
                 max_skew=constraint.max_skew,
-                when_unsatisfiable=one_of(
+                when_unsatisfiable=parse_choice(
                     WhenUnsatisfiable, constraint.when_unsatisfiable, f"{field}.whenUnsatisfiable"
                 ),
-                selector=selector(constraint.label_selector, f"{field}.labelSelector"),
+                selector=decode_selector(constraint.label_selector, f"{field}.labelSelector"),
                 min_domains=constraint.min_domains,
-                node_affinity_policy=one_of(InclusionPolicy, affinity or "Honor", f"{field}.nodeAffinityPolicy"),
-                node_taints_policy=one_of(InclusionPolicy, taints or "Ignore", f"{field}.nodeTaintsPolicy"),
+                node_affinity_policy=parse_choice(InclusionPolicy, affinity or "Honor", f"{field}.nodeAffinityPolicy"),
+                node_taints_policy=parse_choice(InclusionPolicy, taints or "Ignore", f"{field}.nodeTaintsPolicy"),
                 match_label_keys=tuple(constraint.match_label_keys or ()),
             )
         )

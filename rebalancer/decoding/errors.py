@@ -17,7 +17,7 @@ class MalformedObject(ValueError):  # noqa: N818  # it names the object's state,
         self.field = field
 
 
-def one_of(choices: type[Choice], value: str, field: str) -> Choice:
+def parse_choice(choices: type[Choice], value: str, field: str) -> Choice:
     """Turn text into one of an enum's values, or raise MalformedObject that lists them."""
     try:
         return choices(value)
@@ -25,7 +25,7 @@ def one_of(choices: type[Choice], value: str, field: str) -> Choice:
         raise MalformedObject(field, f"{value!r} is not one of {', '.join(choices)}") from None
 
 
-def amount(parse: Callable[[str], int], value: str | float, field: str) -> int:
+def parse_amount(parse: Callable[[str], int], value: str | float, field: str) -> int:
     """Turn a quantity, as text or number, into whole units by `parse`; raise MalformedObject where it is none."""
     try:
         number = parse(str(value))

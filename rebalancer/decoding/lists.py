@@ -23,14 +23,14 @@ class _ListMetadata(wire.Wire, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _Page(wire.Wire, frozen=True):
+class _ListPage(wire.Wire, frozen=True):
     items: list[msgspec.Raw]
     metadata: _ListMetadata = _ListMetadata()
     kind: str = ""
     api_version: str = ""
 
 
-_PAGE = msgspec.json.Decoder(_Page)
+_PAGE = msgspec.json.Decoder(_ListPage)
 _HEAD = msgspec.json.Decoder(wire.Head)
 _IDENTITY = msgspec.json.Decoder(wire.Identity)
 
@@ -54,10 +54,10 @@ def decode(kind: ResourceKind, data: bytes | msgspec.Raw, intern: Interner) -> A
     try:
         return kind.convert(kind.decoder.decode(data), intern)
     except (msgspec.ValidationError, MalformedObject) as error:
-        return _fault(kind.name, data, str(error))
+        return _make_fault(kind.name, data, str(error))
 
 
-def _fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
+def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
     try:
         names = _IDENTITY.decode(data).metadata
         return Fault(kind=kind, namespace=str(names.namespace), name=str(names.name), message=message)
@@ -67,7 +67,7 @@ def _fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
 
 def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
     """Decode a page of a list; raise UnreadableList where the body is no list."""
-    page = _page(data)
+    page = _decode_page(data)
     objects: list[Any] = []
     faults: list[Fault] = []
     for item in page.items:
@@ -81,7 +81,7 @@ def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
     )
 
 
-def _page(data: bytes) -> _Page:
+def _decode_page(data: bytes) -> _ListPage:
     try:
         return _PAGE.decode(data)
     except msgspec.DecodeError as error:
@@ -89,7 +89,7 @@ def _page(data: bytes) -> _Page:
 
 
 @dataclass
-class Gathered:
+class DecodedObjects:
     """Objects by the snapshot's field, the kinds that were there, and the faults."""
 
     objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in KINDS})
@@ -97,14 +97,14 @@ class Gathered:
     faults: list[Fault] = field(default_factory=list)
 
 
-def decode_file(data: bytes) -> Gathered:
+def decode_file(data: bytes) -> DecodedObjects:
     """Decode a `List` as `kubectl get … -o json` prints it, or the server's own `PodList` and so on.
 
     Kinds that are not ours are passed over. An empty list of one kind says that there is none of it; a kind that a
     mixed list does not mention is unknown.
     """
-    page = _page(data)
-    gathered, intern = Gathered(), Interner()
+    page = _decode_page(data)
+    gathered, intern = DecodedObjects(), Interner()
     of_list = page.kind.removesuffix("List")
     if of_list in KIND_NAMED:
         gathered.kinds.add(of_list)
@@ -121,7 +121,7 @@ def decode_file(data: bytes) -> Gathered:
     return gathered
 
 
-def snapshot(
+def make_snapshot(
     objects: Mapping[str, Sequence[Any]],
     *,
     taken_at: datetime,
@@ -138,9 +138,9 @@ def snapshot(
         version=version,
         unknown=frozenset(KIND_NAMED) - frozenset(known),
         faults=tuple(faults),
-        **{field: tuple(sorted(rows, key=_name)) for field, rows in objects.items()},
+        **{field: tuple(sorted(rows, key=_get_sort_key)) for field, rows in objects.items()},
     )
 
 
-def _name(decoded: Any) -> tuple[str, str, str]:
+def _get_sort_key(decoded: Any) -> tuple[str, str, str]:
     return getattr(decoded, "namespace", ""), getattr(decoded, "kind", ""), decoded.name

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from rebalancer.decoding import wire
-from rebalancer.decoding.errors import MalformedObject, one_of
+from rebalancer.decoding.errors import MalformedObject, parse_choice
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import OwnerReference
 
@@ -23,12 +23,12 @@ _WITHOUT_VALUES = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN}) | _WITHOUT_VALUES
 
 
-def labels(source: Mapping[str, str] | None) -> Labels:
+def decode_labels(source: Mapping[str, str] | None) -> Labels:
     """Make a label set."""
     return Labels(source) if source else NO_LABELS
 
 
-def annotations(source: Mapping[str, str] | None) -> Labels:
+def decode_annotations(source: Mapping[str, str] | None) -> Labels:
     """Keep only the annotations that somebody here reads: the others can be large and private."""
     if not source:
         return NO_LABELS
@@ -36,7 +36,7 @@ def annotations(source: Mapping[str, str] | None) -> Labels:
     return Labels(kept) if kept else NO_LABELS
 
 
-def controller_of(metadata: wire.Metadata) -> OwnerReference | None:
+def find_controller(metadata: wire.Metadata) -> OwnerReference | None:
     """Return the owner that has `controller: true`."""
     for reference in metadata.owner_references or ():
         if reference.controller:
@@ -45,25 +45,27 @@ def controller_of(metadata: wire.Metadata) -> OwnerReference | None:
     return None
 
 
-def created(metadata: wire.Metadata) -> datetime:
+def get_creation_time(metadata: wire.Metadata) -> datetime:
     """Return when it was created."""
     return metadata.creation_timestamp or UNDATED
 
 
-def selector(source: wire.LabelSelector | None, field: str) -> LabelSelector | None:
+def decode_selector(source: wire.LabelSelector | None, field: str) -> LabelSelector | None:
     """Turn a label selector into the model's; null stays None."""
     if source is None:
         return None
     expressions = tuple(
-        requirement(expression, f"{field}.matchExpressions[{position}]", _LABEL_OPERATORS)
+        decode_requirement(expression, f"{field}.matchExpressions[{position}]", _LABEL_OPERATORS)
         for position, expression in enumerate(source.match_expressions or ())
     )
     return LabelSelector.of(source.match_labels, expressions)
 
 
-def requirement(source: wire.Expression, field: str, operators: Iterable[Operator] = Operator) -> SelectorRequirement:
+def decode_requirement(
+    source: wire.Expression, field: str, operators: Iterable[Operator] = Operator
+) -> SelectorRequirement:
     """Turn one expression into the model's, with the API server's rules on operators and values."""
-    operator = one_of(Operator, source.operator, f"{field}.operator")
+    operator = parse_choice(Operator, source.operator, f"{field}.operator")
     if operator not in operators:
         raise MalformedObject(f"{field}.operator", f"{source.operator!r} is for node selectors only")
     values = tuple(sorted(set(source.values or ())))

@@ -5,9 +5,9 @@ from datetime import datetime
 from msgspec import structs
 
 from rebalancer.decoding import constraints, resources, wire
-from rebalancer.decoding.errors import one_of
+from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import annotations, controller_of, created, labels
+from rebalancer.decoding.metadata import decode_annotations, decode_labels, find_controller, get_creation_time
 from rebalancer.model.pods import HostPort, Pod, PodPhase, PodSpec
 from rebalancer.model.workloads import PodTemplate
 
@@ -15,38 +15,38 @@ _MIRROR = "kubernetes.io/config.mirror"
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
 
 
-def pod(source: wire.Pod, intern: Interner) -> Pod:
+def decode_pod(source: wire.Pod, intern: Interner) -> Pod:
     """Turn a pod into the model's."""
     metadata, status = source.metadata, source.status
-    requests, scored = resources.effective(source.spec, status)
-    ready, ready_since = _condition(status, "Ready")
+    requests, scored = resources.compute_requests(source.spec, status)
+    ready, ready_since = _read_condition(status, "Ready")
     return Pod(
         namespace=metadata.namespace,
         name=metadata.name,
         # Hand-written files name none, and pods are told apart by it.
         uid=metadata.uid or f"{metadata.namespace}/{metadata.name}",
-        labels=intern(labels(metadata.labels)),
-        annotations=intern(annotations(metadata.annotations)),
-        spec=intern(spec(source.spec)),
+        labels=intern(decode_labels(metadata.labels)),
+        annotations=intern(decode_annotations(metadata.annotations)),
+        spec=intern(decode_spec(source.spec)),
         node=source.spec.node_name or None,
         nominated_node=status.nominated_node_name or None,
-        phase=one_of(PodPhase, status.phase or "Pending", "status.phase"),
+        phase=parse_choice(PodPhase, status.phase or "Pending", "status.phase"),
         ready=ready,
         ready_since=ready_since if ready else None,
-        created=created(metadata),
+        created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
-        owner=controller_of(metadata),
-        claims=claims(source.spec, metadata.name),
+        owner=find_controller(metadata),
+        claims=list_claims(source.spec, metadata.name),
         requests=intern(requests),
         scored=scored,
         mirror=_MIRROR in (metadata.annotations or {}),
         local_storage=any(volume.empty_dir or volume.host_path for volume in source.spec.volumes or ()),
-        disruption_target=_condition(status, "DisruptionTarget")[0],
+        disruption_target=_read_condition(status, "DisruptionTarget")[0],
         resource_version=metadata.resource_version,
     )
 
 
-def template(source: wire.PodTemplate | None, claim_templates: tuple[str, ...] = ()) -> PodTemplate | None:
+def decode_template(source: wire.PodTemplate | None, claim_templates: tuple[str, ...] = ()) -> PodTemplate | None:
     """Turn an owner's pod template into the model's.
 
     Claims that ephemeral volumes would create carry the pod's name, which a template does not have: they count as
@@ -54,13 +54,13 @@ def template(source: wire.PodTemplate | None, claim_templates: tuple[str, ...] =
     """
     if source is None:
         return None
-    requests, scored = resources.effective(source.spec)
+    requests, scored = resources.compute_requests(source.spec)
     volumes = source.spec.volumes or ()
     ephemeral = tuple(volume.name for volume in volumes if volume.ephemeral is not None)
     return PodTemplate(
-        labels=labels(source.metadata.labels if source.metadata else None),
-        annotations=annotations(source.metadata.annotations if source.metadata else None),
-        spec=structs.replace(spec(source.spec), node_name=source.spec.node_name or None),
+        labels=decode_labels(source.metadata.labels if source.metadata else None),
+        annotations=decode_annotations(source.metadata.annotations if source.metadata else None),
+        spec=structs.replace(decode_spec(source.spec), node_name=source.spec.node_name or None),
         requests=requests,
         scored=scored,
         claims=tuple(volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim),
@@ -68,18 +68,18 @@ def template(source: wire.PodTemplate | None, claim_templates: tuple[str, ...] =
     )
 
 
-def spec(source: wire.PodSpec) -> PodSpec:
+def decode_spec(source: wire.PodSpec) -> PodSpec:
     """Read what a pod asks of its place."""
-    requests, _ = resources.effective(source)
+    requests, _ = resources.compute_requests(source)
     every = (*(source.init_containers or ()), *source.containers)
     return PodSpec(
-        node_affinity=constraints.node_affinity(source),
-        pod_affinity=constraints.pod_affinity(source),
-        tolerations=constraints.tolerations(source),
-        spread=constraints.spread(source),
+        node_affinity=constraints.decode_node_affinity(source),
+        pod_affinity=constraints.decode_pod_affinity(source),
+        tolerations=constraints.decode_tolerations(source),
+        spread=constraints.decode_spread(source),
         requests=requests,
-        scored=resources.scored_as_newcomer(source),
-        host_ports=_host_ports(source),
+        scored=resources.compute_scored_requests(source),
+        host_ports=_decode_host_ports(source),
         images=tuple(container.image for container in every),
         containers=len(every),
         priority=source.priority or 0,
@@ -87,12 +87,12 @@ def spec(source: wire.PodSpec) -> PodSpec:
         preempts=source.preemption_policy != "Never",
         scheduler=source.scheduler_name or "default-scheduler",
         gated=bool(source.scheduling_gates),
-        unpredictable=_unpredictable(source),
+        unpredictable=_list_unpredictable_fields(source),
         eviction_responders=bool(source.eviction_responders),
     )
 
 
-def claims(source: wire.PodSpec, name: str) -> tuple[str, ...]:
+def list_claims(source: wire.PodSpec, name: str) -> tuple[str, ...]:
     """Name the pod's claims: those it mentions, and those that its ephemeral volumes create."""
     read = []
     for volume in source.volumes or ():
@@ -103,7 +103,7 @@ def claims(source: wire.PodSpec, name: str) -> tuple[str, ...]:
     return tuple(read)
 
 
-def _host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:
+def _decode_host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:
     sidecars = (container for container in source.init_containers or () if container.restart_policy == "Always")
     ports = {
         HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)  # noqa: S104  # "any", not a bind
@@ -114,7 +114,7 @@ def _host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:
     return tuple(sorted(ports))
 
 
-def _unpredictable(source: wire.PodSpec) -> tuple[str, ...]:
+def _list_unpredictable_fields(source: wire.PodSpec) -> tuple[str, ...]:
     """Name the fields whose effect on placement is not modelled."""
     names = [
         field
@@ -131,7 +131,7 @@ def _unpredictable(source: wire.PodSpec) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _condition(status: wire.PodStatus, kind: str) -> tuple[bool, datetime | None]:
+def _read_condition(status: wire.PodStatus, kind: str) -> tuple[bool, datetime | None]:
     for condition in status.conditions or ():
         if condition.type == kind:
             return condition.status == "True", condition.last_transition_time

@@ -7,9 +7,9 @@ of a core and whole bytes, which is what the scheduler compares.
 from collections.abc import Callable, Iterable, Mapping
 
 from rebalancer.decoding import wire
-from rebalancer.decoding.errors import amount
+from rebalancer.decoding.errors import parse_amount
 from rebalancer.model.pods import NOTHING, Resources
-from rebalancer.model.quantities import milli, units
+from rebalancer.model.quantities import parse_milli, parse_units
 
 _Amounts = dict[str, int]
 _CPU, _MEMORY, _STORAGE = "cpu", "memory", "ephemeral-storage"
@@ -17,16 +17,17 @@ _SCORING_DEFAULTS: Mapping[str, int] = {_CPU: 100, _MEMORY: 200 * 1024 * 1024}
 _NO_DEFAULTS: Mapping[str, int] = {}
 
 
-def amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -> _Amounts:
+def decode_amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -> _Amounts:
     """Read a resource list: CPU in thousandths, all else in units, rounded up."""
     if not quantities:
         return {}
     return {
-        name: amount(milli if name == _CPU else units, value, f"{field}.{name}") for name, value in quantities.items()
+        name: parse_amount(parse_milli if name == _CPU else parse_units, value, f"{field}.{name}")
+        for name, value in quantities.items()
     }
 
 
-def resources(amounts: Mapping[str, int]) -> Resources:
+def make_resources(amounts: Mapping[str, int]) -> Resources:
     """Put a resource list into the model's form."""
     extended = tuple(
         sorted((name, value) for name, value in amounts.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
@@ -40,34 +41,36 @@ def resources(amounts: Mapping[str, int]) -> Resources:
     return made if made != NOTHING else NOTHING
 
 
-def effective(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[Resources, tuple[int, int]]:
+def compute_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[Resources, tuple[int, int]]:
     """Return what the pod takes from a node, and (CPU, memory) as LeastAllocated counts them.
 
     With a status, a container that is being resized in place counts the most of what it asks for, was allotted and
     has, unless the resize was found infeasible: then what it asks for is left out.
     """
-    actual = _actual(spec, status)
-    plain = _total(spec, actual, _NO_DEFAULTS)
+    actual = _make_request_reader(spec, status)
+    plain = _sum_pod(spec, actual, _NO_DEFAULTS)
     defaults = _SCORING_DEFAULTS
     if spec.resources and spec.resources.requests:
         # Where the pod as a whole names requests, defaults go only to what is named nowhere.
         defaults = {name: value for name, value in defaults.items() if name not in plain}
-    scored = _total(spec, actual, defaults)
-    return resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
+    scored = _sum_pod(spec, actual, defaults)
+    return make_resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
 
 
-def scored_as_newcomer(spec: wire.PodSpec) -> tuple[int, int]:
+def compute_scored_requests(spec: wire.PodSpec) -> tuple[int, int]:
     """Return (CPU, memory) as LeastAllocated counts them for a pod that it places, not for one that runs.
 
     Of pods that run, pod-level resources are counted; of the newcomer they are not (1.36.3, `noderesources/fit.go`: its
     scorer is never told that pod-level resources are on).
     """
-    total = _containers(spec, _actual(spec, None), _SCORING_DEFAULTS)
-    _add(total, amounts(spec.overhead, "spec.overhead"))
+    total = _sum_containers(spec, _make_request_reader(spec, None), _SCORING_DEFAULTS)
+    _add(total, decode_amounts(spec.overhead, "spec.overhead"))
     return total.get(_CPU, 0), total.get(_MEMORY, 0)
 
 
-def _actual(spec: wire.PodSpec, status: wire.PodStatus | None) -> Callable[[wire.Container, str], _Amounts]:
+def _make_request_reader(
+    spec: wire.PodSpec, status: wire.PodStatus | None
+) -> Callable[[wire.Container, str], _Amounts]:
     statuses = {}
     infeasible = False
     if status is not None:
@@ -82,34 +85,38 @@ def _actual(spec: wire.PodSpec, status: wire.PodStatus | None) -> Callable[[wire
     ordinary_init = {container.name for container in spec.init_containers or ()} - restartable
 
     def request(container: wire.Container, field: str) -> _Amounts:
-        requested = amounts(
+        requested = decode_amounts(
             container.resources.requests if container.resources else None, f"{field}.resources.requests"
         )
         running = statuses.get(container.name)
         if running is None or container.name in ordinary_init:
             return requested
         lists = [
-            amounts(running.resources.requests if running.resources else None, "status.containerStatuses.resources"),
-            amounts(running.allocated_resources, "status.containerStatuses.allocatedResources"),
+            decode_amounts(
+                running.resources.requests if running.resources else None, "status.containerStatuses.resources"
+            ),
+            decode_amounts(running.allocated_resources, "status.containerStatuses.allocatedResources"),
         ]
-        return _most([*lists, requested] if not infeasible else lists)
+        return _take_maximum([*lists, requested] if not infeasible else lists)
 
     return request
 
 
-def _total(
+def _sum_pod(
     spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
 ) -> _Amounts:
     """Sum up as PodRequests does: the containers, or what the pod as a whole names instead, and the overhead."""
-    total = _containers(spec, request, defaults)
-    for name, value in amounts(spec.resources.requests if spec.resources else None, "spec.resources.requests").items():
+    total = _sum_containers(spec, request, defaults)
+    for name, value in decode_amounts(
+        spec.resources.requests if spec.resources else None, "spec.resources.requests"
+    ).items():
         if name in {_CPU, _MEMORY} or name.startswith("hugepages-"):
             total[name] = value
-    _add(total, amounts(spec.overhead, "spec.overhead"))
+    _add(total, decode_amounts(spec.overhead, "spec.overhead"))
     return total
 
 
-def _containers(
+def _sum_containers(
     spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
 ) -> _Amounts:
     """Sum up containers: those and sidecars run together, ordinary init containers one by one."""
@@ -126,8 +133,8 @@ def _containers(
             requested = dict(sidecars)
         else:
             _add(requested, sidecars)
-        peak = _most([peak, requested])
-    return _most([total, peak])
+        peak = _take_maximum([peak, requested])
+    return _take_maximum([total, peak])
 
 
 def _add(total: _Amounts, more: Mapping[str, int]) -> None:
@@ -135,7 +142,7 @@ def _add(total: _Amounts, more: Mapping[str, int]) -> None:
         total[name] = total.get(name, 0) + value
 
 
-def _most(lists: Iterable[Mapping[str, int]]) -> _Amounts:
+def _take_maximum(lists: Iterable[Mapping[str, int]]) -> _Amounts:
     most: _Amounts = {}
     for amounts in lists:
         for name, value in amounts.items():

@@ -78,13 +78,13 @@ class SelectorRequirement(Struct, frozen=True, gc=False, order=True, cache_hash=
         """Compare as 64-bit integers; what is no integer matches nothing (labels.Requirement.Matches)."""
         if len(self.values) != 1:
             return False
-        left, right = _integer(value), _integer(self.values[0])
+        left, right = _parse_integer(value), _parse_integer(self.values[0])
         if left is None or right is None:
             return False
         return left > right if self.operator is Operator.GT else left < right
 
 
-def _integer(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     """Parse as Go's strconv.ParseInt does: an optional sign and ASCII digits, 64 bits."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not digits.isascii() or not digits.isdigit():
@@ -135,10 +135,10 @@ class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
 
     def __str__(self) -> str:
         """Show it as kubectl takes it after `-l`."""
-        return ",".join(_shown(requirement) for requirement in self.requirements) or "(everything)"
+        return ",".join(_format_requirement(requirement) for requirement in self.requirements) or "(everything)"
 
 
-def _shown(requirement: SelectorRequirement) -> str:
+def _format_requirement(requirement: SelectorRequirement) -> str:
     key, values = requirement.key, requirement.values
     match requirement.operator:
         case Operator.IN:

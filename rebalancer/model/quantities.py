@@ -39,18 +39,18 @@ def _parse(text: str) -> Fraction:
     return Fraction(match["number"]) * _SUFFIXES[match["suffix"]] * Fraction(10) ** exponent
 
 
-def _ceiling(value: Fraction) -> int:
+def _round_up(value: Fraction) -> int:
     rounded = -(-value.numerator // value.denominator)
     return max(-_LARGEST, min(_LARGEST, rounded))
 
 
 @lru_cache(maxsize=65536)
-def units(text: str) -> int:
+def parse_units(text: str) -> int:
     """Whole units, rounded up (`Quantity.Value`); bytes for memory."""
-    return _ceiling(_parse(text))
+    return _round_up(_parse(text))
 
 
 @lru_cache(maxsize=65536)
-def milli(text: str) -> int:
+def parse_milli(text: str) -> int:
     """Thousandths, rounded up (`Quantity.MilliValue`); the scheduler counts CPU in them."""
-    return _ceiling(_parse(text) * 1000)
+    return _round_up(_parse(text) * 1000)

@@ -18,7 +18,7 @@ TIMELESS: Final = datetime(1971, 1, 1, tzinfo=UTC)
 """Stands for when a snapshot was taken that has no time in it: objects without one are old enough for every rule."""
 
 
-def known_time(moment: datetime) -> datetime | None:
+def get_known_time(moment: datetime) -> datetime | None:
     """Return when a snapshot was taken, None where it has no time."""
     return moment if moment != TIMELESS else None
 

@@ -18,7 +18,7 @@ from rebalancer.policy.names import NamespaceFilter, Owner
 from rebalancer.policy.problems import PolicyError, Problem
 from rebalancer.policy.schema import json_schema
 from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
-from rebalancer.policy.selectors import Selector, label_key
+from rebalancer.policy.selectors import Selector, parse_label_key
 from rebalancer.policy.shares import Share
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "default_policy",
     "format_duration",
     "json_schema",
-    "label_key",
     "load_policy",
     "parse_duration",
+    "parse_label_key",
 ]

@@ -56,18 +56,18 @@ class Amount:
         return str(self.written)
 
 
-def _validated(value: object) -> Amount:
-    return read_value(value, Amount, Amount.of, accepts=(int, str), expected=_EXPECTED, meant=_meant)
+def _validate(value: object) -> Amount:
+    return read_value(value, Amount, Amount.of, accepts=(int, str), expected=_EXPECTED, meant=_suggest)
 
 
-def _meant(value: object) -> str | None:
+def _suggest(value: object) -> str | None:
     """Guess that digits in quotes are a number."""
     return value if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else None
 
 
 AmountField = Annotated[
     Amount,
-    PlainValidator(_validated),
+    PlainValidator(_validate),
     PlainSerializer(lambda amount: amount.written, return_type=int | str),
     WithJsonSchema(
         {

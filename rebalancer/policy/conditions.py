@@ -58,7 +58,7 @@ class Condition:
         return str(self.written)
 
 
-def greatest(*conditions: Condition | None) -> int | None:
+def find_greatest(*conditions: Condition | None) -> int | None:
     """Return the greatest number that meets all of them: None where there is no greatest, -1 where none does."""
     given = [condition for condition in conditions if condition is not None]
     edge = max((condition.number for condition in given), default=0)
@@ -71,11 +71,11 @@ def greatest(*conditions: Condition | None) -> int | None:
     )
 
 
-def _validated(value: object) -> Condition:
-    return read_value(value, Condition, Condition.of, accepts=(int, str), expected=_EXPECTED, meant=_meant)
+def _validate(value: object) -> Condition:
+    return read_value(value, Condition, Condition.of, accepts=(int, str), expected=_EXPECTED, meant=_suggest)
 
 
-def _meant(value: object) -> str | None:
+def _suggest(value: object) -> str | None:
     match = _LOOSE.match(value) if isinstance(value, str) else None
     if match is None:
         return None
@@ -85,7 +85,7 @@ def _meant(value: object) -> str | None:
 
 ConditionField = Annotated[
     Condition,
-    PlainValidator(_validated),
+    PlainValidator(_validate),
     PlainSerializer(lambda condition: condition.written, return_type=int | str),
     WithJsonSchema(
         {

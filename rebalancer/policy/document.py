@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rebalancer.policy.base import Section
 from rebalancer.policy.durations import PositiveDuration
-from rebalancer.policy.groups import PolicyGroup, shipped_groups
+from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
 
@@ -61,4 +61,4 @@ class Policy(Section):
 
 def default_policy() -> Policy:
     """Return the policy of somebody who has written none: it observes, and has one group with two limits."""
-    return Policy(api_version=API_VERSION, kind=KIND, groups=shipped_groups())
+    return Policy(api_version=API_VERSION, kind=KIND, groups=make_default_groups())

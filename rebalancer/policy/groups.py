@@ -51,7 +51,7 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
-def _named(value: object) -> str:
+def _validate_name(value: object) -> str:
     if isinstance(value, str) and re.match(_NAME.removesuffix("$") + r"\Z", value):
         return value
     quoted = f'"{value}"' if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
@@ -59,7 +59,7 @@ def _named(value: object) -> str:
     raise unexpected(expected, suggestion=quoted)
 
 
-def _group_by(keys: tuple[str, ...]) -> tuple[str, ...]:
+def _validate_group_by(keys: tuple[str, ...]) -> tuple[str, ...]:
     if not keys:
         raise unexpected(f"[{WORKLOAD}] or label keys such as [app.kubernetes.io/instance]")
     if len(keys) > 1 and WORKLOAD in keys:
@@ -69,18 +69,18 @@ def _group_by(keys: tuple[str, ...]) -> tuple[str, ...]:
     return keys
 
 
-def _some(values: tuple[str, ...]) -> tuple[str, ...]:
+def _validate_domains(values: tuple[str, ...]) -> tuple[str, ...]:
     if values and len(set(values)) == len(values):
         return values
     raise unexpected("at least one domain, such as [zone-a, zone-b], and none of them twice")
 
 
-Name = Annotated[str, PlainValidator(_named), WithJsonSchema({"type": "string", "pattern": _NAME})]
+Name = Annotated[str, PlainValidator(_validate_name), WithJsonSchema({"type": "string", "pattern": _NAME})]
 """A field for the name of a group or limit: a metric's label, and a word of the annotation `ignore-limits`."""
 
 GroupBy = Annotated[
     tuple[LabelKey, ...],
-    AfterValidator(_group_by),
+    AfterValidator(_validate_group_by),
     WithJsonSchema(
         {
             "type": "array",
@@ -95,7 +95,7 @@ GroupBy = Annotated[
 
 Domains = Annotated[
     tuple[LabelValue, ...],
-    AfterValidator(_some),
+    AfterValidator(_validate_domains),
     WithJsonSchema(
         {
             "type": "array",
@@ -209,7 +209,7 @@ class PolicyGroup(Section):
     """The limits."""
 
 
-def shipped_groups() -> tuple[PolicyGroup, ...]:
+def make_default_groups() -> tuple[PolicyGroup, ...]:
     """Return the groups of the shipped policy: half of a workload on one node, or in one zone, is told on day one."""
     half, some = Share.of("<=1/2"), Condition.of(">=4")
     limits = (

@@ -54,10 +54,10 @@ class Share:
 
     def __str__(self) -> str:
         """Show it as a file has it; shares that mean the same look the same."""
-        return f"{'<' if self.strict else '<='}{_shown(self.fraction)}"
+        return f"{'<' if self.strict else '<='}{_format_fraction(self.fraction)}"
 
 
-def _shown(fraction: Fraction) -> str:
+def _format_fraction(fraction: Fraction) -> str:
     """Write small denominators as a fraction, others as a percentage where that is exact and short."""
     scaled = fraction * 100 * 10**_MOST_DECIMALS
     if fraction.denominator <= _PLAIN_DENOMINATOR or scaled.denominator != 1:
@@ -67,11 +67,11 @@ def _shown(fraction: Fraction) -> str:
     return f"{whole}.{decimals}%" if decimals else f"{whole}%"
 
 
-def _validated(value: object) -> Share:
-    return read_value(value, Share, Share.of, accepts=str, expected=_EXPECTED, meant=_meant)
+def _validate(value: object) -> Share:
+    return read_value(value, Share, Share.of, accepts=str, expected=_EXPECTED, meant=_suggest)
 
 
-def _meant(value: object) -> str | None:
+def _suggest(value: object) -> str | None:
     """Guess what another spelling means: blanks, a missing or a turned operator."""
     match = _LOOSE.match(value) if isinstance(value, str) else None
     if match is None:
@@ -88,7 +88,7 @@ def _meant(value: object) -> str | None:
 
 ShareField = Annotated[
     Share,
-    PlainValidator(_validated),
+    PlainValidator(_validate),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "pattern": _SHARE, "examples": ["<1/3", "<=1/2", "<34%"]}),
 ]

@@ -28,7 +28,7 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class UnsupportedScalar:
     """A scalar that YAML reads as something no field takes: 1.5, 0x10, 1:30."""
 
     text: str
@@ -87,7 +87,9 @@ def read_tree(text: str) -> Tree:
         raise UnreadableError(line=1, message=message)
     line = root.start_mark.line + 1
     if not isinstance(root, yaml.MappingNode) or root.tag != _TAG + "map":
-        message = f"found {_kind_of(root)} at the top level; expected a mapping that begins with apiVersion and kind"
+        message = (
+            f"found {_describe_node(root)} at the top level; expected a mapping that begins with apiVersion and kind"
+        )
         raise UnreadableError(line=line, message=message)
     expansion = _Expansion()
     expansion.tree.places[()] = Place(line)
@@ -117,7 +119,7 @@ def _compose(text: str) -> yaml.Node | None:
     return root
 
 
-def _kind_of(node: yaml.Node) -> str:
+def _describe_node(node: yaml.Node) -> str:
     match node:
         case yaml.MappingNode():
             return "a mapping"
@@ -135,7 +137,7 @@ class _Expansion:
         self._values = 0
 
     def value(self, node: yaml.Node, *, path: Path, depth: int) -> Any:
-        line = self._entered(node, depth=depth)
+        line = self._enter(node, depth=depth)
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return self.mapping(node, path=path, depth=depth)
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
@@ -143,12 +145,12 @@ class _Expansion:
         if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(_TAG) in _SCALARS:
             return self._scalar(node, path=path)
         self._note(line, path, f"found the tag {node.tag!r}; expected a plain value, mapping or list")
-        return Unfit(str(node.tag))
+        return UnsupportedScalar(str(node.tag))
 
     def mapping(self, node: yaml.MappingNode, *, path: Path, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
         seen: dict[str, int] = {}
-        for key, child in self._own(node, path=path):
+        for key, child in self._iterate_own(node, path=path):
             line = key.start_mark.line + 1
             if key.value in seen:
                 message = f"found twice; the first is on line {seen[key.value]}; expected one"
@@ -156,7 +158,7 @@ class _Expansion:
                 continue
             seen[key.value] = line
             result[key.value] = self._member(key, child, path=path, depth=depth)
-        for key, child in self._merged(node, path=path, depth=depth):
+        for key, child in self._merge_values(node, path=path, depth=depth):
             if key.value not in result:
                 result[key.value] = self._member(key, child, path=path, depth=depth)
         return result
@@ -166,7 +168,7 @@ class _Expansion:
         self.tree.places[inner] = Place(key.start_mark.line + 1)
         return self.value(child, path=inner, depth=depth + 1)
 
-    def _own(self, node: yaml.MappingNode, *, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    def _iterate_own(self, node: yaml.MappingNode, *, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         for key, child in node.value:
             if key.tag == _TAG + "merge":
                 continue
@@ -181,9 +183,9 @@ class _Expansion:
             )
             self._note(key.start_mark.line + 1, path, message)
 
-    def _merged(self, node: yaml.MappingNode, *, path: Path, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    def _merge_values(self, node: yaml.MappingNode, *, path: Path, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         """Yield what `<<` brings in; of several mappings, the earlier wins."""
-        self._entered(node, depth=depth)
+        self._enter(node, depth=depth)
         merges = [(key, child) for key, child in node.value if key.tag == _TAG + "merge"]
         for key, _ in merges[1:]:
             self._note(key.start_mark.line + 1, (*path, "<<"), "found twice; expected one with a list")
@@ -193,8 +195,8 @@ class _Expansion:
                     message = "found no mapping; expected a mapping or a list of them"
                     self._note(key.start_mark.line + 1, (*path, "<<"), message)
                     continue
-                yield from self._own(source, path=path)
-                yield from self._merged(source, path=path, depth=depth + 1)
+                yield from self._iterate_own(source, path=path)
+                yield from self._merge_values(source, path=path, depth=depth + 1)
 
     def _sequence(self, node: yaml.SequenceNode, *, path: Path, depth: int) -> list[Any]:
         result = []
@@ -215,9 +217,9 @@ class _Expansion:
             return _BOOLEANS[text.lower()]
         if kind == "int" and _DECIMAL.match(text):
             return int(text)
-        return Unfit(text)
+        return UnsupportedScalar(text)
 
-    def _entered(self, node: yaml.Node, *, depth: int) -> int:
+    def _enter(self, node: yaml.Node, *, depth: int) -> int:
         """Count a node and return its line; what is too deep or too much ends the walk."""
         line = node.start_mark.line + 1
         self._values += 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from rebalancer.model.reasons import State
-from rebalancer.model.snapshot import Snapshot, known_time
+from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.expected_counts import after, decided
@@ -32,7 +32,7 @@ def plan_text(plan: Plan, snapshot: Snapshot, *, mode: str, satisfied: int, unpl
     `satisfied` is how many groups hold all their constraints and limits, `unplanned` how many break only such as
     nothing is evicted for.
     """
-    seen = known_time(plan.made_at)
+    seen = get_known_time(plan.made_at)
     view = f"view of {seen:%Y-%m-%d %H:%M:%SZ}" if seen else "view of a snapshot without a time"
     lines = [f"{view}  policy {plan.policy_hash} ({mode})", _totals(plan)]
     every, going, waiting = decided(plan), _by_group(plan.evictions), _waiting_by_group(plan.waiting)

@@ -9,7 +9,7 @@ from rebalancer.assessment.domain_failures import Failure, Failures
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State, ViolationCause
-from rebalancer.model.snapshot import known_time
+from rebalancer.model.snapshot import get_known_time
 from rebalancer.planning.plan import Plan
 from rebalancer.reporting.documents import (
     LargestShare,
@@ -58,7 +58,7 @@ def report_document(
     ]
     limits.sort(key=lambda row: row.state == State.SATISFIED)
     return ReportDocument(
-        generated_at=known_time(plan.made_at),
+        generated_at=get_known_time(plan.made_at),
         constraints=tuple(rows),
         limits=tuple(limits),
         deadlocks=tuple(

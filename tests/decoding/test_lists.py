@@ -9,7 +9,7 @@ import pytest
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, PODS
-from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, snapshot
+from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, make_snapshot
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import HostPort, Pod, PodPhase, Resources
 from rebalancer.model.snapshot import Fault
@@ -183,7 +183,7 @@ def test_what_is_no_list(data: bytes) -> None:
 def test_absent_is_not_empty() -> None:
     """A kind that a mixed list does not mention is unknown; an empty list of a kind says that there is none."""
     mixed = decode_file(listed(POD, {"kind": "Secret", "metadata": {"name": "x"}}))
-    found = snapshot(mixed.objects, taken_at=datetime.now(UTC), known=mixed.kinds)
+    found = make_snapshot(mixed.objects, taken_at=datetime.now(UTC), known=mixed.kinds)
     assert found.unknown == {kind.name for kind in KINDS} - {"Pod"}
     assert decode_file(listed(kind="NodeList")).kinds == {"Node"}
 

@@ -30,7 +30,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def as_json(data: bytes, source: str) -> bytes:
+def convert_to_json(data: bytes, source: str) -> bytes:
     """Return a file's document as JSON; raise UnreadableSnapshot where there is none."""
     if data.startswith(_UTF_16):
         raise UnreadableSnapshot(

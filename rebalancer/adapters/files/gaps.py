@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
-_JUDGED_BY: Final[Mapping[str, str]] = {
+_NEEDED_FOR: Final[Mapping[str, str]] = {
     "Pod": "what is to be counted",
     "Node": "which domains there are",
     "PodDisruptionBudget": "whether a budget lets a pod go",
@@ -21,10 +21,10 @@ _JUDGED_BY: Final[Mapping[str, str]] = {
 }
 
 
-def told(unknown: Collection[str]) -> str:
+def describe_missing_kinds(unknown: Collection[str]) -> str:
     """Name the kinds and what hangs on them in one line; "" where every kind is known."""
     kinds: dict[str, list[str]] = {}
-    for kind in _JUDGED_BY:
+    for kind in _NEEDED_FOR:
         if kind in unknown:
-            kinds.setdefault(_JUDGED_BY[kind], []).append(kind)
+            kinds.setdefault(_NEEDED_FOR[kind], []).append(kind)
     return "; ".join(f"{', '.join(named)} ({judged})" for judged, named in kinds.items())

@@ -5,15 +5,15 @@ from typing import Final
 
 import msgspec
 
-from rebalancer.adapters.files.encodings import UnreadableSnapshot, as_json
-from rebalancer.adapters.files.gaps import told
-from rebalancer.adapters.files.times import newest
-from rebalancer.decoding.lists import UnreadableList, decode_file, snapshot
+from rebalancer.adapters.files.encodings import UnreadableSnapshot, convert_to_json
+from rebalancer.adapters.files.gaps import describe_missing_kinds
+from rebalancer.adapters.files.times import find_newest_time
+from rebalancer.decoding.lists import UnreadableList, decode_file, make_snapshot
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
 from rebalancer.model.snapshot import TIMELESS, Snapshot
 
-EVERYTHING: Final = (
+KUBECTL_COMMAND: Final = (
     "kubectl get pods,nodes,namespaces,replicasets,deployments,statefulsets,replicationcontrollers,services,pdb,pv,pvc,"
     "storageclasses,csinodes,priorityclasses -A -o json"
 )
@@ -28,34 +28,34 @@ def read_snapshot(
     `at` is when it was taken (None: the newest time in it), `source` what messages call the file. An object that is
     malformed is left out and told; a document that is no list raises UnreadableSnapshot.
     """
-    document = as_json(data, source)
+    document = convert_to_json(data, source)
     try:
         gathered = decode_file(document)
     except UnreadableList as error:
-        what = _what_it_is(document, error)
-        raise UnreadableSnapshot(f"{source}: {what}; expected what {EVERYTHING} prints") from None
+        what = _describe_document(document, error)
+        raise UnreadableSnapshot(f"{source}: {what}; expected what {KUBECTL_COMMAND} prints") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableSnapshot(f"{source}: one of its items is no Kubernetes object ({error})") from None
-    taken_at = at or newest(document)
+    taken_at = at or find_newest_time(document)
     warnings = [f"left out: {fault}" for fault in gathered.faults]
     if not any(gathered.objects.values()):
         warnings.append(f"{source} holds nothing that is read: there is nothing to judge")
     elif taken_at is None:
         warnings.append(f"{source} has no time in it: ages are not judged; tell it with --at")
-    result = snapshot(
+    result = make_snapshot(
         gathered.objects,
         taken_at=taken_at or TIMELESS,
         known=gathered.kinds,
         version=version,
         faults=gathered.faults,
     )
-    gap = told(result.unknown)
+    gap = describe_missing_kinds(result.unknown)
     if gap:
         warnings.append(f"{source} lacks kinds, which are unknown then, not empty: {gap}")
     return result, tuple(warnings)
 
 
-def _what_it_is(document: bytes, error: UnreadableList) -> str:
+def _describe_document(document: bytes, error: UnreadableList) -> str:
     """Say what a document is that is no list; a single object and a broken file are the likely mistakes."""
     try:
         kind = msgspec.json.decode(document, type=Head).kind

@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-_WRITTEN: Final = re.compile(
+_TIME: Final = re.compile(
     # Begins with a literal that all names share, and looks back for the rest: a search at memory speed, no parsing.
     # Quotes inside of strings are escaped in JSON, so nothing but a field is found.
     rb'Time(?:(?<="creationTime)stamp|(?<="lastTransitionTime)|(?<="lastHeartbeatTime)|(?<="startTime))'
@@ -16,9 +16,9 @@ _WRITTEN: Final = re.compile(
 )
 
 
-def newest(document: bytes) -> datetime | None:
+def find_newest_time(document: bytes) -> datetime | None:
     """Return the newest time in a JSON document of Kubernetes objects, None if there is none."""
-    for written in sorted({match[1] for match in _WRITTEN.finditer(document)}, reverse=True):
+    for written in sorted({match[1] for match in _TIME.finditer(document)}, reverse=True):
         try:
             return datetime.fromisoformat(written.decode()).replace(tzinfo=UTC)
         except ValueError:  # the 31st of February: the object that says so is reported when it is decoded

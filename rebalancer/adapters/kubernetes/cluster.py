@@ -11,7 +11,7 @@ from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, ResourceKind
-from rebalancer.decoding.lists import Gathered, decode_page, snapshot
+from rebalancer.decoding.lists import DecodedObjects, decode_page, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Fault, Snapshot
@@ -105,7 +105,7 @@ class KubernetesCluster:
             faults.extend(contents.faults)
             if reflector.synced.is_set():
                 known.append(kind.name)
-        return snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
+        return make_snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
 
     def evict(self, move: Move) -> EvictionAnswer:
         """Ask for an eviction; see `evictions`."""
@@ -134,7 +134,7 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
 
     A kind that may not be listed is unknown, as if a file left it out; pods and nodes are needed.
     """
-    gathered = Gathered()
+    gathered = DecodedObjects()
     version = server_version(transport)
     for kind in KINDS:
         try:
@@ -142,10 +142,10 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
         except RequestRefused as error:
             if kind.name in _NEEDED or error.status not in _FORBIDDEN:
                 raise
-    return snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
+    return make_snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
 
 
-def _list_into(gathered: Gathered, transport: Transport, kind: ResourceKind) -> None:
+def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:
     intern = Interner()
     token = ""
     while True:

@@ -21,7 +21,7 @@ _LABELS = {"app.kubernetes.io/name": "rebalancer"}
 _log = structlog.get_logger("rebalancer.configmaps")
 
 
-class _Wire(wire.Wire, frozen=True):
+class _WireConfigMap(wire.Wire, frozen=True):
     metadata: wire.Metadata
     data: dict[str, str] | None = None
     binary_data: dict[str, msgspec.Raw] | None = None
@@ -37,7 +37,7 @@ class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
     binary: frozenset[str] = frozenset()
 
 
-def _config_map(config_map: _Wire, _: Interner) -> ConfigMap:
+def _decode_config_map(config_map: _WireConfigMap, _: Interner) -> ConfigMap:
     metadata = config_map.metadata
     return ConfigMap(
         namespace=metadata.namespace,
@@ -55,8 +55,8 @@ CONFIG_MAPS = ResourceKind(
     plural="configmaps",
     namespaced=True,
     field="config_maps",
-    decoder=msgspec.json.Decoder(_Wire),
-    convert=_config_map,
+    decoder=msgspec.json.Decoder(_WireConfigMap),
+    convert=_decode_config_map,
 )
 
 
@@ -143,7 +143,7 @@ class ControlMap:
             if error.status == _NOT_FOUND:
                 return None
             raise
-        return _config_map(config_map, Interner())
+        return _decode_config_map(config_map, Interner())
 
     def put(self, key: str, text: str) -> None:
         """Write one key; the others stay as they are."""

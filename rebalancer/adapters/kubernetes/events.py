@@ -80,24 +80,24 @@ class Recorder:
         """Create the event, or count it up where it is there already. The API server forgets events after an hour."""
         namespace = event.regarding.namespace or "default"
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-        name = _name(event)
+        name = _make_name(event)
         key = f"{namespace}/{name}"
         known = self._counts.pop(key, 0)
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         try:
-            count = self._counted_up(f"{path}/{name}", known, now) if known else 0
+            count = self._increment_series(f"{path}/{name}", known, now) if known else 0
             if not count:
                 self._transport.request("POST", path, body=self._body(event, name, namespace, now))
                 count = 1
         except RequestRefused as error:
             if error.status != _CONFLICT:
                 raise
-            count = self._counted_up(f"{path}/{name}", 0, now) or 1
+            count = self._increment_series(f"{path}/{name}", 0, now) or 1
         self._counts[key] = count
         if len(self._counts) > _REMEMBERED:
             self._counts.popitem(last=False)
 
-    def _counted_up(self, path: str, known: int, now: str) -> int:
+    def _increment_series(self, path: str, known: int, now: str) -> int:
         """Add one to a series and return its count; 0 where the event is gone. `known` 0: ask the server first."""
         try:
             if not known:
@@ -140,7 +140,7 @@ class Recorder:
         }
 
 
-def _name(event: Event) -> str:
+def _make_name(event: Event) -> str:
     """Name an event by all that it says; the API server refuses to change any of it later."""
     regarding = event.regarding
     said = f"{regarding.kind}\0{regarding.uid}\0{event.reason}\0{event.note}"

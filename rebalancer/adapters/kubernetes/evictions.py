@@ -29,7 +29,7 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     try:
         data = transport.request("POST", path, body=body)
     except RequestRefused as error:
-        return EvictionAnswer(_meaning(error.status, error.details), str(error))
+        return EvictionAnswer(_classify(error.status, error.details), str(error))
     except Unreachable as error:
         return EvictionAnswer(EvictionResult.UNKNOWN, str(error))
     try:
@@ -41,7 +41,7 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     return EvictionAnswer(EvictionResult.EVICTED)
 
 
-def _meaning(code: int, status: Mapping[str, Any]) -> EvictionResult:  # a table of the API's answers
+def _classify(code: int, status: Mapping[str, Any]) -> EvictionResult:  # a table of the API's answers
     details = status.get("details") or {}
     causes = {cause.get("reason") for cause in details.get("causes") or () if isinstance(cause, dict)}
     message = str(status.get("message", ""))

@@ -11,7 +11,7 @@ from rebalancer.ports import LeaseRecord
 _CONFLICTS = frozenset({404, 409})
 
 
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: datetime | None = None
@@ -19,13 +19,13 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     lease_transitions: int | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
 class _Lease(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-    spec: _Spec = _Spec()
+    metadata: _LeaseMetadata
+    spec: _LeaseSpec = _LeaseSpec()
 
 
 _LEASE = msgspec.json.Decoder(_Lease)
@@ -49,7 +49,7 @@ class KubernetesLease:
             if error.status == 404:
                 return None
             raise
-        return _record(data)
+        return _decode_record(data)
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
         """Write the lease; None if somebody else was quicker. Raise ClusterError for anything else."""
@@ -61,7 +61,7 @@ class KubernetesLease:
             if error.status in _CONFLICTS:
                 return None
             raise
-        return _record(data)
+        return _decode_record(data)
 
     def _body(self, record: LeaseRecord) -> dict[str, Any]:
         metadata = {"name": self._name, "namespace": self._namespace}
@@ -78,7 +78,7 @@ class KubernetesLease:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
-def _record(data: bytes) -> LeaseRecord:
+def _decode_record(data: bytes) -> LeaseRecord:
     lease = _LEASE.decode(data)
     spec = lease.spec
     return LeaseRecord(

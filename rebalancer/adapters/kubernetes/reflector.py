@@ -34,24 +34,24 @@ _GONE = 410
 _log = structlog.get_logger("rebalancer.reflector")
 
 
-class _Watched(msgspec.Struct, frozen=True):
+class _WatchEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
 
 
 class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: _ObjectMetadata = _ObjectMetadata()
     code: int = 0
     message: str = ""
 
 
-_EVENT = msgspec.json.Decoder(_Watched)
+_EVENT = msgspec.json.Decoder(_WatchEvent)
 _OBJECT = msgspec.json.Decoder(_Object)
 
 
@@ -84,12 +84,12 @@ class Reflector:
         self._changed = changed
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._lock = threading.Lock()
-        self._found: dict[tuple[str, str], Any] = {}
+        self._objects: dict[tuple[str, str], Any] = {}
         self._intern = Interner()
         self._version = ""
         self._stopping = threading.Event()
         self._response: BaseHTTPResponse | None = None
-        self._heard = time.monotonic()
+        self._last_heard = time.monotonic()
         self._failing_since: float | None = None
         self.synced = threading.Event()
         self.error = ""
@@ -120,7 +120,7 @@ class Reflector:
     @property
     def age(self) -> float:
         """Seconds since the server was last heard."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - self._last_heard
 
     @property
     def failing(self) -> float:
@@ -130,16 +130,16 @@ class Reflector:
 
     def __len__(self) -> int:
         """Return how many objects it holds."""
-        return len(self._found)
+        return len(self._objects)
 
     def get(self, namespace: str, name: str) -> Any:
         """Return one object, or the Fault in its place; None if there is none."""
-        return self._found.get((namespace, name))
+        return self._objects.get((namespace, name))
 
     def contents(self) -> Contents:
         """Return what it holds now."""
         with self._lock:
-            held = list(self._found.values())
+            held = list(self._objects.values())
         faults = tuple(item for item in held if isinstance(item, Fault))
         objects = tuple(item for item in held if not isinstance(item, Fault)) if faults else tuple(held)
         return Contents(objects=objects, faults=faults)
@@ -154,20 +154,20 @@ class Reflector:
                 self._watch()
                 failed = time.monotonic() - began < _SHORTEST_WATCH
             except RequestRefused as error:
-                failed = self._failed(error)
+                failed = self._record_failure(error)
                 self.status = error.status
                 if error.status == _GONE:
                     self._version = ""
             except (ClusterError, urllib3.exceptions.HTTPError, OSError) as error:
-                failed = self._failed(error)
+                failed = self._record_failure(error)
             except Exception as error:  # noqa: BLE001  # what cannot be understood is listed anew; the thread must not die
-                failed = self._failed(error)
+                failed = self._record_failure(error)
                 self._version = ""
             wait = min(wait * 2, _LONGEST_WAIT) if failed else _FIRST_WAIT
             if failed:
                 self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
 
-    def _failed(self, error: Exception) -> bool:
+    def _record_failure(self, error: Exception) -> bool:
         if self._failing_since is None:
             self._failing_since = time.monotonic()
         if not self._stopping.is_set():
@@ -184,18 +184,18 @@ class Reflector:
             query = {**self._query, "limit": _PAGE, **({"continue": token} if token else {})}
             page = decode_page(self.kind, self._transport.request("GET", self._path, query=query), intern)
             for item in (*page.objects, *page.faults):
-                objects[_key(item)] = item
+                objects[_get_key(item)] = item
             token = page.continue_token
             if not token:
                 break
         with self._lock:
-            self._found, self._intern, self._version = objects, intern, page.resource_version
-        self._heard = time.monotonic()
+            self._objects, self._intern, self._version = objects, intern, page.resource_version
+        self._last_heard = time.monotonic()
         self.error, self.status, self._failing_since = "", 0, None
-        self._tell()  # before `synced`: who waits for that may rely on it
+        self._notify()  # before `synced`: who waits for that may rely on it
         self.synced.set()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._changed is not None:
             self._changed(self.contents())
 
@@ -212,16 +212,16 @@ class Reflector:
         try:
             if self._stopping.is_set():  # `stop` came before there was a response that it could shut down
                 return
-            for line in _lines(response):
+            for line in _split_lines(response):
                 self._apply(_EVENT.decode(line))
-                self._heard, self._failing_since, self.error = time.monotonic(), None, ""
+                self._last_heard, self._failing_since, self.error = time.monotonic(), None, ""
                 if self._stopping.is_set():
                     return
         finally:
             self._response = None
             response.close()
 
-    def _apply(self, event: _Watched) -> None:
+    def _apply(self, event: _WatchEvent) -> None:
         head = _OBJECT.decode(event.object)
         if event.type == "ERROR":
             raise RequestRefused(f"watch of {self.kind.plural}: {head.message}", head.code, {})
@@ -229,18 +229,18 @@ class Reflector:
             key = (head.metadata.namespace, head.metadata.name)
             with self._lock:
                 if event.type == "DELETED":
-                    self._found.pop(key, None)
+                    self._objects.pop(key, None)
                 else:
-                    self._found[key] = decode(self.kind, event.object, self._intern)
-            self._tell()
+                    self._objects[key] = decode(self.kind, event.object, self._intern)
+            self._notify()
         self._version = head.metadata.resource_version or self._version
 
 
-def _key(item: Any) -> tuple[str, str]:
+def _get_key(item: Any) -> tuple[str, str]:
     return getattr(item, "namespace", ""), item.name
 
 
-def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
+def _split_lines(response: BaseHTTPResponse) -> Iterator[bytes]:
     """Split a stream into its lines, as they come."""
     rest = b""
     for chunk in response.stream(amt=None):

@@ -80,7 +80,7 @@ class Transport:
         finally:
             response.release_conn()
         if response.status >= 400:
-            raise _refused(method, path, response.status, data)
+            raise _make_refusal(method, path, response.status, data)
         return data
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> BaseHTTPResponse:
@@ -92,7 +92,7 @@ class Transport:
         if response.status >= 400:
             data = response.read()
             response.close()
-            raise _refused("GET", path, response.status, data)
+            raise _make_refusal("GET", path, response.status, data)
         return response
 
     def _send(
@@ -113,7 +113,7 @@ class Transport:
             answer = self._client.call_api(*request, _request_timeout=(CONNECT_TIMEOUT, read_timeout))
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
             self.on_answer(method, path, 0)
-            raise Unreachable(f"{method} {path}: no answer from {self.host}: {_cause(error)}") from error
+            raise Unreachable(f"{method} {path}: no answer from {self.host}: {_find_cause(error)}") from error
         response: BaseHTTPResponse = answer.response
         self.on_answer(method, path, response.status)
         return response
@@ -123,13 +123,13 @@ class Transport:
         self._client.close()  # type: ignore[no-untyped-call]
 
 
-def _cause(error: BaseException) -> str:
+def _find_cause(error: BaseException) -> str:
     """Say what went wrong without urllib3's chain of wrappers."""
     reason = getattr(error, "reason", None)
     return str(reason or error).split(": ", 1)[-1]
 
 
-def _refused(method: str, path: str, status: int, data: bytes) -> RequestRefused:
+def _make_refusal(method: str, path: str, status: int, data: bytes) -> RequestRefused:
     try:
         details = json.loads(data)
     except ValueError:
@@ -151,7 +151,7 @@ def connect(
     try:
         # The client looks at the variable only once, when it is imported.
         kubeconfig = kubeconfig or os.environ.get("KUBECONFIG")
-        if not kubeconfig and context is None and _in_cluster(configuration):
+        if not kubeconfig and context is None and _use_service_account(configuration):
             pass
         else:
             config.load_kube_config(  # type: ignore[no-untyped-call]
@@ -170,7 +170,7 @@ def connect(
     return Transport(client, read_timeout=read_timeout)
 
 
-def _in_cluster(configuration: Configuration) -> bool:
+def _use_service_account(configuration: Configuration) -> bool:
     try:
         config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except ConfigException:

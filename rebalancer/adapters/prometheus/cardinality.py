@@ -19,7 +19,7 @@ WORST_SATISFIED: Final = 1_000
 """And so many of those that are, the closest to their bound first."""
 
 
-class Row(Protocol):
+class SampleRow(Protocol):
     """What stands for some series."""
 
     @property
@@ -43,10 +43,10 @@ class Row(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Row)
+T = TypeVar("T", bound=SampleRow)
 
 
-def shown(rows: Iterable[T]) -> Sequence[T]:
+def select_rows(rows: Iterable[T]) -> Sequence[T]:
     """Return one row for each set of labels, the worst where several have the same; of too many only the worst.
 
     A workload amidst a rollout has pods of two templates; a scrape with the same series twice would be refused whole.
@@ -61,9 +61,9 @@ def shown(rows: Iterable[T]) -> Sequence[T]:
         return unique
     broken = [row for row in unique if row.state is not State.SATISFIED]
     held = [row for row in unique if row.state is State.SATISFIED]
-    return [*nsmallest(MOST_BROKEN, broken, key=_badness), *nsmallest(WORST_SATISFIED, held, key=_badness)]
+    return [*nsmallest(MOST_BROKEN, broken, key=_rank), *nsmallest(WORST_SATISFIED, held, key=_rank)]
 
 
-def _badness(row: Row) -> tuple[int, tuple[str, ...]]:
+def _rank(row: SampleRow) -> tuple[int, tuple[str, ...]]:
     """Order by headroom, then by labels: the same rows are shown as long as nothing changes."""
     return row.headroom, row.labels

@@ -12,10 +12,10 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from rebalancer.adapters.prometheus import catalog as declared
+from rebalancer.adapters.prometheus import catalog
 from rebalancer.adapters.prometheus.catalog import Metric, MoveOutcome, Phase
 from rebalancer.adapters.prometheus.collector import CycleCollector, Watches
-from rebalancer.adapters.prometheus.requests import named
+from rebalancer.adapters.prometheus.requests import parse_request
 from rebalancer.adapters.prometheus.samples import CycleSamples
 from rebalancer.ports import EvictionResult
 
@@ -32,10 +32,10 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._collector = CycleCollector(watches, revision)
         self.registry.register(self._collector)
-        self._evictions = self._counter(declared.EVICTIONS)
-        self._moves = self._counter(declared.MOVES)
-        self._requests = self._counter(declared.API_REQUESTS)
-        duration = declared.CYCLE_DURATION
+        self._evictions = self._counter(catalog.EVICTIONS)
+        self._moves = self._counter(catalog.MOVES)
+        self._requests = self._counter(catalog.API_REQUESTS)
+        duration = catalog.CYCLE_DURATION
         self._duration = Histogram(
             duration.name, duration.help, duration.labels, buckets=duration.buckets, registry=self.registry
         )
@@ -51,23 +51,23 @@ class Metrics:
             made.labels(value)
         return made
 
-    def show(self, figures: CycleSamples) -> None:
+    def publish(self, samples: CycleSamples) -> None:
         """Show these figures from now on, all at once."""
-        self._collector.figures = figures
+        self._collector.samples = samples
 
-    def timed(self, phase: Phase) -> AbstractContextManager[None]:
+    def time_phase(self, phase: Phase) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""
         return self._duration.labels(phase).time()
 
-    def answered(self, result: EvictionResult) -> None:
+    def count_eviction(self, result: EvictionResult) -> None:
         """Count an answer to an eviction request."""
         self._evictions.labels(result).inc()
 
-    def ended(self, outcome: MoveOutcome) -> None:
+    def count_move(self, outcome: MoveOutcome) -> None:
         """Count a move that has ended."""
         self._moves.labels(outcome).inc()
 
-    def requested(self, method: str, path: str, code: int) -> None:
+    def count_request(self, method: str, path: str, code: int) -> None:
         """Count a request to the API server; code 0 says that no answer came."""
-        verb, resource = named(method, path)
+        verb, resource = parse_request(method, path)
         self._requests.labels(verb, resource, str(code)).inc()

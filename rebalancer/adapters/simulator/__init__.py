@@ -11,9 +11,9 @@ delay, the Eviction API's answers. Not played: rollouts, preemption, provisionin
 from rebalancer.adapters.simulator.builder import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.adapters.simulator.cluster import SimulatedCluster
 from rebalancer.adapters.simulator.lease import SimulatedLease
-from rebalancer.adapters.simulator.scheduler import drawn_from_best, most_crowded
+from rebalancer.adapters.simulator.scheduler import pick_most_crowded, pick_random_best
 from rebalancer.adapters.simulator.timings import Faults, Span, Timings
-from rebalancer.adapters.simulator.trace import TraceEntry, What
+from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 
 __all__ = [
     "HOSTNAME",
@@ -26,7 +26,7 @@ __all__ = [
     "Span",
     "Timings",
     "TraceEntry",
-    "What",
-    "drawn_from_best",
-    "most_crowded",
+    "TraceKind",
+    "pick_most_crowded",
+    "pick_random_best",
 ]

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.disruption import worked_out
+from rebalancer.adapters.simulator.disruption import compute_status
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels, LabelSelector
@@ -80,7 +80,7 @@ class ClusterBuilder:
         wanted = replicas if replicas is not None else sum((on or {}).values())
         top = self._workload("Deployment", namespace, name, labels, wanted)
         hashed = {**labels, "pod-template-hash": revision}
-        template = _template(hashed, labels, spread or {}, cpu, priority)
+        template = _make_template(hashed, labels, spread or {}, cpu, priority)
         below = self._workload("ReplicaSet", namespace, f"{name}-{revision}", hashed, wanted, template, revision, top)
         names = (f"{below.name}-{number}" for number in count(1))
         self._populate(below, template, on or {}, names)
@@ -101,7 +101,7 @@ class ClusterBuilder:
         """Add a StatefulSet; its pods are numbered in the order of `on`."""
         labels = {"app": name}
         wanted = replicas if replicas is not None else sum((on or {}).values())
-        template = _template(labels, labels, spread or {}, cpu, priority)
+        template = _make_template(labels, labels, spread or {}, cpu, priority)
         made = self._workload("StatefulSet", namespace, name, labels, wanted, template, f"{name}-1")
         self._populate(made, template, on or {}, (f"{name}-{number}" for number in count()))
         return made
@@ -139,7 +139,7 @@ class ClusterBuilder:
             nodes=tuple(self._nodes),
             workloads=tuple(self._workloads),
             budgets=tuple(
-                worked_out(
+                compute_status(
                     budget,
                     [pod for pod in self._pods if pod.namespace == budget.namespace],
                     workloads.get,
@@ -180,7 +180,7 @@ class ClusterBuilder:
             ready=replicas,
             updated=replicas,
             revision=revision,
-            owner=_reference(owner) if owner is not None else None,
+            owner=_make_reference(owner) if owner is not None else None,
             created=self._before,
         )
         if template is not None:
@@ -208,18 +208,18 @@ class ClusterBuilder:
                     ready=True,
                     ready_since=self._before,
                     created=self._before,
-                    owner=_reference(owner),
+                    owner=_make_reference(owner),
                     requests=template.requests,
                     scored=template.scored,
                 )
             )
 
 
-def _reference(owner: Workload) -> OwnerReference:
+def _make_reference(owner: Workload) -> OwnerReference:
     return OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
 
 
-def _template(
+def _make_template(
     labels: Mapping[str, str], selected: Mapping[str, str], spread: Mapping[str, int], cpu: int, priority: int
 ) -> PodTemplate:
     requests = Resources(cpu=cpu, memory=cpu * 1_000_000)

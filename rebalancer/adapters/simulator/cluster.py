@@ -14,12 +14,12 @@ from rebalancer.adapters.simulator.kubelets import Kubelets
 from rebalancer.adapters.simulator.node_changes import NodeChanges
 from rebalancer.adapters.simulator.pod_factory import PodFactory
 from rebalancer.adapters.simulator.replica_sets import ReplicaSets
-from rebalancer.adapters.simulator.scheduler import Scheduler, drawn_from_best
+from rebalancer.adapters.simulator.scheduler import Scheduler, pick_random_best
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.stateful_sets import StatefulSets
 from rebalancer.adapters.simulator.store import Store
 from rebalancer.adapters.simulator.timings import Faults, Timings
-from rebalancer.adapters.simulator.trace import TraceEntry, What
+from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 from rebalancer.adapters.simulator.watch import Watch
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
@@ -50,45 +50,45 @@ class SimulatedCluster:
         choose: Choose | None = None,
         parallel: Collection[str] = (),
     ) -> None:
-        self._world = ClusterState(
+        self._state = ClusterState(
             store=Store(first),
-            agenda=EventQueue(first.taken_at),
+            event_queue=EventQueue(first.taken_at),
             random=Random(seed),  # noqa: S311  # to be foreseen is its purpose
             timings=timings,
         )
         # The order in which they are told of changes; the watch is first, so that it misses nothing.
-        self._watch = Watch(self._world, first, faults.watch_delay)
-        molds = PodFactory(self._world, first)
-        Scheduler(self._world, profile, choose or drawn_from_best(self._world.random))
-        Kubelets(self._world)
-        ReplicaSets(self._world, molds)
-        StatefulSets(self._world, molds, parallel)
-        Deployments(self._world)
-        Disruptions(self._world)
-        self._evictions = Evictions(self._world, faults)
+        self._watch = Watch(self._state, first, faults.watch_delay)
+        pod_factory = PodFactory(self._state, first)
+        Scheduler(self._state, profile, choose or pick_random_best(self._state.random))
+        Kubelets(self._state)
+        ReplicaSets(self._state, pod_factory)
+        StatefulSets(self._state, pod_factory, parallel)
+        Deployments(self._state)
+        Disruptions(self._state)
+        self._evictions = Evictions(self._state, faults)
         self._documents: dict[str, str] = {}
-        self.nodes = NodeChanges(self._world)
+        self.nodes = NodeChanges(self._state)
 
     # Time
 
     @property
     def now(self) -> datetime:
         """The moment up to which everything has happened."""
-        return self._world.agenda.now
+        return self._state.event_queue.now
 
     @property
     def next_due(self) -> datetime | None:
         """When something happens next of itself, None if nothing will."""
-        return self._world.agenda.next_due
+        return self._state.event_queue.next_due
 
     @property
-    def history(self) -> list[TraceEntry]:
+    def trace(self) -> list[TraceEntry]:
         """Everything that has happened, oldest first."""
-        return self._world.history
+        return self._state.trace
 
     def advance(self, seconds: float) -> None:
         """Let time go on."""
-        self._world.agenda.play(self.now + timedelta(seconds=seconds))
+        self._state.event_queue.play(self.now + timedelta(seconds=seconds))
 
     # The loop's port
 
@@ -108,7 +108,7 @@ class SimulatedCluster:
         """Publish an event: it is put down in the history."""
         about = event.regarding
         name = f"{about.kind} {about.namespace}/{about.name}"
-        self._world.note(What.EVENT, name, f"{event.reason}: {event.note}")
+        self._state.note(TraceKind.EVENT, name, f"{event.reason}: {event.note}")
 
     def save(self, documents: tuple[Document, ...]) -> bool:
         """Keep documents."""
@@ -125,9 +125,9 @@ class SimulatedCluster:
         """Set the number of replicas of a workload; ValueError if there is none of that name, or the number is none."""
         if replicas < 0:
             raise ValueError(f"{replicas} is no number of replicas")
-        for workload in self._world.store.workloads:
+        for workload in self._state.store.workloads:
             if (workload.namespace, workload.kind, workload.name) == (namespace, kind, name):
-                self._world.note(What.SCALED, str(workload), f"{workload.replicas} to {replicas}")
-                self._world.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
+                self._state.note(TraceKind.SCALED, str(workload), f"{workload.replicas} to {replicas}")
+                self._state.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
                 return
         raise ValueError(f"there is no {kind} {namespace}/{name}")

@@ -18,7 +18,7 @@ class EventQueue:
     def __init__(self, now: datetime) -> None:
         self.now = now
         self._due: list[tuple[datetime, int, str, Action]] = []
-        self._put_down = 0
+        self._sequence = 0
         self._keys: set[str] = set()
 
     def after(self, seconds: float, action: Action, *, key: str = "") -> None:
@@ -31,8 +31,8 @@ class EventQueue:
             if key in self._keys:
                 return
             self._keys.add(key)
-        self._put_down += 1
-        heappush(self._due, (self.now + timedelta(seconds=seconds), self._put_down, key, action))
+        self._sequence += 1
+        heappush(self._due, (self.now + timedelta(seconds=seconds), self._sequence, key, action))
 
     @property
     def next_due(self) -> datetime | None:

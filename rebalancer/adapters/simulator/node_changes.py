@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.trace import What
+from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.nodes import Node
 
@@ -14,18 +14,18 @@ _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_
 class NodeChanges:
     """Removes nodes and brings them back."""
 
-    def __init__(self, world: ClusterState) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
         self._removed: dict[str, Node] = {}
 
     def add(self, node: Node) -> None:
         """Let a new node join, Ready from now on; ValueError if there is one of that name."""
-        if self._world.store.nodes.get(node.name) is not None:
+        if self._state.store.nodes.get(node.name) is not None:
             raise ValueError(f"there is a node {node.name} already")
-        now = self._world.stamp
+        now = self._state.stamp
         fresh = structs.replace(
             node,
-            uid=self._world.uid(),
+            uid=self._state.uid(),
             created=now,
             ready=True,
             ready_since=now,
@@ -33,15 +33,15 @@ class NodeChanges:
             taints=tuple(taint for taint in node.taints if taint != _CORDONED),
         )
         self._removed.pop(node.name, None)
-        self._world.note(What.NODE_ADDED, f"Node {node.name}")
-        self._world.store.nodes.put(fresh)
+        self._state.note(TraceKind.NODE_ADDED, f"Node {node.name}")
+        self._state.store.nodes.put(fresh)
 
     def remove(self, name: str) -> None:
         """Take a node away; its pods follow when somebody notices. ValueError if there is none."""
         node = self._named(name)
         self._removed[name] = node
-        self._world.note(What.NODE_REMOVED, f"Node {name}")
-        self._world.store.nodes.drop(name)
+        self._state.note(TraceKind.NODE_REMOVED, f"Node {name}")
+        self._state.store.nodes.drop(name)
 
     def restore(self, name: str) -> None:
         """Let a removed node join again as it was; ValueError if none of that name was removed."""
@@ -53,13 +53,13 @@ class NodeChanges:
         """Let no new pod come to a node; ValueError if there is none."""
         node = self._named(name)
         if not node.unschedulable:
-            self._world.note(What.NODE_CORDONED, f"Node {name}")
+            self._state.note(TraceKind.NODE_CORDONED, f"Node {name}")
             taints = (*node.taints, _CORDONED)
-            self._world.store.nodes.put(structs.replace(node, unschedulable=True, taints=taints))
+            self._state.store.nodes.put(structs.replace(node, unschedulable=True, taints=taints))
 
     def remove_domain(self, key: str, value: str) -> None:
         """Take away every node with a label; ValueError if there is none."""
-        names = [node.name for node in self._world.store.nodes if node.labels.get(key) == value]
+        names = [node.name for node in self._state.store.nodes if node.labels.get(key) == value]
         if not names:
             raise ValueError(f"no node has the label {key}={value}")
         for name in names:
@@ -74,7 +74,7 @@ class NodeChanges:
             self.restore(name)
 
     def _named(self, name: str) -> Node:
-        node = self._world.store.nodes.get(name)
+        node = self._state.store.nodes.get(name)
         if node is None:
             raise ValueError(f"there is no node {name}")
         return node

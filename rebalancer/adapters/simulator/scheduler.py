@@ -11,7 +11,7 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator.scheduler_cache import SchedulerCache
 from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.trace import What
+from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible
@@ -24,7 +24,7 @@ LONGEST_BACK_OFF = 10.0
 """Seconds; it begins with one and doubles with each attempt (podMaxBackoffSeconds)."""
 
 
-def drawn_from_best(random: Random) -> Choose:
+def pick_random_best(random: Random) -> Choose:
     """Return the choice of the real scheduler: any of the top-scoring nodes."""
 
     def choose(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
@@ -33,7 +33,7 @@ def drawn_from_best(random: Random) -> Choose:
     return choose
 
 
-def most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
+def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
     """Return the choice of an adversary: of the feasible nodes the one with most pods of the same owner.
 
     What holds although the scheduler chooses so holds whatever its scores are.
@@ -48,24 +48,24 @@ def most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
 class Scheduler:
     """One scheduler with one profile; it leaves pods that name another one, or have gates, alone."""
 
-    def __init__(self, world: ClusterState, profile: Profile, choose: Choose) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState, profile: Profile, choose: Choose) -> None:
+        self._state = state
         self._name = profile.name
         self._choose = choose
-        self._sight = SchedulerCache(world, profile)
+        self._cache = SchedulerCache(state, profile)
         self._active: list[tuple[int, int, str]] = []
         self._queued = 0
         self._attempts: dict[str, int] = {}
         self._parked: dict[str, int] = {}
         self._backing_off: set[str] = set()
         self._missed: set[str] = set()
-        world.store.pods.listeners.append(self._pod_changed)
-        world.store.nodes.listeners.append(self._node_changed)
-        for pod in sorted(world.store.pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
+        state.store.pods.listeners.append(self._pod_changed)
+        state.store.nodes.listeners.append(self._node_changed)
+        for pod in sorted(state.store.pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
             self._pod_changed(None, pod)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        self._sight.follow(before, after)
+        self._cache.follow(before, after)
         if after is None:
             self._forget(before)
         elif before is None and self._is_mine(after):
@@ -74,7 +74,7 @@ class Scheduler:
             self._try_again()
 
     def _node_changed(self, _: Node | None, __: Node | None) -> None:
-        self._sight.forget()
+        self._cache.forget()
         self._try_again()
 
     def _is_mine(self, pod: Pod) -> bool:
@@ -94,7 +94,7 @@ class Scheduler:
 
     def _activate(self, pod: Pod, number: int) -> None:
         heappush(self._active, (-pod.spec.priority, number, pod.uid))
-        self._world.agenda.after(self._world.timings.placing, self._attempt, key="scheduler")
+        self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _try_again(self) -> None:
         """Try the pods anew that did not fit: something has changed. Those that back off wait until that is over."""
@@ -107,7 +107,7 @@ class Scheduler:
     def _unpark(self, uid: str) -> None:
         number = self._parked.pop(uid)
         self._missed.discard(uid)
-        pod = self._world.store.pods.get(uid)
+        pod = self._state.store.pods.get(uid)
         if pod is not None:
             self._activate(pod, number)
 
@@ -119,27 +119,27 @@ class Scheduler:
     def _attempt(self) -> None:
         """Place the pod at the head of the queue, or park it."""
         _, _, uid = heappop(self._active)
-        pod = self._world.store.pods.get(uid)
+        pod = self._state.store.pods.get(uid)
         if pod is not None and pod.waiting:
-            view = self._sight.view
+            view = self._cache.view
             nodes = feasible(pod, view)
             if nodes:
                 self._bind(pod, next(iter(self._choose(pod, view, nodes))))
             else:
                 self._park(pod)
         if self._active:
-            self._world.agenda.after(self._world.timings.placing, self._attempt, key="scheduler")
+            self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _bind(self, pod: Pod, node: str) -> None:
         self._attempts.pop(pod.uid, None)
-        self._world.note(What.SCHEDULED, f"Pod {pod}", f"to {node}")
-        self._world.store.pods.put(structs.replace(pod, node=node))
+        self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
+        self._state.store.pods.put(structs.replace(pod, node=node))
 
     def _park(self, pod: Pod) -> None:
         attempts = self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1
         if attempts == 1:
-            self._world.note(What.UNSCHEDULABLE, f"Pod {pod}")
+            self._state.note(TraceKind.UNSCHEDULABLE, f"Pod {pod}")
         self._parked[pod.uid] = self._number()
         self._backing_off.add(pod.uid)
         delay = min(2.0 ** (attempts - 1), LONGEST_BACK_OFF)
-        self._world.agenda.after(delay, lambda: self._back_off_over(pod.uid), key=f"back-off {pod.uid}")
+        self._state.event_queue.after(delay, lambda: self._back_off_over(pod.uid), key=f"back-off {pod.uid}")

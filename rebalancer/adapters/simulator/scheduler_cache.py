@@ -5,15 +5,15 @@ from rebalancer.model.pods import Pod
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 
-_LONGEST = 64
+_MOST_CHANGES = 64
 """Changes after which a fresh view costs less than the differences: each counts again in every question."""
 
 
 class SchedulerCache:
     """A view of the present."""
 
-    def __init__(self, world: ClusterState, profile: Profile) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState, profile: Profile) -> None:
+        self._state = state
         self._profile = profile
         self._view: View | None = None
         self._changes = 0
@@ -22,7 +22,7 @@ class SchedulerCache:
     def view(self) -> View:
         """The state as it is now."""
         if self._view is None:
-            self._view = View(self._world.store.snapshot(self._world.agenda.now), self._profile)
+            self._view = View(self._state.store.snapshot(self._state.event_queue.now), self._profile)
             self._changes = 0
         return self._view
 
@@ -45,4 +45,4 @@ class SchedulerCache:
 
     def _step(self, view: View) -> None:
         self._changes += 1
-        self._view = view if self._changes < _LONGEST else None
+        self._view = view if self._changes < _MOST_CHANGES else None

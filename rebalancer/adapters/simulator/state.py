@@ -9,7 +9,7 @@ from msgspec import structs
 from rebalancer.adapters.simulator.event_queue import EventQueue
 from rebalancer.adapters.simulator.store import Store
 from rebalancer.adapters.simulator.timings import Timings
-from rebalancer.adapters.simulator.trace import TraceEntry, What
+from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 from rebalancer.model.pods import Pod
 
 GRACE = timedelta(seconds=30)
@@ -24,19 +24,19 @@ class ClusterState:
     """A cluster without anybody who acts in it."""
 
     store: Store
-    agenda: EventQueue
+    event_queue: EventQueue
     random: Random
     timings: Timings
-    history: list[TraceEntry] = field(default_factory=list)
+    trace: list[TraceEntry] = field(default_factory=list)
 
     @property
     def stamp(self) -> datetime:
         """The moment as objects carry it: in whole seconds."""
-        return self.agenda.now.replace(microsecond=0)
+        return self.event_queue.now.replace(microsecond=0)
 
-    def note(self, what: What, about: object, detail: str = "") -> None:
+    def note(self, what: TraceKind, about: object, detail: str = "") -> None:
         """Put down what happens."""
-        self.history.append(TraceEntry(self.agenda.now, what, str(about), detail))
+        self.trace.append(TraceEntry(self.event_queue.now, what, str(about), detail))
 
     def uid(self) -> str:
         """Make a UID; drawn, not counted, because controllers order equals by it."""
@@ -54,7 +54,7 @@ class ClusterState:
         """
         if pod.terminating:
             return
-        self.note(What.DELETED, f"Pod {pod}")
+        self.note(TraceKind.DELETED, f"Pod {pod}")
         if pod.node is None or pod.finished:
             self.remove(pod)
         else:
@@ -63,4 +63,4 @@ class ClusterState:
     def remove(self, pod: Pod) -> None:
         """Take a pod out of the store: nothing of it is left."""
         self.store.pods.drop(pod.uid)
-        self.note(What.GONE, f"Pod {pod}")
+        self.note(TraceKind.GONE, f"Pod {pod}")

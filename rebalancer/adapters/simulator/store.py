@@ -75,7 +75,7 @@ class PodTable(Table[Pod]):
     def _index(self, before: Pod | None, after: Pod | None) -> None:
         if before is not None:
             self._named.pop((before.namespace, before.name))
-        for index, group in ((self._of, _owner), (self._on, _node), (self._in, _namespace)):
+        for index, group in ((self._of, _get_owner), (self._on, _get_node), (self._in, _get_namespace)):
             old = None if before is None else group(before)
             new = None if after is None else group(after)
             if old != new:
@@ -103,15 +103,15 @@ class PodTable(Table[Pod]):
         return [self._objects[uid] for uid in self._in.get(namespace, ())]
 
 
-def _owner(pod: Pod) -> str:
+def _get_owner(pod: Pod) -> str:
     return pod.owner.uid if pod.owner is not None else ""
 
 
-def _node(pod: Pod) -> str | None:
+def _get_node(pod: Pod) -> str | None:
     return pod.node
 
 
-def _namespace(pod: Pod) -> str:
+def _get_namespace(pod: Pod) -> str:
     return pod.namespace
 
 
@@ -120,7 +120,7 @@ class Store:
 
     def __init__(self, first: Snapshot) -> None:
         self._first = first
-        versions = count(1 + max((_version(item) for item in _changing(first)), default=0))
+        versions = count(1 + max((_read_version(item) for item in _iterate_objects(first)), default=0))
         self.pods = PodTable(first.pods, versions)
         self.nodes: Table[Node] = Table(first.nodes, lambda node: node.name, versions)
         self.workloads: Table[Workload] = Table(first.workloads, lambda workload: workload.uid, versions)
@@ -131,26 +131,26 @@ class Store:
         return replace(
             self._first,
             taken_at=now,
-            pods=tuple(sorted(self.pods, key=by_name)),
+            pods=tuple(sorted(self.pods, key=get_sort_key)),
             nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
-            workloads=tuple(sorted(self.workloads, key=by_name)),
-            budgets=tuple(sorted(self.budgets, key=by_name)),
+            workloads=tuple(sorted(self.workloads, key=get_sort_key)),
+            budgets=tuple(sorted(self.budgets, key=get_sort_key)),
         )
 
 
-def by_name(item: Pod | Workload | DisruptionBudget) -> tuple[str, str, str]:
+def get_sort_key(item: Pod | Workload | DisruptionBudget) -> tuple[str, str, str]:
     """Return what objects of a kind are sorted by."""
     return item.namespace, getattr(item, "kind", ""), item.name
 
 
-def _changing(first: Snapshot) -> Iterator[Pod | Node | Workload | DisruptionBudget]:
+def _iterate_objects(first: Snapshot) -> Iterator[Pod | Node | Workload | DisruptionBudget]:
     yield from first.pods
     yield from first.nodes
     yield from first.workloads
     yield from first.budgets
 
 
-def _version(item: Pod | Node | Workload | DisruptionBudget) -> int:
+def _read_version(item: Pod | Node | Workload | DisruptionBudget) -> int:
     """Read a resourceVersion as a number; files written by hand have none, or anything."""
     text = item.resource_version
     return int(text) if text.isascii() and text.isdigit() else 0

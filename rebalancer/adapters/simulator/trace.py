@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class What(StrEnum):
+class TraceKind(StrEnum):
     """Everything that can happen in a simulated cluster."""
 
     CREATED = "Created"
@@ -32,11 +32,11 @@ class TraceEntry(NamedTuple):
     """One act: when, what, to which object, and what else is to be said of it."""
 
     at: datetime
-    what: What
+    kind: TraceKind
     object: str
     detail: str = ""
 
     def __str__(self) -> str:
         """Say it in one line."""
         moment = self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return f"{moment} {self.what} {self.object}{f': {self.detail}' if self.detail else ''}"
+        return f"{moment} {self.kind} {self.object}{f': {self.detail}' if self.detail else ''}"

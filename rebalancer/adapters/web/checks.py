@@ -9,9 +9,9 @@ Checks = Mapping[str, Check]
 """Checks by their names."""
 
 
-def examined(checks: Checks, path: str, *, verbose: bool) -> tuple[bool, str]:
+def run_checks(checks: Checks, path: str, *, verbose: bool) -> tuple[bool, str]:
     """Run all checks; return whether all pass, and the text: each check where one fails or `verbose` asks for it."""
-    failures = {name: _outcome(check) for name, check in checks.items()}
+    failures = {name: _run_check(check) for name, check in checks.items()}
     passed = not any(failures.values())
     if passed and not verbose:
         return True, "ok\n"
@@ -19,7 +19,7 @@ def examined(checks: Checks, path: str, *, verbose: bool) -> tuple[bool, str]:
     return passed, "\n".join([*lines, f"{path} check {'passed' if passed else 'failed'}", ""])
 
 
-def _outcome(check: Check) -> str:
+def _run_check(check: Check) -> str:
     try:
         return check()
     except Exception as error:  # noqa: BLE001  # a check that breaks has not passed

@@ -17,7 +17,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from rebalancer.adapters.web.checks import Checks, examined
+from rebalancer.adapters.web.checks import Checks, run_checks
 
 REQUEST_SECONDS: Final = 5.0
 """How long a client may take to send its request; a silent one holds a thread no longer."""
@@ -69,7 +69,7 @@ class WebServer:
     def __init__(self, host: str, port: int, *, registry: CollectorRegistry, live: Checks, ready: Checks) -> None:
         self._metrics = make_wsgi_app(registry)
         self._checks = {"/healthz": live, "/readyz": ready}
-        self._server = _listening(host, port)
+        self._server = _bind(host, port)
         self._server.set_app(self._answer)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": _POLL}, name="web", daemon=True
@@ -97,31 +97,33 @@ class WebServer:
             return self._route(environ, start_response)
         except Exception:  # noqa: BLE001  # one broken answer is no reason to stop answering
             _log.exception("request failed", path=environ.get("PATH_INFO", ""))
-            return _text(start_response, "500 Internal Server Error", "something is broken here; the log says what\n")
+            return _respond(
+                start_response, "500 Internal Server Error", "something is broken here; the log says what\n"
+            )
 
     def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         if path not in {"/metrics", *self._checks}:
             known = ", ".join(("/metrics", *self._checks))
-            return _text(start_response, "404 Not Found", f"there is {known}\n")
+            return _respond(start_response, "404 Not Found", f"there is {known}\n")
         if environ["REQUEST_METHOD"] != "GET":
-            return _text(start_response, "405 Method Not Allowed", "only GET\n", ("Allow", "GET"))
+            return _respond(start_response, "405 Method Not Allowed", "only GET\n", ("Allow", "GET"))
         if path == "/metrics":
             metrics: Iterable[bytes] = self._metrics(environ, start_response)
             return metrics
         verbose = "verbose" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-        passed, text = examined(self._checks[path], path.removeprefix("/"), verbose=verbose)
-        return _text(start_response, "200 OK" if passed else "503 Service Unavailable", text)
+        passed, text = run_checks(self._checks[path], path.removeprefix("/"), verbose=verbose)
+        return _respond(start_response, "200 OK" if passed else "503 Service Unavailable", text)
 
 
-def _text(start_response: StartResponse, status: str, text: str, *headers: tuple[str, str]) -> Iterable[bytes]:
+def _respond(start_response: StartResponse, status: str, text: str, *headers: tuple[str, str]) -> Iterable[bytes]:
     body = text.encode()
     described = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
     start_response(status, [*described, ("X-Content-Type-Options", "nosniff"), *headers])
     return [body]
 
 
-def _listening(host: str, port: int) -> _Server:
+def _bind(host: str, port: int) -> _Server:
     both = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
