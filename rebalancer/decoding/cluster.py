@@ -16,7 +16,7 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
-    """Turn a PodDisruptionBudget into the model's."""
+    """Convert a PodDisruptionBudget to the model's."""
     spec, status = source.spec, source.status
     failed = any(
         condition.type == "DisruptionAllowed" and condition.reason == "SyncFailed"
@@ -43,7 +43,7 @@ def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudge
 
 
 def decode_namespace(source: wire.Namespace, _: Interner) -> Namespace:
-    """Turn a namespace into the model's."""
+    """Convert a namespace to the model's."""
     return Namespace(
         name=source.metadata.name,
         labels=decode_labels(source.metadata.labels),
@@ -53,7 +53,7 @@ def decode_namespace(source: wire.Namespace, _: Interner) -> Namespace:
 
 
 def decode_service(source: wire.Service, _: Interner) -> Service:
-    """Turn a service into the model's; an absent selector stays None."""
+    """Convert a service to the model's; an absent selector stays None."""
     chosen = source.spec.selector
     return Service(
         namespace=source.metadata.namespace,
@@ -63,7 +63,7 @@ def decode_service(source: wire.Service, _: Interner) -> Service:
 
 
 def decode_priority_class(source: wire.PriorityClass, _: Interner) -> PriorityClass:
-    """Turn a priority class into the model's."""
+    """Convert a priority class to the model's."""
     return PriorityClass(
         name=source.metadata.name,
         value=source.value,
@@ -73,7 +73,7 @@ def decode_priority_class(source: wire.PriorityClass, _: Interner) -> PriorityCl
 
 
 def decode_volume(source: wire.PersistentVolume, _: Interner) -> PersistentVolume:
-    """Turn a volume into the model's."""
+    """Convert a volume to the model's."""
     spec = source.spec
     required = spec.node_affinity.required if spec.node_affinity else None
     return PersistentVolume(
@@ -93,7 +93,7 @@ def decode_volume(source: wire.PersistentVolume, _: Interner) -> PersistentVolum
 
 
 def decode_claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeClaim:
-    """Turn a claim into the model's; the old annotation for the class still counts."""
+    """Convert a claim to the model's; the old annotation for the storage class still has precedence."""
     metadata, spec = source.metadata, source.spec
     notes = metadata.annotations or {}
     requests = spec.resources.requests if spec.resources else None
@@ -116,7 +116,7 @@ def decode_claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentV
 
 
 def decode_storage_class(source: wire.StorageClass, _: Interner) -> StorageClass:
-    """Turn a storage class into the model's; each allowed topology is a term over node labels."""
+    """Convert a storage class to the model's; each allowed topology is a term over node labels."""
     terms = tuple(
         NodeSelectorTerm(
             tuple(
@@ -136,7 +136,7 @@ def decode_storage_class(source: wire.StorageClass, _: Interner) -> StorageClass
 
 
 def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
-    """Turn a CSINode into the model's."""
+    """Convert a CSINode to the model's."""
     drivers = tuple(
         (driver.name, driver.allocatable.count if driver.allocatable else None, tuple(driver.topology_keys or ()))
         for driver in source.spec.drivers or ()

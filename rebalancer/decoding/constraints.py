@@ -1,4 +1,4 @@
-"""What a pod asks of its place: affinity, tolerations, spread constraints."""
+"""The scheduling constraints of a pod: affinity, tolerations, spread constraints."""
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import MalformedObject, parse_choice
@@ -109,22 +109,22 @@ def decode_tolerations(spec: wire.PodSpec) -> tuple[Toleration, ...]:
         if toleration.effect:
             parse_choice(TaintEffect, toleration.effect, f"{field}.effect")
         if not toleration.key and operator != "Exists":
-            raise MalformedObject(f"{field}.operator", "must be Exists where no key is named")
+            raise MalformedObject(f"{field}.operator", f"{operator!r} needs a key; without a key it must be Exists")
         read.append(Toleration(key=toleration.key, operator=operator, value=toleration.value, effect=toleration.effect))
     return tuple(read)
 
 
 def decode_spread(spec: wire.PodSpec) -> tuple[SpreadConstraint, ...]:
-    """Read the topology spread constraints, in their order: the first that fails decides the verdict's code."""
+    """Read the topology spread constraints in their order: the first that fails decides the verdict's code."""
     read = []
     for position, constraint in enumerate(spec.topology_spread_constraints or ()):
         field = f"spec.topologySpreadConstraints[{position}]"
         if constraint.max_skew < 1:
-            raise MalformedObject(f"{field}.maxSkew", f"{constraint.max_skew} is below 1")
+            raise MalformedObject(f"{field}.maxSkew", f"{constraint.max_skew} must be at least 1")
         if not constraint.topology_key:
-            raise MalformedObject(f"{field}.topologyKey", "is empty")
+            raise MalformedObject(f"{field}.topologyKey", "must not be empty")
         if constraint.min_domains is not None and constraint.min_domains < 1:
-            raise MalformedObject(f"{field}.minDomains", f"{constraint.min_domains} is below 1")
+            raise MalformedObject(f"{field}.minDomains", f"{constraint.min_domains} must be at least 1")
         affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
         read.append(
             SpreadConstraint(

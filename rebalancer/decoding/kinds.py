@@ -1,4 +1,4 @@
-"""The kinds that are read: how each is called, where it is served, how it is decoded, where a snapshot keeps it."""
+"""The kinds that are read: name, API path, decoder, and field of the snapshot."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rebalancer.decoding.interning import Interner
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceKind:
-    """A kind of object. `field` is the snapshot's; `plural` also names the resource in RBAC rules and metrics."""
+    """A kind of object. `field` is the snapshot's; `plural` also is the resource's name in RBAC rules and metrics."""
 
     name: str
     group: str
@@ -25,7 +25,7 @@ class ResourceKind:
 
     @property
     def path(self) -> str:
-        """The path of the list of all of them."""
+        """The API path of the list of all objects."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         return f"{root}/{self.plural}"
 

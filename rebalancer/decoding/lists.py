@@ -1,6 +1,6 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
-Objects are decoded one at a time: one that is malformed costs itself, not its page.
+Objects are decoded one at a time: a malformed object does not affect the others of its page.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,12 +36,12 @@ _IDENTITY = msgspec.json.Decoder(wire.Identity)
 
 
 class UnreadableList(ValueError):  # noqa: N818  # it names what the document is, as callers read it
-    """The document as a whole is no list of Kubernetes objects; the message says what it is."""
+    """The document is not a list of Kubernetes objects; the message says what it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One page: what could be read, what could not, and where the list goes on."""
+    """One page: the decoded objects, the faults, and the token of the next page."""
 
     objects: Sequence[Any]
     faults: Sequence[Fault]
@@ -50,7 +50,7 @@ class Page:
 
 
 def decode(kind: ResourceKind, data: bytes | msgspec.Raw, intern: Interner) -> Any:
-    """Decode one object of a kind, or return the Fault that says why it could not be."""
+    """Decode one object of a kind, or return the Fault with the reason why it is malformed."""
     try:
         return kind.convert(kind.decoder.decode(data), intern)
     except (msgspec.ValidationError, MalformedObject) as error:
@@ -66,7 +66,7 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
 
 
 def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
-    """Decode a page of a list; raise UnreadableList where the body is no list."""
+    """Decode a page of a list; raise UnreadableList if the body is not a list."""
     page = _decode_page(data)
     objects: list[Any] = []
     faults: list[Fault] = []
@@ -85,12 +85,12 @@ def _decode_page(data: bytes) -> _ListPage:
     try:
         return _PAGE.decode(data)
     except msgspec.DecodeError as error:
-        raise UnreadableList(f"no list of Kubernetes objects: {error}") from None
+        raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
 
 
 @dataclass
 class DecodedObjects:
-    """Objects by the snapshot's field, the kinds that were there, and the faults."""
+    """Objects by the snapshot's field, the kinds that were read, and the faults."""
 
     objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in KINDS})
     kinds: set[str] = field(default_factory=set)
@@ -100,8 +100,8 @@ class DecodedObjects:
 def decode_file(data: bytes) -> DecodedObjects:
     """Decode a `List` as `kubectl get … -o json` prints it, or the server's own `PodList` and so on.
 
-    Kinds that are not ours are passed over. An empty list of one kind says that there is none of it; a kind that a
-    mixed list does not mention is unknown.
+    Kinds that are not in `KINDS` are skipped. An empty list of one kind means that there are no such objects; a kind
+    that a mixed list does not contain is unknown.
     """
     page = _decode_page(data)
     gathered, intern = DecodedObjects(), Interner()
@@ -129,9 +129,9 @@ def make_snapshot(
     version: Version = NEWEST,
     faults: Iterable[Fault] = (),
 ) -> Snapshot:
-    """Put decoded objects together; `known` names the kinds that were read, even if there was none of them.
+    """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
 
-    Objects are sorted by name, so that a live cluster and a file of it make the same snapshot.
+    Objects are sorted by name, so that a live cluster and its file give the same snapshot.
     """
     return Snapshot(
         taken_at=taken_at,

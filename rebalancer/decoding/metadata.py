@@ -1,4 +1,4 @@
-"""What all objects share: labels, annotations, owners, selectors."""
+"""Fields that all objects share: labels, annotations, owners, selectors."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, 
 from rebalancer.model.pods import OwnerReference
 
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
-"""Creation time of an object that names none, as hand-written files do: old enough for every rule of age."""
+"""Creation time of an object without one, as in hand-written files: old enough for every rule of age."""
 
 _ANNOTATION_PREFIXES = (
     "rebalancer.dev/",
@@ -29,7 +29,7 @@ def decode_labels(source: Mapping[str, str] | None) -> Labels:
 
 
 def decode_annotations(source: Mapping[str, str] | None) -> Labels:
-    """Keep only the annotations that somebody here reads: the others can be large and private."""
+    """Make a label set of only those annotations that are read: the others can be large and private."""
     if not source:
         return NO_LABELS
     kept = {key: value for key, value in source.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)}
@@ -46,12 +46,12 @@ def find_controller(metadata: wire.Metadata) -> OwnerReference | None:
 
 
 def get_creation_time(metadata: wire.Metadata) -> datetime:
-    """Return when it was created."""
+    """Return the creation time."""
     return metadata.creation_timestamp or UNDATED
 
 
 def decode_selector(source: wire.LabelSelector | None, field: str) -> LabelSelector | None:
-    """Turn a label selector into the model's; null stays None."""
+    """Convert a label selector to the model's; null stays None."""
     if source is None:
         return None
     expressions = tuple(
@@ -64,10 +64,10 @@ def decode_selector(source: wire.LabelSelector | None, field: str) -> LabelSelec
 def decode_requirement(
     source: wire.Expression, field: str, operators: Iterable[Operator] = Operator
 ) -> SelectorRequirement:
-    """Turn one expression into the model's, with the API server's rules on operators and values."""
+    """Convert one expression to the model's, with the API server's rules on operators and values."""
     operator = parse_choice(Operator, source.operator, f"{field}.operator")
     if operator not in operators:
-        raise MalformedObject(f"{field}.operator", f"{source.operator!r} is for node selectors only")
+        raise MalformedObject(f"{field}.operator", f"{source.operator!r} is allowed in node selectors only")
     values = tuple(sorted(set(source.values or ())))
     if operator in _WITHOUT_VALUES and values:
         raise MalformedObject(f"{field}.values", f"{operator} takes no values")

@@ -9,7 +9,7 @@ from rebalancer.model.nodes import Node
 
 
 def decode_node(source: wire.Node, intern: Interner) -> Node:
-    """Turn a node into the model's."""
+    """Convert a node to the model's."""
     metadata, status = source.metadata, source.status
     allocatable = resources.decode_amounts(status.allocatable, "status.allocatable")
     pods = allocatable.pop("pods", 0)

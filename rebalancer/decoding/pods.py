@@ -16,14 +16,14 @@ _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk",
 
 
 def decode_pod(source: wire.Pod, intern: Interner) -> Pod:
-    """Turn a pod into the model's."""
+    """Convert a pod to the model's."""
     metadata, status = source.metadata, source.status
     requests, scored = resources.compute_requests(source.spec, status)
     ready, ready_since = _read_condition(status, "Ready")
     return Pod(
         namespace=metadata.namespace,
         name=metadata.name,
-        # Hand-written files name none, and pods are told apart by it.
+        # Hand-written files have no UIDs, and pods are identified by them.
         uid=metadata.uid or f"{metadata.namespace}/{metadata.name}",
         labels=intern(decode_labels(metadata.labels)),
         annotations=intern(decode_annotations(metadata.annotations)),
@@ -47,10 +47,10 @@ def decode_pod(source: wire.Pod, intern: Interner) -> Pod:
 
 
 def decode_template(source: wire.PodTemplate | None, claim_templates: tuple[str, ...] = ()) -> PodTemplate | None:
-    """Turn an owner's pod template into the model's.
+    """Convert an owner's pod template to the model's.
 
-    Claims that ephemeral volumes would create carry the pod's name, which a template does not have: they count as
-    claim templates.
+    The names of claims of ephemeral volumes contain the pod's name, which a template does not have: such claims count
+    as claim templates.
     """
     if source is None:
         return None
@@ -69,7 +69,7 @@ def decode_template(source: wire.PodTemplate | None, claim_templates: tuple[str,
 
 
 def decode_spec(source: wire.PodSpec) -> PodSpec:
-    """Read what a pod asks of its place."""
+    """Read the part of a pod's spec that affects scheduling."""
     requests, _ = resources.compute_requests(source)
     every = (*(source.init_containers or ()), *source.containers)
     return PodSpec(
@@ -93,7 +93,7 @@ def decode_spec(source: wire.PodSpec) -> PodSpec:
 
 
 def list_claims(source: wire.PodSpec, name: str) -> tuple[str, ...]:
-    """Name the pod's claims: those it mentions, and those that its ephemeral volumes create."""
+    """List the pod's claims: those in its spec, and those that its ephemeral volumes create."""
     read = []
     for volume in source.volumes or ():
         if volume.persistent_volume_claim is not None:
@@ -115,7 +115,7 @@ def _decode_host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:
 
 
 def _list_unpredictable_fields(source: wire.PodSpec) -> tuple[str, ...]:
-    """Name the fields whose effect on placement is not modelled."""
+    """List the fields whose effect on placement is not modelled."""
     names = [
         field
         for field, value in (

@@ -1,7 +1,7 @@
-"""A pod's effective requests, as the scheduler adds them up.
+"""A pod's effective requests, as the scheduler computes them.
 
 Source: component-helpers `resource.PodRequests`; rules in docs/semantics.md. Amounts are summed as whole thousandths
-of a core and whole bytes, which is what the scheduler compares.
+of a core and whole bytes, as the scheduler compares them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ def decode_amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -
 
 
 def make_resources(amounts: Mapping[str, int]) -> Resources:
-    """Put a resource list into the model's form."""
+    """Convert a resource list to the model's."""
     extended = tuple(
         sorted((name, value) for name, value in amounts.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
     )
@@ -42,26 +42,26 @@ def make_resources(amounts: Mapping[str, int]) -> Resources:
 
 
 def compute_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[Resources, tuple[int, int]]:
-    """Return what the pod takes from a node, and (CPU, memory) as LeastAllocated counts them.
+    """Return the pod's requests, and (CPU, memory) as LeastAllocated counts them.
 
-    With a status, a container that is being resized in place counts the most of what it asks for, was allotted and
-    has, unless the resize was found infeasible: then what it asks for is left out.
+    With a status, a container that is resized in place counts with the maximum of its requests, its allocated and its
+    actual resources; if the resize is infeasible, without its requests.
     """
     actual = _make_request_reader(spec, status)
     plain = _sum_pod(spec, actual, _NO_DEFAULTS)
     defaults = _SCORING_DEFAULTS
     if spec.resources and spec.resources.requests:
-        # Where the pod as a whole names requests, defaults go only to what is named nowhere.
+        # With requests on the pod's level, defaults apply only to resources that are requested nowhere.
         defaults = {name: value for name, value in defaults.items() if name not in plain}
     scored = _sum_pod(spec, actual, defaults)
     return make_resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
 
 
 def compute_scored_requests(spec: wire.PodSpec) -> tuple[int, int]:
-    """Return (CPU, memory) as LeastAllocated counts them for a pod that it places, not for one that runs.
+    """Return (CPU, memory) as LeastAllocated counts them for the pod that is being scheduled, not for running pods.
 
-    Of pods that run, pod-level resources are counted; of the newcomer they are not (1.36.3, `noderesources/fit.go`: its
-    scorer is never told that pod-level resources are on).
+    Pod-level resources count for running pods, but not for the pod being scheduled (1.36.3, `noderesources/fit.go`:
+    the gate of pod-level resources does not reach its scorer).
     """
     total = _sum_containers(spec, _make_request_reader(spec, None), _SCORING_DEFAULTS)
     _add(total, decode_amounts(spec.overhead, "spec.overhead"))
@@ -105,7 +105,7 @@ def _make_request_reader(
 def _sum_pod(
     spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
 ) -> _Amounts:
-    """Sum up as PodRequests does: the containers, or what the pod as a whole names instead, and the overhead."""
+    """Sum up as PodRequests does: the containers, or the requests on the pod's level instead, and the overhead."""
     total = _sum_containers(spec, request, defaults)
     for name, value in decode_amounts(
         spec.resources.requests if spec.resources else None, "spec.resources.requests"
@@ -119,7 +119,7 @@ def _sum_pod(
 def _sum_containers(
     spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
 ) -> _Amounts:
-    """Sum up containers: those and sidecars run together, ordinary init containers one by one."""
+    """Sum up containers: containers and sidecars run together, ordinary init containers one by one."""
     total: _Amounts = {}
     for position, container in enumerate(spec.containers):
         _add(total, {**defaults, **request(container, f"spec.containers[{position}]")})

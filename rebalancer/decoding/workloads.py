@@ -17,19 +17,19 @@ from rebalancer.model.workloads import Workload
 
 
 def decode_deployment(source: wire.Owner, intern: Interner) -> Workload:
-    """Turn a Deployment into the model's; its pods carry the revision of its newest ReplicaSet, not of its own."""
+    """Convert a Deployment to the model's; its pods carry the revision of its newest ReplicaSet, not of its own."""
     return _decode_owner(source, "Deployment", "", intern)
 
 
 def decode_replica_set(source: wire.Owner, intern: Interner) -> Workload:
-    """Turn a ReplicaSet into the model's."""
+    """Convert a ReplicaSet to the model's."""
     return _decode_owner(source, "ReplicaSet", (source.metadata.labels or {}).get("pod-template-hash", ""), intern)
 
 
 def decode_stateful_set(source: wire.Owner, intern: Interner) -> Workload:
-    """Turn a StatefulSet into the model's; its revision is the one it is updating to.
+    """Convert a StatefulSet to the model's; its revision is the one it is updating to.
 
-    One that is updated `OnDelete` has no rollout of its own: its pods are never behind what it is doing.
+    A StatefulSet with strategy `OnDelete` has no rollout of its own: its pods are never behind an update.
     """
     made = _decode_owner(source, "StatefulSet", source.status.update_revision, intern)
     strategy = source.spec.update_strategy
@@ -39,7 +39,7 @@ def decode_stateful_set(source: wire.Owner, intern: Interner) -> Workload:
 
 
 def decode_replication_controller(source: wire.ReplicationController, intern: Interner) -> Workload:
-    """Turn a ReplicationController into the model's; without a selector it selects its template's labels."""
+    """Convert a ReplicationController to the model's; without a selector it selects its template's labels."""
     found_spec = source.spec
     chosen = found_spec.selector
     if not chosen and found_spec.template is not None and found_spec.template.metadata is not None:

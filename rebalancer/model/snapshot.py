@@ -1,4 +1,4 @@
-"""The snapshot: everything known of a cluster at one moment, and the indexes over it."""
+"""The snapshot: everything known about a cluster at one moment, and the indexes over it."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolume
 from rebalancer.model.workloads import Workload
 
 TIMELESS: Final = datetime(1971, 1, 1, tzinfo=UTC)
-"""Stands for when a snapshot was taken that has no time in it: objects without one are old enough for every rule."""
+"""The time of a snapshot that contains no time: objects without one are old enough for every rule of age."""
 
 
 def get_known_time(moment: datetime) -> datetime | None:
-    """Return when a snapshot was taken, None where it has no time."""
+    """Return when a snapshot was taken, None if it contains no time."""
     return moment if moment != TIMELESS else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """An object that could not be read: it is left out, and everything it might touch is judged with care.
+    """An object that could not be read: the snapshot does not have it, and what it may affect is evaluated cautiously.
 
-    `namespace` is "" for objects without one, `name` "" where even that could not be read.
+    `namespace` is "" for objects without one, `name` "" if even that could not be read.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A cluster at one moment. Immutable; every index is derived from the fields and built when first asked for.
+    """A cluster at one moment. Immutable; every index is derived from the fields and built at its first use.
 
     `unknown` names the kinds that were not read at all: absent is not empty. Order of the objects carries no meaning
     except where the scheduler itself goes by it (`nodes` are in the order in which the API server lists them).
@@ -77,7 +77,7 @@ class Snapshot:
 
     @cached_property
     def pods_on(self) -> Mapping[str, Sequence[Pod]]:
-        """Pods by the node they are bound to, if that node exists; finished ones hold nothing and are left out."""
+        """Pods by the node they are bound to, if that node exists; without finished pods, which use no resources."""
         by_node: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
         for pod in self.pods:
             if pod.node is not None and pod.node in by_node and not pod.finished:
@@ -101,7 +101,7 @@ class Snapshot:
         for pod in self.pods:
             owner = pod.owner
             if owner is not None:
-                # Pods of one controller stand side by side in most lists and share the reference to it.
+                # Pods of one controller are adjacent in most lists and share the reference to it.
                 if owner is not known:
                     known, together = owner, by_owner.setdefault(owner.uid, [])
                 together.append(pod)
@@ -176,7 +176,7 @@ class Snapshot:
         return {csi_node.name: csi_node for csi_node in self.csi_nodes}
 
     def owner_of(self, pod: Pod) -> Workload | None:
-        """Return the pod's controller, or None where it has none or that is not known."""
+        """Return the pod's controller, or None if it has none or the controller is not known."""
         return self.workload.get(pod.owner.uid) if pod.owner is not None else None
 
     def top_owner_of(self, pod: Pod) -> Workload | None:

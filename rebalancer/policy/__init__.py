@@ -1,7 +1,7 @@
-"""Intent: what people want of the rebalancer, as one immutable `Policy` read from one strict file.
+"""The policy: what the rebalancer may do, as one immutable `Policy` that is read strictly from one file.
 
-A policy accepts only what the product acts on. A field that were accepted and ignored could evict where its author
-believed to have forbidden it, so an unknown field is an error, with its line and the nearest known name.
+A policy has only fields with an effect. A field that were accepted and ignored could lead to evictions that its author
+meant to forbid, so an unknown field is an error, with its line and the nearest known name.
 
 `loader` reads bytes, `document` is the policy as a whole, `sections` its parts, and one module each holds the small
 types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`).

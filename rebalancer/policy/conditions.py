@@ -45,7 +45,7 @@ class Condition:
         return cls("=", written)
 
     def holds(self, number: int) -> bool:
-        """Say whether a number meets it."""
+        """Say whether a number satisfies the condition."""
         return _COMPARES[self.comparison](number, self.number)
 
     @property
@@ -59,12 +59,12 @@ class Condition:
 
 
 def find_greatest(*conditions: Condition | None) -> int | None:
-    """Return the greatest number that meets all of them: None where there is no greatest, -1 where none does."""
+    """Return the greatest number that satisfies all conditions: None if there is no greatest, -1 if none does."""
     given = [condition for condition in conditions if condition is not None]
     edge = max((condition.number for condition in given), default=0)
     if all(condition.holds(edge + 1) for condition in given):
-        return None  # beyond the greatest number that is named nothing changes any more
-    # The last number of a stretch that meets them all is one that is named, or beside it.
+        return None  # beyond the greatest number of a condition nothing changes
+    # The last number of an interval that satisfies them all is a condition's number, or adjacent to one.
     near = {number for condition in given for number in (condition.number - 1, condition.number, condition.number + 1)}
     return max(
         (number for number in near if number >= 0 and all(condition.holds(number) for condition in given)), default=-1

@@ -1,6 +1,6 @@
 """Lengths of time as people write them in Kubernetes: `90s`, `5m`, `1h30m`.
 
-A number without a unit is refused: `interval: 5` would be read as seconds by one person and as minutes by the next.
+A number without a unit is refused: `interval: 5` could mean seconds or minutes.
 """
 
 import re
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSc
 from rebalancer.policy.base import read_value, unexpected
 
 LONGEST = timedelta(days=365)
-"""Longer is a typing error; the bound also keeps every sum with a point in time representable."""
+"""A longer duration is a typing error; the bound also keeps every sum with a point in time representable."""
 
 _PATTERN = r"^(?=[0-9])(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?$"
 _DURATION = re.compile(_PATTERN.removesuffix("$") + r"\Z")
@@ -91,4 +91,4 @@ PositiveDuration = Annotated[
         {"type": "string", "pattern": r"^(?=.*[1-9])" + _PATTERN.removeprefix("^"), "examples": ["90s", "5m", "1h30m"]}
     ),
 ]
-"""A field for a length of time that cannot be nothing."""
+"""A field for a length of time above 0s."""

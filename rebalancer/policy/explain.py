@@ -1,4 +1,4 @@
-"""From pydantic's errors to sentences: what was found, what was expected, and what was likely meant."""
+"""Converts pydantic's errors to messages: the value found, what was expected, and a suggestion."""
 
 import re
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ _EXPECTED = {
 
 
 def get_path(error: ErrorDetails) -> Path:
-    """Return where the error stands in the file; pydantic marks the key of a mapping with a last `[key]`."""
+    """Return the path of an error; pydantic marks the key of a mapping with a last `[key]`."""
     location = error["loc"]
     return location[:-1] if location and location[-1] == "[key]" else location
 
 
 def explain(error: ErrorDetails, *, place: Place | None) -> str:
-    """Say what is wrong in one sentence; `place` is None where nothing stands in the file."""
+    """Return the message of an error; `place` is None if the file has no value at its path."""
     path, value = get_path(error), error["input"]
     context: dict[str, Any] = error.get("ctx", {})
     suggestion: str | None = None
@@ -45,7 +45,7 @@ def explain(error: ErrorDetails, *, place: Place | None) -> str:
             return _explain_choice(path, value, place)
         case kind if kind == UNEXPECTED:
             expected, suggestion = context["expected"], context["suggestion"]
-            if isinstance(value, dict) or error["loc"] != path:  # the mapping or key itself stands in the path
+            if isinstance(value, dict) or error["loc"] != path:  # the path already has the mapping or key
                 return f"expected {expected}"
         case "greater_than_equal":
             expected = f"at least {context['ge']}"
@@ -61,7 +61,7 @@ def explain(error: ErrorDetails, *, place: Place | None) -> str:
 
 
 def _suggest(kind: str, value: object) -> str | None:
-    """Return a value in the type that was expected, where that is plain."""
+    """Return the value in the expected type, None if that is not obvious."""
     if not isinstance(value, str) or not _SIMPLE.match(value):
         return None
     if kind == "tuple_type":
@@ -98,7 +98,7 @@ def _describe_expected(path: Path) -> str:
 
 
 def _is_optional_section(path: Path) -> bool:
-    """Say whether a section stands at a path that may as well be left out."""
+    """Say whether the path is that of a section that may be left out."""
     if not path or isinstance(path[-1], int) or _find_section(path) is None:
         return False
     fields = _get_section(path[:-1]).model_fields
@@ -106,7 +106,7 @@ def _is_optional_section(path: Path) -> bool:
 
 
 def _suggest_field(path: Path) -> str:
-    """Suggest the field that an unknown one was meant to be, here or elsewhere, else list what there is."""
+    """Suggest a field for an unknown one, here or elsewhere in the policy, else list the fields here."""
     name = str(path[-1])
     siblings = {field.alias or key: key for key, field in _get_section(path[:-1]).model_fields.items()}
     by_lower = {alias.lower(): alias for alias in siblings} | {key.lower(): alias for alias, key in siblings.items()}
@@ -129,7 +129,7 @@ def _iterate_fields(section: type[Section], above: Path = ()) -> Iterator[Path]:
 
 
 def _find_annotation(path: Path) -> Any:
-    """Return the type of the field at a path of aliases and indexes; None where there is no such field."""
+    """Return the type of the field at a path of aliases and indexes; None if there is no such field."""
     section: type[Section] | None = Policy
     annotation: Any = Policy
     for step in path:

@@ -1,7 +1,7 @@
-"""Limits that no arrangement of any number of pods can satisfy: what `when`, the bound and the domains say is enough.
+"""Limits that no placement of any number of pods can satisfy, as follows from `when`, the bound and the domains.
 
-Nothing is refused that some cluster could satisfy. A limit that is judged within larger domains is left alone: how many
-pods these hold is nobody's to say.
+Nothing is refused that some cluster could satisfy. A limit with `within` is not checked: the number of pods in each of
+the larger domains is not known from the policy.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ _AT_LEAST_TWO: Final = 'zones: ">=2"'
 
 
 def explain_impossible(limit: Limit, group: PolicyGroup) -> str:
-    """Say why nothing satisfies the limit, and what would do; "" where something may."""
+    """Say why no placement satisfies the limit, and what to change; "" if some placement may satisfy it."""
     zones, total = find_greatest(limit.when.zones), find_greatest(limit.when.total, _SOME)
     if -1 in {zones, total}:
-        return f"no number is as `when` asks (of pods at least 1); expected one that some number meets: {_AT_LEAST_TWO}"
+        return f"no number satisfies `when` (with at least 1 pod); expected conditions such as {_AT_LEAST_TWO}"
     if limit.within is not None:
         return ""
     of_zones = limit.topology_key == group.zone_key
     if of_zones and zones == 0:
-        return f"without a zone there is no domain of {limit.topology_key}; expected {_AT_LEAST_TWO}"
+        return f"with 0 zones there is no domain of {limit.topology_key}; expected {_AT_LEAST_TWO}"
     if limit.min_pods is not None:
         return _check_min_pods(limit.min_pods, limit.domains, total, zones if of_zones else None)
     known = [len(limit.domains)] if limit.domains else []
@@ -55,7 +55,7 @@ def _check_max_pods(most: int, total: Condition | None, places: int | None, what
         return ""
     enough = -(-least // places)
     return (
-        f"{places} {what} with {most} pods each hold {most * places}, when.total asks for {least}; "
+        f"{places} {what} with {most} pods each hold {most * places}, when.total requires {least}; "
         f"expected maxPods: {enough}, or a smaller when.total"
     )
 
@@ -66,7 +66,7 @@ def _check_max_share(share: Share, total: Condition | None, places: int | None, 
         more = f'when.zones: ">{places}"' if what == "zones" else "more domains"
         who = f"{places} {what} cannot each hold" if places > 1 else f"1 {what[:-1]} cannot hold"
         return f"{who} {share} of the pods; expected {larger}{more}"
-    # Enough pods for one in a domain, and as many in each: within the share if anything is.
+    # Totals with at least one pod in each domain, and equal numbers in each: they satisfy the share if any total does.
     part, whole = share.fraction.as_integer_ratio()
     totals = set(_list_totals(total, places or 1, whole + 1))
     if any(share.cap(pods) * (pods if places is None else places) >= pods for pods in totals):
@@ -82,7 +82,7 @@ def _check_max_share(share: Share, total: Condition | None, places: int | None, 
 
 
 def _list_totals(total: Condition | None, *steps: int) -> Iterator[int]:
-    """Yield numbers of pods that meet a condition: the least, the greatest if there is one, and multiples of steps."""
+    """Yield totals that satisfy a condition: the least, the greatest if there is one, and multiples of the steps."""
     edge = total.number if total is not None else 0
     near = (1, edge - 1, edge, edge + 1, *steps, *(step * (edge + 1) for step in steps))
     return (pods for pods in near if pods >= 1 and (total is None or total.holds(pods)))

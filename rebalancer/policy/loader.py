@@ -1,7 +1,7 @@
-"""Bytes to a policy, or to everything that is wrong with them.
+"""Reads a policy from bytes, or reports all its errors.
 
-The file is read strictly and once: bytes, text, node tree, models. Whatever the bytes are, the outcome is a `Policy` or
-a `PolicyError`; a controller that polls the file can rely on that.
+The file is read strictly and once: bytes, text, node tree, models. Whatever the bytes are, the result is a `Policy` or
+a `PolicyError`; a controller that polls the file relies on that.
 """
 
 from pydantic import ValidationError
@@ -61,7 +61,7 @@ def _decode_text(data: bytes) -> str:
 
 
 def _make_error(tree: Tree, located: dict[tuple[int, Path], str | ErrorDetails], *, source: str) -> PolicyError:
-    """Put the first hundred problems into words; suggestions for thousands would take longer than the rest."""
+    """Make the error with the first hundred problems; suggestions for thousands would take longer than the rest."""
     ordered = sorted(located.items(), key=lambda item: (item[0][0], format_path(item[0][1])))
     problems = tuple(
         Problem(line, format_path(path), what if isinstance(what, str) else explain(what, place=tree.places.get(path)))

@@ -86,7 +86,7 @@ def _validate_priority(value: object) -> int | str:
             return value
         raise unexpected(f"a priority from {_SMALLEST} to {_LARGEST}")
     if value.lstrip("-").isdecimal():
-        raise unexpected(f"{expected}; a number stands without quotes")
+        raise unexpected(f"{expected}; write a number without quotes")
     if not re.match(_PRIORITY_CLASS.removesuffix("$") + r"\Z", value):
         raise unexpected(expected)
     return value
@@ -96,7 +96,7 @@ def _validate_plain_text(value: object) -> str:
     text = _require_text(value, "text")
     if text and text.isprintable() and text == text.strip():
         return text
-    raise unexpected("text of printable characters, with none but the inner ones blank")
+    raise unexpected("text of printable characters, without blanks at the ends")
 
 
 OwnerField = Annotated[
@@ -129,24 +129,24 @@ PlainText = Annotated[str, PlainValidator(_validate_plain_text), WithJsonSchema(
 
 
 class NamespaceFilter(Section):
-    """Which namespaces are meant: those that `include` names, less those that `exclude` names.
+    """A selection of namespaces: those that match `include`, less those that match `exclude`.
 
-    A subclass per place in the policy holds that place's default of `exclude`: who writes `include` alone keeps it.
+    Each use with another default of `exclude` is a subclass, so that a policy with `include` only keeps the default.
     """
 
     include: tuple[Glob, ...] = ("*",)
-    """Globs of the namespaces that are in."""
+    """Globs of the selected namespaces."""
     exclude: tuple[Glob, ...] = ()
-    """Globs of the namespaces that are out, whatever `include` says."""
+    """Globs of namespaces that are not selected, even if they match `include`."""
 
     def selects(self, namespace: str) -> bool:
-        """Say whether the namespace is in."""
+        """Say whether the namespace is selected."""
         return bool(_compile_globs(self.include).match(namespace)) and not _compile_globs(self.exclude).match(namespace)
 
 
 @lru_cache(maxsize=1024)
 def _compile_globs(globs: tuple[str, ...]) -> re.Pattern[str]:
-    """Compile globs into one pattern; none at all matches nothing."""
+    """Compile globs to one pattern; without a glob it matches nothing."""
     wild = {"*": ".*", "?": "."}
     patterns = ("".join(wild.get(character, re.escape(character)) for character in glob) for glob in globs)
     return re.compile("(?:" + "|".join(patterns) + r")\Z" if globs else r"(?!)")

@@ -1,4 +1,4 @@
-"""A value or a path of a policy file in words: never longer than a line, never with control characters in it."""
+"""Formats values and paths of a policy file for messages: never longer than a line, without control characters."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 
 
 def describe_value(value: object, *, text: str | None = None) -> str:
-    """Describe a value; `text` is how the file has it."""
+    """Describe a value; `text` is its text in the file."""
     match value:
         case dict():
             return "a mapping"
@@ -30,7 +30,7 @@ def describe_value(value: object, *, text: str | None = None) -> str:
 
 
 def quote(text: str) -> str:
-    """Quote text, escaping what a terminal should not get."""
+    """Quote text, with control characters escaped."""
     inner = _clip(repr(text)[1:-1].replace("\\'", "'"))
     return f'"{inner}"'
 

@@ -136,7 +136,7 @@ def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None
         ),
         (
             f'when: {{zones: "<=2", total: ">=6"}}, topologyKey: {ZONE}, maxPods: 2',
-            "2 zones with 2 pods each hold 4, when.total asks for 6; expected maxPods: 3, or a smaller when.total",
+            "2 zones with 2 pods each hold 4, when.total requires 6; expected maxPods: 3, or a smaller when.total",
         ),
         (
             'when: {total: "<=2"}, topologyKey: rack, minPods: 3',
@@ -148,11 +148,11 @@ def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None
         ),
         (
             "when: {total: 0}, topologyKey: rack, maxPods: 1",
-            "no number is as `when` asks (of pods at least 1); expected",
+            "no number satisfies `when` (with at least 1 pod); expected",
         ),
         (
             f"when: {{zones: 0}}, topologyKey: {ZONE}, maxPods: 1",
-            f"without a zone there is no domain of {ZONE}; expect",
+            f"with 0 zones there is no domain of {ZONE}; expect",
         ),
     ],
 )

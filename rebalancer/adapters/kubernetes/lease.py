@@ -1,4 +1,4 @@
-"""The Lease object: read, create, replace with its resourceVersion as the proof that nobody else wrote in between."""
+"""The Lease object: read, create, and replace if its resourceVersion is unchanged since it was read."""
 
 from datetime import datetime
 from typing import Any
@@ -42,7 +42,7 @@ class KubernetesLease:
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
     def read(self) -> LeaseRecord | None:
-        """Return the lease, None if there is none; raise ClusterError where that cannot be told."""
+        """Return the lease, None if there is none; raise ClusterError if the request fails."""
         try:
             data = self._transport.request("GET", f"{self._path}/{self._name}", read_timeout=self._timeout)
         except RequestRefused as error:
@@ -52,7 +52,7 @@ class KubernetesLease:
         return _decode_record(data)
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
-        """Write the lease; None if somebody else was quicker. Raise ClusterError for anything else."""
+        """Write the lease; None if somebody else wrote it since it was read. Raise ClusterError for other failures."""
         body = self._body(record)
         method, path = ("PUT", f"{self._path}/{self._name}") if record.version else ("POST", self._path)
         try:

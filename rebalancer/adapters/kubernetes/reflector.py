@@ -1,8 +1,8 @@
 """A store of all objects of one kind, kept up to date by list and watch in a thread of its own.
 
-Written here because the client's informer never sends bookmarks, has no read timeout and hammers the server without
-back-off when watches fail. The rules: page the list, resume a broken watch from the last version seen, list again
-only on 410, wait longer after each failure, and know how long ago the server was last heard.
+The client's informer is not used: it never requests bookmarks, has no read timeout and retries failed watches without
+back-off. The rules: page the list, resume a broken watch from the last version received, list again only on 410, wait
+longer after each failure, and record when the server last sent something.
 """
 
 import random
@@ -25,7 +25,7 @@ from rebalancer.model.snapshot import Fault
 
 _PAGE = "500"
 _SILENCE = 150.0
-"""Longest silence of a watch in seconds: bookmarks come about every 60."""
+"""Read timeout of a watch in seconds; bookmarks come about every 60 seconds."""
 _SHORTEST_WATCH = 5.0
 """A watch that ends sooner counts as a failure."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
@@ -57,7 +57,7 @@ _OBJECT = msgspec.json.Decoder(_Object)
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a store held at one moment."""
+    """The contents of a store at one moment."""
 
     objects: tuple[Any, ...]
     faults: tuple[Fault, ...]
@@ -66,7 +66,7 @@ class Contents:
 class Reflector:
     """The store of one kind, or of the object of one name in one namespace.
 
-    `changed`, if any, is given the contents after each list and each change, in the thread that brought them.
+    `changed`, if given, is called with the contents after each list and each change, in the reflector's thread.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Reflector:
 
     @property
     def age(self) -> float:
-        """Seconds since the server was last heard."""
+        """Seconds since the server last sent something."""
         return time.monotonic() - self._last_heard
 
     @property
@@ -129,7 +129,7 @@ class Reflector:
         return 0.0 if since is None else time.monotonic() - since
 
     def __len__(self) -> int:
-        """Return how many objects it holds."""
+        """Return the number of objects."""
         return len(self._objects)
 
     def get(self, namespace: str, name: str) -> Any:
@@ -137,7 +137,7 @@ class Reflector:
         return self._objects.get((namespace, name))
 
     def contents(self) -> Contents:
-        """Return what it holds now."""
+        """Return the present contents."""
         with self._lock:
             held = list(self._objects.values())
         faults = tuple(item for item in held if isinstance(item, Fault))
@@ -160,7 +160,7 @@ class Reflector:
                     self._version = ""
             except (ClusterError, urllib3.exceptions.HTTPError, OSError) as error:
                 failed = self._record_failure(error)
-            except Exception as error:  # noqa: BLE001  # what cannot be understood is listed anew; the thread must not die
+            except Exception as error:  # noqa: BLE001  # list again after an unreadable event; the thread must not die
                 failed = self._record_failure(error)
                 self._version = ""
             wait = min(wait * 2, _LONGEST_WAIT) if failed else _FIRST_WAIT
@@ -176,7 +176,7 @@ class Reflector:
         return True
 
     def _list(self) -> None:
-        """Read all pages into a fresh store and exchange it at the end; readers never see half a list."""
+        """Read all pages into a new store and exchange it at the end; readers never see a partial list."""
         objects: dict[tuple[str, str], Any] = {}
         intern = Interner()
         token = ""
@@ -192,7 +192,7 @@ class Reflector:
             self._objects, self._intern, self._version = objects, intern, page.resource_version
         self._last_heard = time.monotonic()
         self.error, self.status, self._failing_since = "", 0, None
-        self._notify()  # before `synced`: who waits for that may rely on it
+        self._notify()  # before `synced`: who waits for `synced` relies on it
         self.synced.set()
 
     def _notify(self) -> None:

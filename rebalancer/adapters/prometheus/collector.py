@@ -1,4 +1,4 @@
-"""Shows the figures of the last cycle, made into series when somebody scrapes."""
+"""Exports the samples of the last cycle; the series are made at each scrape."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ Watches = Callable[[], Iterable[WatchSamples]]
 
 
 class CycleCollector(Collector):
-    """Exchanging `figures` is atomic; everything else here only reads."""
+    """Replacing `samples` is atomic; everything else here only reads."""
 
     def __init__(self, watches: Watches, revision: str) -> None:
         self.samples = CycleSamples()
@@ -30,11 +30,11 @@ class CycleCollector(Collector):
         self._revision = revision
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return nothing: the names are ours alone, and nothing need be collected to register them."""
+        """Return nothing: names need no check for duplicates, so that registration collects nothing."""
         return ()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Make the series."""
+        """Yield the series."""
         samples = self.samples
         yield _make_gauge(catalog.BUILD_INFO, [((__version__, self._revision, python_version()), 1)])
         yield from _collect_process(samples)

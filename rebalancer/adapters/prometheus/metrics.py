@@ -21,10 +21,10 @@ from rebalancer.ports import EvictionResult
 
 
 class Metrics:
-    """What is counted is counted here; what a cycle found out is shown from its figures.
+    """Counts events, and publishes the samples of each cycle.
 
-    `watches` is asked at every scrape; `revision` is the source's, where the build knows it. Every method may be called
-    from any thread.
+    `watches` is called at every scrape; `revision` is that of the source, "" if the build does not know it. Every
+    method may be called from any thread.
     """
 
     def __init__(self, *, watches: Watches = tuple, revision: str = "") -> None:
@@ -52,7 +52,7 @@ class Metrics:
         return made
 
     def publish(self, samples: CycleSamples) -> None:
-        """Show these figures from now on, all at once."""
+        """Export these samples from now on."""
         self._collector.samples = samples
 
     def time_phase(self, phase: Phase) -> AbstractContextManager[None]:
@@ -60,7 +60,7 @@ class Metrics:
         return self._duration.labels(phase).time()
 
     def count_eviction(self, result: EvictionResult) -> None:
-        """Count an answer to an eviction request."""
+        """Count an eviction request by its result."""
         self._evictions.labels(result).inc()
 
     def count_move(self, outcome: MoveOutcome) -> None:
@@ -68,6 +68,6 @@ class Metrics:
         self._moves.labels(outcome).inc()
 
     def count_request(self, method: str, path: str, code: int) -> None:
-        """Count a request to the API server; code 0 says that no answer came."""
+        """Count a request to the API server; code 0 means no response."""
         verb, resource = parse_request(method, path)
         self._requests.labels(verb, resource, str(code)).inc()

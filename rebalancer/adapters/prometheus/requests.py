@@ -10,7 +10,7 @@ _ON_ALL: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
 def parse_request(method: str, path: str) -> tuple[str, str]:
-    """Return (verb, resource); the resource is "" for paths that belong to none, such as `/version`.
+    """Return (verb, resource); the resource is "" for paths without one, such as `/version`.
 
     Source: `apiserver/pkg/endpoints/request/requestinfo.go`; subresources are written `pods/eviction`, as RBAC does.
     """

@@ -1,7 +1,7 @@
 """Builds the first snapshot of a simulated cluster: nodes, workloads with their pods, budgets, a line each.
 
-What it builds is at rest: statuses are as the controllers would have written them, so that nothing happens before
-somebody does something.
+The snapshot is stable: statuses are as the controllers would have written them, so that nothing happens until somebody
+changes something.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,10 @@ _GIBIBYTE: Final = 2**30
 
 
 class ClusterBuilder:
-    """A cluster on paper. Pods stand `on` the nodes that are named, as many as said; the rest waits for a node."""
+    """Collects the objects of a snapshot. `on` is the number of running pods by node; the other replicas are created.
+
+    Labels named `zone` get the key topology.kubernetes.io/zone.
+    """
 
     def __init__(self, at: datetime = START) -> None:
         self._at = at
@@ -44,7 +47,7 @@ class ClusterBuilder:
         self._serial = count(1)
 
     def node(self, name: str, *, cpu: int = 16_000, memory: int = 64 * _GIBIBYTE, **labels: str) -> None:
-        """Add a node; `zone` among the labels stands for the zone's own key."""
+        """Add a node; the label `zone` gets the key topology.kubernetes.io/zone."""
         zone = {ZONE: labels.pop("zone")} if "zone" in labels else {}
         self._nodes.append(
             Node(
@@ -58,7 +61,7 @@ class ClusterBuilder:
         )
 
     def zones(self, names: Iterable[str], nodes: int) -> None:
-        """Add so many nodes to each zone, named after it: `a-1`, `a-2`, `b-1` and so on."""
+        """Add `nodes` nodes to each zone, named after it: `a-1`, `a-2`, `b-1` and so on."""
         for zone in names:
             for number in range(1, nodes + 1):
                 self.node(f"{zone}-{number}", zone=zone)
@@ -130,7 +133,7 @@ class ClusterBuilder:
         )
 
     def snapshot(self) -> Snapshot:
-        """Return the cluster, every status worked out."""
+        """Return the snapshot, with every status computed."""
         workloads = {workload.uid: workload for workload in self._workloads}
         names = sorted({workload.namespace for workload in self._workloads})
         return Snapshot(
@@ -188,7 +191,7 @@ class ClusterBuilder:
         return made
 
     def _populate(self, owner: Workload, template: PodTemplate, on: Mapping[str, int], names: Iterable[str]) -> None:
-        """Add the pods that stand somewhere, Ready for a long time; the controller makes what is missing."""
+        """Add the running pods, Ready for a day; the controller creates the missing ones."""
         places = [node for node, number in on.items() for _ in range(number)]
         for name, node in zip(names, places, strict=False):
             labels = dict(template.labels)

@@ -1,4 +1,4 @@
-"""What the controllers of owners have in common: they are told of changes, and look once a little later."""
+"""What the controllers of owners share: they watch pods and owners, and reconcile an owner once after a delay."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -9,7 +9,7 @@ from rebalancer.model.workloads import Workload
 
 
 class Controller(ABC):
-    """Looks after the owners of some kinds that create pods themselves."""
+    """The controller of one or more kinds of owners that create pods themselves."""
 
     kinds: ClassVar[frozenset[str]]
 
@@ -22,7 +22,7 @@ class Controller(ABC):
 
     @abstractmethod
     def reconcile(self, owner: Workload) -> None:
-        """Do what there is to be done for an owner."""
+        """Create and delete pods of an owner, and write its status."""
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before

@@ -1,6 +1,6 @@
-"""Deployments, as far as they stand above a ReplicaSet: they pass their number on and add up what they see.
+"""Deployments: they set the replicas of their ReplicaSet and add up the status of their ReplicaSets.
 
-Rollouts are not played: a Deployment found in the midst of one stays there.
+Rollouts are not simulated: a Deployment in the middle of one stays there.
 """
 
 from msgspec import structs
@@ -12,7 +12,7 @@ _REVISION = "deployment.kubernetes.io/revision"
 
 
 class Deployments:
-    """The controller of all of them."""
+    """The controller of all Deployments."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -55,6 +55,6 @@ class Deployments:
 
 
 def _rank_by_age(replica_set: Workload) -> tuple[int, float]:
-    """Return what the newest ReplicaSet of a Deployment has most of."""
+    """Return the sort key by which the newest ReplicaSet of a Deployment is the last."""
     revision = replica_set.annotations.get(_REVISION, "")
     return int(revision) if revision.isdigit() else 0, replica_set.created.timestamp()

@@ -1,7 +1,7 @@
-"""The status of disruption budgets: how many may be missing, as the real controller works it out.
+"""The status of disruption budgets: how many disruptions are allowed, as the real controller computes it.
 
-Source: `pkg/controller/disruption/disruption.go`; rules in docs/semantics.md, "PDB arithmetic". The status follows the
-pods a little later, as in a real cluster: what it says was true when the controller last looked.
+Source: `pkg/controller/disruption/disruption.go`; rules in docs/semantics.md, "PDB arithmetic". The status is updated
+after a delay, as in a real cluster.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,20 +18,20 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 
 DELETION_TIMEOUT = timedelta(minutes=2)
-"""How long a granted eviction counts although its pod is not seen terminating."""
+"""How long a granted eviction counts while its pod is not terminating."""
 
 _SCALED = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"})
 
 
 class Scale(NamedTuple):
-    """How many pods a controller is to have, and which one that is."""
+    """A controller and its desired number of pods."""
 
     controller: str
     replicas: int
 
 
 def get_scale(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | None:
-    """Return the scale that stands behind a pod: its Deployment's, or its controller's; None where there is none."""
+    """Return the scale of a pod's Deployment, or else of its controller; None if it has none."""
     owner = workload(pod.owner.uid) if pod.owner is not None else None
     if owner is None or owner.kind not in _SCALED:
         return None
@@ -43,7 +43,7 @@ def get_scale(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | N
 def compute_status(
     budget: DisruptionBudget, pods: Iterable[Pod], workload: Callable[[str], Workload | None], now: datetime
 ) -> DisruptionBudget:
-    """Return a budget with the status that its controller would write; `pods` are those of its namespace."""
+    """Return a budget with the status that its controller would write; `pods` are the pods of its namespace."""
     selector = budget.selector
     matched = [pod for pod in pods if selector is not None and selector.matches(pod.labels)]
     disrupted = _keep_recent_disruptions(budget, matched, now)
@@ -68,7 +68,7 @@ def compute_status(
 def _keep_recent_disruptions(
     budget: DisruptionBudget, matched: Iterable[Pod], now: datetime
 ) -> tuple[tuple[str, datetime], ...]:
-    """Keep the granted evictions whose pods are still there, not terminating, and not waited for too long."""
+    """Return the granted evictions whose pods exist, are not terminating, and are younger than the timeout."""
     staying = {pod.name for pod in matched if not pod.terminating}
     return tuple((name, at) for name, at in budget.disrupted if name in staying and now < at + DELETION_TIMEOUT)
 
@@ -76,13 +76,13 @@ def _keep_recent_disruptions(
 def _count_expected_pods(
     budget: DisruptionBudget, matched: list[Pod], workload: Callable[[str], Workload | None]
 ) -> int | None:
-    """Return expectedPods; None where a pod's controller has no scale, which fails the whole status."""
+    """Return expectedPods; None if a pod's controller has no scale, which makes the whole status fail."""
     if isinstance(budget.min_available, int):
         return len(matched)
     scales: dict[str, int] = {}
     for pod in matched:
         if pod.owner is None:
-            continue  # the real controller publishes a warning and goes on
+            continue  # the real controller publishes a warning and continues
         scale = get_scale(pod, workload)
         if scale is None:
             return None
@@ -104,7 +104,7 @@ def _resolve_amount(amount: int | str, expected: int) -> int:
 
 
 class Disruptions:
-    """The controller of all budgets."""
+    """The controller of all PodDisruptionBudgets."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -142,7 +142,9 @@ class Disruptions:
         store, now = self._state.store, self._state.event_queue.now
         updated = compute_status(budget, store.pods.within(budget.namespace), store.workloads.get, now)
         if updated != budget:
-            self._state.note(TraceKind.BUDGET_CHANGED, f"PodDisruptionBudget {key}", f"{updated.allowed} may go")
+            self._state.note(
+                TraceKind.BUDGET_CHANGED, f"PodDisruptionBudget {key}", f"disruptionsAllowed {updated.allowed}"
+            )
             self._budgets.put(updated)
         for name, at in updated.disrupted:
             wait = (at + DELETION_TIMEOUT - now).total_seconds()

@@ -1,4 +1,4 @@
-"""The Eviction API, step by step as the API server takes them.
+"""The Eviction API, in the steps of the API server.
 
 Source: `pkg/registry/core/pod/storage/eviction.go`; rules in docs/semantics.md, "Server algorithm" and "Responses".
 """
@@ -22,14 +22,14 @@ _GRANTED = EvictionAnswer(EvictionResult.EVICTED)
 
 
 class Evictions:
-    """Answers eviction requests."""
+    """Handles eviction requests."""
 
     def __init__(self, state: ClusterState, faults: Faults) -> None:
         self._state = state
         self._faults = faults
 
     def evict(self, move: Move) -> EvictionAnswer:
-        """Answer a request for the move's pod, with its UID as the precondition."""
+        """Evict the move's pod, with its UID as the precondition."""
         random, faults = self._state.random, self._faults
         if faults.throttled and random.random() < faults.throttled:
             answer = EvictionAnswer(EvictionResult.THROTTLED, "Too many requests, please try again later.")
@@ -37,11 +37,11 @@ class Evictions:
             return answer
         lost = bool(faults.lost_answers) and random.random() < faults.lost_answers
         if lost and random.random() < 0.5:
-            return EvictionAnswer(EvictionResult.UNKNOWN, "no answer: the connection broke")
+            return EvictionAnswer(EvictionResult.UNKNOWN, "no response: the connection was lost")
         answer = self._evict(move)
         if answer != _GRANTED:
             self._refused(move, answer)
-        return EvictionAnswer(EvictionResult.UNKNOWN, "no answer: the connection broke") if lost else answer
+        return EvictionAnswer(EvictionResult.UNKNOWN, "no response: the connection was lost") if lost else answer
 
     def _refused(self, move: Move, answer: EvictionAnswer) -> None:
         self._state.note(TraceKind.REFUSED, f"Pod {move.namespace}/{move.pod}", f"{answer.result}: {answer.message}")
@@ -59,7 +59,7 @@ class Evictions:
             refused = self._spend(budgets[0], pod)
             if refused is not None:
                 return refused
-        # From here on the budget is spent, even if the pod turns out to be another one.
+        # From here on the budget is used up, even if the pod is another one of the same name.
         return self._delete(pod, move.uid)
 
     def _budgets_of(self, pod: Pod) -> list[DisruptionBudget]:
@@ -103,7 +103,7 @@ class Evictions:
 
 
 def _may_skip_budget(pod: Pod, budget: DisruptionBudget) -> bool:
-    """Say whether an unready pod may go without spending its budget (unhealthyPodEvictionPolicy)."""
+    """Say whether an unready pod may be evicted without using its budget (unhealthyPodEvictionPolicy)."""
     if pod.ready:
         return False
     if budget.always_allow:

@@ -1,6 +1,6 @@
-"""The nodes' side: pods become Ready some time after they are placed, and are gone some time after their deletion.
+"""Kubelets: pods become Ready a while after they are bound, and are removed a while after their deletion.
 
-Pod garbage collection is here as well, since it stands in for the kubelet of a node that no longer exists.
+Pod garbage collection is here as well: it replaces the kubelet of a node that no longer exists.
 Source: `pkg/controller/podgc/gc_controller.go`.
 """
 
@@ -15,7 +15,7 @@ from rebalancer.model.pods import Pod, PodPhase
 
 
 class Kubelets:
-    """All of them."""
+    """The kubelets of all nodes."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -46,7 +46,7 @@ class Kubelets:
                 self._pod_changed(None, pod)
 
     def _get_running(self, uid: str) -> Pod | None:
-        """Return a pod if it still is on a node that exists."""
+        """Return a pod if it is on a node that exists."""
         pod = self._state.store.pods.get(uid)
         here = pod is not None and pod.node is not None and self._state.store.nodes.get(pod.node) is not None
         return pod if here else None
@@ -70,8 +70,8 @@ class Kubelets:
             self._state.event_queue.after(self._state.timings.collecting, lambda: self._collect(node, since))
 
     def _collect(self, node: str, since: datetime) -> None:
-        """Delete the pods of a node that has not existed since then, without waiting for anybody."""
+        """Remove the pods of a node that has not existed since then."""
         if self._gone_since.get(node) == since:
             for pod in self._state.store.pods.on(node):
-                self._state.note(TraceKind.DELETED, f"Pod {pod}", f"there is no node {node}")
+                self._state.note(TraceKind.DELETED, f"Pod {pod}", f"node {node} not found")
                 self._state.remove(pod)

@@ -1,7 +1,7 @@
-"""What the next pod of an owner looks like.
+"""Makes the next pod of an owner.
 
-The same function answers here and for the planner (`scheduling.replacement`), so a simulated controller makes exactly
-the pod that a plan counts on. Templates do not change in a simulation, so each owner's is worked out once.
+The planner and the simulator call the same function (`scheduling.replacement`), so a simulated controller makes exactly
+the pod that a plan expects. Templates do not change in a simulation, so each owner's prototype is made once.
 """
 
 from msgspec import structs
@@ -17,11 +17,11 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 _REFUSED = frozenset({Reason.TEMPLATE_REFUSED, Reason.UNKNOWN_OWNER})
-"""The API server refuses such pods, or there is nothing to make them from."""
+"""The API server refuses such pods, or there is no template."""
 
 
 class PodFactory:
-    """Makes pods."""
+    """Makes pods from one prototype for each owner."""
 
     def __init__(self, state: ClusterState, first: Snapshot) -> None:
         self._state = state
@@ -29,7 +29,7 @@ class PodFactory:
         self._known: dict[str, Pod | None] = {}
 
     def next_pod(self, owner: Workload, name: str) -> Pod | None:
-        """Make a pod of an owner, not stored yet; None where the API server would refuse it."""
+        """Make a pod of an owner, not stored yet; None if the API server would refuse it."""
         if owner.uid not in self._known:
             self._known[owner.uid] = self._make_prototype(owner, name)
         prototype = self._known[owner.uid]
@@ -57,7 +57,7 @@ class PodFactory:
         if isinstance(made, Unpredictable):
             if made.reason in _REFUSED or not (siblings or owner.template):
                 return None
-            # It would be made all the same, only nobody can tell where it goes.
+            # The owner would create it nevertheless; only its node cannot be predicted.
             made = _copy_spec(phantom, owner, siblings)
         return structs.replace(
             made,
@@ -80,7 +80,7 @@ def _copy_spec(phantom: Pod, owner: Workload, siblings: list[Pod]) -> Pod:
 
 
 def _add_ordinal(pod: Pod, owner: Workload) -> Pod:
-    """Give a StatefulSet's pod what follows from its number: two labels, and claims of its own."""
+    """Add to a StatefulSet's pod what follows from its ordinal: two labels, and claims of its own."""
     labels = Labels(
         {
             **pod.labels,

@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: as many pods as wanted, a new one as soon as one is terminating.
+"""ReplicaSets and ReplicationControllers: a new pod is created as soon as one is terminating.
 
 Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas), `controller_utils.go` (ActivePodsWithRanks).
 """
@@ -22,7 +22,7 @@ _PHASES: Final = {PodPhase.PENDING: 0, PodPhase.UNKNOWN: 1}
 
 
 class ReplicaSets(Controller):
-    """The controller of all of them."""
+    """The controller of all ReplicaSets and ReplicationControllers."""
 
     kinds: ClassVar = frozenset({"ReplicaSet", "ReplicationController"})
 
@@ -31,7 +31,7 @@ class ReplicaSets(Controller):
         self._pod_factory = pod_factory
 
     def reconcile(self, owner: Workload) -> None:
-        """Make or delete as many pods as the number of active ones is away from the wanted one."""
+        """Create or delete pods until the number of active pods is the number of replicas."""
         store = self._state.store
         self._adopt(owner)
         active = [pod for pod in store.pods.of(owner.uid) if _is_active(pod)]
@@ -47,7 +47,7 @@ class ReplicaSets(Controller):
             store.pods.put(made)
 
     def _adopt(self, owner: Workload) -> None:
-        """Take pods that nobody controls and the selector matches."""
+        """Adopt pods without a controller that the selector matches."""
         reference = OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
         for pod in self._state.store.pods.of(""):
             if (
@@ -60,14 +60,14 @@ class ReplicaSets(Controller):
                 self._state.store.pods.put(structs.replace(pod, owner=reference))
 
     def _report(self, owner: Workload, active: list[Pod]) -> None:
-        """Write the status as the real controller does: what it found, before it mended it."""
+        """Write the status as the real controller does: the state before its own changes."""
         count, ready = len(active), sum(pod.ready for pod in active)
         reported = structs.replace(owner, current=count, ready=ready, updated=count, observed=True)
         if reported != owner:
             self._state.store.workloads.put(reported)
 
     def _sort_for_deletion(self, owner: Workload, active: list[Pod]) -> list[Pod]:
-        """Put pods in the order in which they go when there are too many."""
+        """Sort pods by the order in which they are deleted when there are too many."""
         pods = self._state.store.pods
         related = [owner.uid]
         if owner.owner is not None:
@@ -82,10 +82,10 @@ class ReplicaSets(Controller):
 
 
 def sort_for_deletion(active: list[Pod], crowds: Counter[str | None], now: datetime) -> list[Pod]:
-    """Put pods in the order in which a ReplicaSet gives them up.
+    """Sort pods by the order in which a ReplicaSet deletes them.
 
-    `crowds`: how many of its Deployment's pods stand on each node. Of pods that are equal so far those go first that
-    have been Ready, or have existed, for a shorter time, by powers of two; then the UID decides.
+    `crowds`: how many of its Deployment's pods are on each node. Of pods that are equal otherwise, those are deleted
+    first that have been Ready, or have existed, for a shorter time, by powers of two; then the UID decides.
     """
     return sorted(active, key=lambda pod: _rank_for_deletion(pod, crowds[pod.node], now))
 

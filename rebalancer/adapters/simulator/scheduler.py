@@ -1,6 +1,7 @@
-"""The scheduler: pending pods in turn, each to a feasible node, and back off where there is none.
+"""The scheduler: a queue of pending pods; each is bound to a feasible node, or backs off if there is none.
 
-Filters and scores are `rebalancer.scheduling`'s; here are only the queue and its times. Preemption is not played.
+Filters and scores are those of `rebalancer.scheduling`; here are only the queue and its times. Preemption is not
+simulated.
 Source: `pkg/scheduler/backend/queue/scheduling_queue.go`.
 """
 
@@ -21,11 +22,11 @@ from rebalancer.scheduling.scoring import best
 from rebalancer.scheduling.view import View
 
 LONGEST_BACK_OFF = 10.0
-"""Seconds; it begins with one and doubles with each attempt (podMaxBackoffSeconds)."""
+"""Seconds; the back-off starts with one second and doubles with each attempt (podMaxBackoffSeconds)."""
 
 
 def pick_random_best(random: Random) -> Choose:
-    """Return the choice of the real scheduler: any of the top-scoring nodes."""
+    """Return the choice of the real scheduler: a random one of the top-scoring nodes."""
 
     def choose(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
         return (random.choice(sorted(best(pod, view, nodes))),)
@@ -34,9 +35,9 @@ def pick_random_best(random: Random) -> Choose:
 
 
 def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
-    """Return the choice of an adversary: of the feasible nodes the one with most pods of the same owner.
+    """Return an adversary's choice: the feasible node with most pods of the same owner.
 
-    What holds although the scheduler chooses so holds whatever its scores are.
+    A property that holds with this scheduler holds for many other scores, too.
     """
 
     def crowd(node: str) -> int:
@@ -88,7 +89,7 @@ class Scheduler:
             self._missed.discard(gone.uid)
 
     def _number(self) -> int:
-        """Return the next number in the queue; a pod that did not fit takes a new one then, not when it is tried."""
+        """Return the next number in the queue; an unschedulable pod gets its new number when it is parked."""
         self._queued += 1
         return self._queued
 
@@ -97,7 +98,7 @@ class Scheduler:
         self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _try_again(self) -> None:
-        """Try the pods anew that did not fit: something has changed. Those that back off wait until that is over."""
+        """Queue the unschedulable pods again after a change; those that back off stay until their back-off is over."""
         for uid in list(self._parked):
             if uid in self._backing_off:
                 self._missed.add(uid)

@@ -1,6 +1,6 @@
-"""StatefulSets: pods with numbers, of which a new one is made only when the old one of its number is gone.
+"""StatefulSets: pods with ordinals; a new pod is created only after the old pod of its ordinal is removed.
 
-Rollouts are not played.
+Rollouts are not simulated.
 Source: `pkg/controller/statefulset/stateful_set_control.go` (processReplica, processCondemned).
 """
 
@@ -18,7 +18,7 @@ from rebalancer.model.workloads import Workload
 
 
 class StatefulSets(Controller):
-    """The controller of all of them. `parallel` are the UIDs of those with `podManagementPolicy: Parallel`."""
+    """The controller of all StatefulSets. `parallel` are the UIDs of those with `podManagementPolicy: Parallel`."""
 
     kinds: ClassVar = frozenset({"StatefulSet"})
 
@@ -28,7 +28,7 @@ class StatefulSets(Controller):
         self._parallel = frozenset(parallel)
 
     def reconcile(self, owner: Workload) -> None:
-        """Fill the lowest gap; only when every number is taken and ready give up what is too much."""
+        """Create the lowest missing ordinal; only when all pods are ready, delete those beyond the replicas."""
         numbered = {get_ordinal(pod): pod for pod in self._state.store.pods.of(owner.uid)}
         self._report(owner, list(numbered.values()))
         in_turn = owner.uid not in self._parallel
@@ -48,7 +48,7 @@ class StatefulSets(Controller):
 
     def _create(self, owner: Workload, number: int) -> None:
         made = self._pod_factory.next_pod(owner, f"{owner.name}-{number}")
-        # Somebody else's pod may have the name: the API server refuses a second one.
+        # A pod of another owner may have the name: the API server refuses a second one.
         if made is not None and self._state.store.pods.named(made.namespace, made.name) is None:
             self._state.note(TraceKind.CREATED, f"Pod {made}")
             self._state.store.pods.put(made)

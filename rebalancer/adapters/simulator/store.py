@@ -1,7 +1,7 @@
-"""The objects of a simulated cluster, as its API server holds them.
+"""The objects of a simulated cluster, as its API server stores them.
 
-Objects are immutable; a change puts another one in the old one's place, with the next resourceVersion, and tells
-everybody who listens. Listeners are told in the order in which they came, so that a seed gives one history only.
+Objects are immutable; a change replaces an object by one with the next resourceVersion, and calls the listeners in the
+order of their registration, so that a seed gives one trace only.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ from rebalancer.model.workloads import Workload
 
 Stored = TypeVar("Stored", bound=Struct)
 Listener = Callable[[Stored | None, Stored | None], None]
-"""Told (before, after): before is None for what is new, after is None for what is gone."""
+"""Called with (before, after): before is None for a new object, after is None for a removed one."""
 
 
 class Table(Generic[Stored]):
@@ -57,11 +57,11 @@ class Table(Generic[Stored]):
             listener(before, None)
 
     def _index(self, before: Stored | None, after: Stored | None) -> None:
-        """Keep what finds objects by something else than their key; nothing here."""
+        """Update the indexes by anything but the key; there are none here."""
 
 
 class PodTable(Table[Pod]):
-    """Pods by UID, and by everything that somebody looks for them by."""
+    """Pods by UID, with indexes by name, owner, node and namespace."""
 
     def __init__(self, pods: Iterable[Pod], versions: Iterator[int]) -> None:
         super().__init__(pods, lambda pod: pod.uid, versions)
@@ -91,11 +91,11 @@ class PodTable(Table[Pod]):
         return self._objects.get(self._named.get((namespace, name), ""))
 
     def of(self, owner: str) -> list[Pod]:
-        """Return the pods of a controller by its UID; of "" those that have none."""
+        """Return the pods of a controller by its UID; for "" the pods without one."""
         return [self._objects[uid] for uid in self._of.get(owner, ())]
 
     def on(self, node: str) -> list[Pod]:
-        """Return the pods that are bound to a node of this name, whether it exists or not."""
+        """Return the pods bound to a node of this name, whether it exists or not."""
         return [self._objects[uid] for uid in self._on.get(node, ())]
 
     def within(self, namespace: str) -> list[Pod]:
@@ -116,7 +116,7 @@ def _get_namespace(pod: Pod) -> str:
 
 
 class Store:
-    """Everything that changes in a simulated cluster; the rest stays as the first snapshot had it."""
+    """The objects that change in a simulated cluster; all others stay as in the first snapshot."""
 
     def __init__(self, first: Snapshot) -> None:
         self._first = first
@@ -127,7 +127,7 @@ class Store:
         self.budgets: Table[DisruptionBudget] = Table(first.budgets, str, versions)
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return everything as it is at this moment, sorted by name as the API server lists it."""
+        """Return a snapshot of the present state, sorted by name as the API server lists objects."""
         return replace(
             self._first,
             taken_at=now,
@@ -139,7 +139,7 @@ class Store:
 
 
 def get_sort_key(item: Pod | Workload | DisruptionBudget) -> tuple[str, str, str]:
-    """Return what objects of a kind are sorted by."""
+    """Return the key by which objects of a kind are sorted."""
     return item.namespace, getattr(item, "kind", ""), item.name
 
 
@@ -151,6 +151,6 @@ def _iterate_objects(first: Snapshot) -> Iterator[Pod | Node | Workload | Disrup
 
 
 def _read_version(item: Pod | Node | Workload | DisruptionBudget) -> int:
-    """Read a resourceVersion as a number; files written by hand have none, or anything."""
+    """Return a resourceVersion as a number, 0 if it is none, as in files written by hand."""
     text = item.resource_version
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,4 +1,4 @@
-"""What happened in a simulated cluster, act by act: for people to follow, and for tests to compare."""
+"""The trace of a simulated cluster: every action in order, for people to read and for tests to compare."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class TraceKind(StrEnum):
-    """Everything that can happen in a simulated cluster."""
+    """The kinds of actions in a simulated cluster."""
 
     CREATED = "Created"
     ADOPTED = "Adopted"
@@ -14,7 +14,7 @@ class TraceKind(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     STARTED = "Started"
     DELETED = "Deleted"
-    """Marked for deletion: from here on it is terminating."""
+    """The pod is terminating from here on."""
     GONE = "Gone"
     EVICTED = "Evicted"
     REFUSED = "Refused"
@@ -25,11 +25,11 @@ class TraceKind(StrEnum):
     NODE_ADDED = "NodeAdded"
     NODE_CORDONED = "NodeCordoned"
     EVENT = "Event"
-    """Somebody published a Kubernetes event."""
+    """A Kubernetes event was published."""
 
 
 class TraceEntry(NamedTuple):
-    """One act: when, what, to which object, and what else is to be said of it."""
+    """One action: its time, its kind, its object, and details."""
 
     at: datetime
     kind: TraceKind
@@ -37,6 +37,6 @@ class TraceEntry(NamedTuple):
     detail: str = ""
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Format it as one line."""
         moment = self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return f"{moment} {self.kind} {self.object}{f': {self.detail}' if self.detail else ''}"

@@ -1,4 +1,4 @@
-"""A watch on the simulated API server: what a client knows, which may lag behind what is."""
+"""A watch on the simulated API server: a client's view, which may be delayed."""
 
 from collections import deque
 from dataclasses import replace
@@ -13,7 +13,7 @@ from rebalancer.model.snapshot import Snapshot
 
 
 class Watch:
-    """Follows the store at a distance of so many seconds."""
+    """Follows the store with a delay of `delay` seconds."""
 
     def __init__(self, state: ClusterState, first: Snapshot, delay: float) -> None:
         self._event_queue = state.event_queue
@@ -38,7 +38,7 @@ class Watch:
         table.listeners.append(listener)
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return what the client knows at a moment."""
+        """Return the client's view at a point in time."""
         changed: set[str] = set()
         while self._pending and self._pending[0][0] <= now - self._delay:
             _, field, key, after = self._pending.popleft()
