@@ -35,6 +35,6 @@ def _object(manifest: Manifest, uid: str, scene: Scene, intern: Interner) -> Any
     made["metadata"]["uid"] = uid
     if manifest["kind"] == "Pod" and made["metadata"]["name"] in scene.terminating:
         made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    found = decode(KIND_NAMED[manifest["kind"]], json.dumps(made).encode(), intern)
-    assert not isinstance(found, Fault), found
-    return found
+    decoded = decode(KIND_NAMED[manifest["kind"]], json.dumps(made).encode(), intern)
+    assert not isinstance(decoded, Fault), decoded
+    return decoded

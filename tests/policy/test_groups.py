@@ -92,7 +92,7 @@ def test_everything_else_is_no_share(written: str) -> None:
 )
 def test_the_greatest_number_that_meets_conditions_is_found(drawn: list[Condition]) -> None:
     """Held against trying them all; beyond the numbers named, all or none meet."""
-    fitting = [number for number in range(12) if all(each.holds(number) for each in drawn)]
+    fitting = [number for number in range(12) if all(condition.holds(number) for condition in drawn)]
     expected = -1 if not fitting else None if fitting[-1] == 11 else fitting[-1]
     assert find_greatest(*drawn) == expected
 
@@ -171,7 +171,7 @@ def test_a_bad_limit_is_refused_with_line_and_example(line: str, problem: str) -
 CONTRADICTIONS: dict[str, tuple[list[str], str]] = {
     "more at least than at most": (
         ["name: few, topologyKey: zone, maxPods: 2", "name: many, topologyKey: zone, minPods: 3"],
-        ":8: groups[0].limits[1]: contradicts few on line 7: a domain of zone cannot satisfy minPods 3 and maxPods 2; exp",
+        ":8: groups[0].limits[1]: contradicts few on line 7: a domain of zone cannot satisfy minPods 3 and maxPods 2;",
     ),
     "more at least than a share allows": (
         ["name: a, topologyKey: zone, minPods: 3", 'name: b, when: {total: 6}, topologyKey: zone, maxShare: "<1/2"'],
@@ -233,7 +233,7 @@ def groups(one: str, two: str) -> str:
     rows = [
         f"- {{name: g{at}, {fields}, limits: [{{name: l{at}, topologyKey: zone, {bound}, {of_limit}}}]}}\n"
         for at, (bound, (fields, _, of_limit)) in enumerate(
-            zip(bounds, (each.partition(" | ") for each in (one, two)), strict=True)
+            zip(bounds, (group.partition(" | ") for group in (one, two)), strict=True)
         )
     ]
     return HEADER.partition("- name")[0] + "".join(rows).replace(", }", "}")

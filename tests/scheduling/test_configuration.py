@@ -48,8 +48,8 @@ def test_the_default_plugins_written_out_are_the_default_scheduler() -> None:
 
 
 def test_profiles_are_found_by_the_name_that_pods_give() -> None:
-    found = read_profiles(written({"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 30}))
-    assert {name: profile.percentage for name, profile in found.items()} == {"a": 0, "b": 30}
+    profiles = read_profiles(written({"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 30}))
+    assert {name: profile.percentage for name, profile in profiles.items()} == {"a": 0, "b": 30}
 
 
 def test_weights_change_and_score_plugins_go() -> None:
@@ -82,7 +82,7 @@ def test_default_constraints_come_as_a_list_or_from_the_system() -> None:
     listed = with_arguments("PodTopologySpread", defaultingType="List", defaultConstraints=[entry])
     constraints = only(written(listed)).default_constraints
     assert constraints is not None
-    assert [(each.topology_key, each.max_skew) for each in constraints] == [("zone", 1)]
+    assert [(constraint.topology_key, constraint.max_skew) for constraint in constraints] == [("zone", 1)]
     assert only(written(with_arguments("PodTopologySpread", defaultingType="List"))).default_constraints == ()
     assert only(written(with_arguments("PodTopologySpread", defaultingType="System"))).default_constraints is None
 

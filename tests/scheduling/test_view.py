@@ -26,7 +26,7 @@ def test_a_pod_that_is_gone_counts_nowhere() -> None:
     fewer = view.without(made.pods[:2])
     assert fewer.live("default", WEB) == {"a": 1}
     assert fewer.where(made.pods[0]) is None
-    assert [each.name for each in fewer.pods_on("a")] == ["w2"]
+    assert [other.name for other in fewer.pods_on("a")] == ["w2"]
     assert view.live("default", WEB) == {"a": 3}
 
 
@@ -91,7 +91,9 @@ def test_anti_affinity_is_found_whatever_its_selector_asks_for() -> None:
         term = PodAffinityTerm(topology_key="kubernetes.io/hostname", selector=selects)
         guard = pod({"app": "guard"}, on="a", spec=PodSpec(pod_affinity=PodAffinity(anti_required=(term,))))
         view = View(snapshot([node("a"), node("b")], [guard]))
-        assert [bool(find_repelled_values(each, view).get("kubernetes.io/hostname")) for each in (web, other)] == [
+        assert [
+            bool(find_repelled_values(present, view).get("kubernetes.io/hostname")) for present in (web, other)
+        ] == [
             of_web,
             of_other,
         ]

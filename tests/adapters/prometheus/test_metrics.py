@@ -86,12 +86,12 @@ def text(metrics: Metrics) -> str:
 def series(metrics: Metrics) -> dict[tuple[str, ...], float]:
     """Return values by name and label values, these in the order of the declaration."""
     declared = {metric.name: metric.labels for metric in METRICS}
-    found = {}
+    samples = {}
     for family in text_string_to_metric_families(text(metrics)):
         for sample in family.samples:
             labels = declared.get(sample.name, tuple(sample.labels))
-            found[sample.name, *(sample.labels[label] for label in labels)] = sample.value
-    return found
+            samples[sample.name, *(sample.labels[label] for label in labels)] = sample.value
+    return samples
 
 
 def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -148,8 +148,8 @@ def test_figures_become_series() -> None:
         ("shop", "Deployment", "web"): 1,
         ("shop", "StatefulSet", "db"): 0,
     }
-    found = values(metrics, "rebalancer_findings")
-    assert found == {(kind,): float(kind is FindingKind.REPLACEMENT_BLOCKED) for kind in FindingKind}
+    findings = values(metrics, "rebalancer_findings")
+    assert findings == {(kind,): float(kind is FindingKind.REPLACEMENT_BLOCKED) for kind in FindingKind}
     assert values(metrics, "rebalancer_planned_evictions") == {(): 5}
     assert values(metrics, "rebalancer_minimum_evictions") == {(): 4}
     assert values(metrics, "rebalancer_in_flight") == {(): 2}
@@ -161,8 +161,8 @@ def test_figures_become_series() -> None:
 
 
 def test_a_reason_that_does_not_apply_is_zero_not_absent() -> None:
-    found = values(full(), "rebalancer_refusals")
-    assert found == {(reason,): 3.0 * (reason is Reason.TOO_YOUNG) for reason in Reason}
+    refusals = values(full(), "rebalancer_refusals")
+    assert refusals == {(reason,): 3.0 * (reason is Reason.TOO_YOUNG) for reason in Reason}
 
 
 def test_a_workload_that_is_gone_leaves_no_series() -> None:

@@ -37,7 +37,7 @@ def pods(simulated: SimulatedCluster) -> dict[str, Pod]:
 
 
 def workload(simulated: SimulatedCluster, kind: str) -> Workload:
-    return next(each for each in simulated.snapshot(simulated.now).workloads if each.kind == kind)
+    return next(workload for workload in simulated.snapshot(simulated.now).workloads if workload.kind == kind)
 
 
 def budget(simulated: SimulatedCluster) -> DisruptionBudget:

@@ -33,9 +33,9 @@ def test_percentages_round_up(replicas: int, rule: dict[str, Any], desired: int,
         builder.deployment("web", on={"a-1": replicas})
         builder.budget("web", **rule)
 
-    found = budget(cluster(described))
-    assert (found.desired_healthy, found.allowed, found.current_healthy) == (desired, allowed, replicas)
-    assert found.expected == replicas
+    status = budget(cluster(described))
+    assert (status.desired_healthy, status.allowed, status.current_healthy) == (desired, allowed, replicas)
+    assert status.expected == replicas
 
 
 def changed(first: SimulatedCluster, **fields: Any) -> SimulatedCluster:
@@ -192,6 +192,6 @@ def test_an_evicted_pod_carries_the_reason_of_its_end() -> None:
     simulated = cluster(web)
     victim = next(iter(pods(simulated).values()))
     simulated.evict(move(victim))
-    found = pods(simulated)[victim.name]
-    assert found.disruption_target
-    assert found.deleted == simulated.now + timedelta(seconds=30)
+    evicted = pods(simulated)[victim.name]
+    assert evicted.disruption_target
+    assert evicted.deleted == simulated.now + timedelta(seconds=30)

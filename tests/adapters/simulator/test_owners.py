@@ -55,8 +55,8 @@ def test_a_deployment_passes_its_number_on() -> None:
     simulated.scale("default", "Deployment", "web", 4)
     simulated.advance(30)
     assert len(pods(simulated)) == 4
-    found = workload(simulated, "Deployment")
-    assert (found.current, found.ready, found.updated, found.observed) == (4, 4, 4, True)
+    deployment = workload(simulated, "Deployment")
+    assert (deployment.current, deployment.ready, deployment.updated, deployment.observed) == (4, 4, 4, True)
 
 
 def test_a_replica_set_takes_orphans_that_it_selects() -> None:
@@ -175,12 +175,12 @@ def test_a_template_that_the_api_server_refuses_makes_no_pods() -> None:
 
     first = cluster(described).snapshot(START)
     workloads = []
-    for each in first.workloads:
-        assert each.template is not None
-        (constraint,) = each.template.spec.spread
+    for owner in first.workloads:
+        assert owner.template is not None
+        (constraint,) = owner.template.spec.spread
         constraint = structs.replace(constraint, match_label_keys=("app",))
-        spec = structs.replace(each.template.spec, spread=(constraint,))
-        workloads.append(structs.replace(each, template=structs.replace(each.template, spec=spec)))
+        spec = structs.replace(owner.template.spec, spread=(constraint,))
+        workloads.append(structs.replace(owner, template=structs.replace(owner.template, spec=spec)))
     simulated = SimulatedCluster(
         Snapshot(taken_at=START, pods=first.pods, nodes=first.nodes, workloads=workloads), timings=PROMPT
     )

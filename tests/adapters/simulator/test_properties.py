@@ -104,7 +104,9 @@ def test_every_workload_is_whole_again_when_it_is_left_in_peace(
         assert (workload.current, workload.ready, workload.updated) == (workload.replicas,) * 3
         if workload.kind != "Deployment":
             assert sum(pod.ready and not pod.terminating for pod in pods) == len(pods) == workload.replicas
-    assert len(snapshot.pods) == sum(each.replicas for each in snapshot.workloads if each.kind != "Deployment")
+    assert len(snapshot.pods) == sum(
+        workload.replicas for workload in snapshot.workloads if workload.kind != "Deployment"
+    )
 
 
 @settings(max_examples=60, deadline=None)
