@@ -22,7 +22,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from rebalancer.policy.base import unexpected
 from rebalancer.policy.durations import PositiveDuration, format_duration
 from rebalancer.policy.modes import Mode
-from rebalancer.policy.wording import found
+from rebalancer.policy.wording import describe_value
 
 PREFIX = "REBALANCER_"
 OUTSIDE_NAMESPACE = "rebalancer-system"
@@ -268,4 +268,4 @@ def _problem(error: ErrorDetails, flags: Mapping[str, object]) -> str:
     if error["type"] == "bool_parsing":
         expected = "true or false"
     hint = f"; did you mean {context['suggestion']}?" if context.get("suggestion") else ""
-    return f"{where}: found {found(error['input'])}; expected {expected}{hint}"
+    return f"{where}: found {describe_value(error['input'])}; expected {expected}{hint}"

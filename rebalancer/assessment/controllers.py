@@ -12,7 +12,7 @@ from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.scheduling.replacement import REPLACING, replacement
+from rebalancer.scheduling.replacement import REPLACING_KINDS, replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
@@ -108,7 +108,7 @@ def absentees(view: View) -> Iterator[PodController]:
     missing = Unpredictable(Reason.NOT_PREDICTABLE, "it has no pod")
     snapshot = view.snapshot
     for owner in snapshot.workloads:
-        if owner.replicas and owner.kind in REPLACING and owner.uid not in present and owner.template is not None:
+        if owner.replicas and owner.kind in REPLACING_KINDS and owner.uid not in present and owner.template is not None:
             top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
             yield PodController(reference=reference_of(top), owner=owner, top=top, pods=(), next_pod=missing)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster, TraceEntry, What
+from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster, TraceEntry, TraceKind
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import Leading, Loop
 from rebalancer.model.snapshot import Snapshot
@@ -188,9 +188,9 @@ class Play:
 
     def _news(self) -> Iterator[Line]:
         """Tell what has happened since the last time."""
-        entries = self.cluster.history[self._told :]
+        entries = self.cluster.trace[self._told :]
         self._told += len(entries)
-        collected = sum(entry.what is What.GONE for entry in entries)
+        collected = sum(entry.kind is TraceKind.GONE for entry in entries)
         if collected and len(self._acts) == 1:  # while the zone is away nobody else deletes a pod
             yield Line(
                 at=self.cluster.now, text=f"{plural(collected, 'pod')} went with the nodes; others are made elsewhere"
@@ -203,7 +203,7 @@ class Play:
 
 def _told(entry: TraceEntry) -> str:
     """Say what an event says, "" for what is not told."""
-    if entry.what is not What.EVENT:
+    if entry.kind is not TraceKind.EVENT:
         return ""
     reason, _, note = entry.detail.partition(": ")
     kind, _, name = entry.object.partition(" ")

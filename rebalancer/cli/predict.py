@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from rebalancer.adapters.files import UnreadableSnapshot
-from rebalancer.adapters.files.encodings import as_json
+from rebalancer.adapters.files.encodings import convert_to_json
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.load import read
@@ -23,8 +23,8 @@ from rebalancer.model.snapshot import Fault
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.prediction import prediction_document
 from rebalancer.reporting.text.prediction import prediction_text
-from rebalancer.scheduling.admission import admitted
 from rebalancer.scheduling.predict import predict
+from rebalancer.scheduling.template_defaults import apply_defaults
 from rebalancer.scheduling.view import View
 
 _HEAD = msgspec.json.Decoder(Head)
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     # A pod that is there already, as `kubectl get pod -o yaml` prints it: as if it were to be placed again. Then
     # spec.nodeName is where the scheduler put it; else it is what the manifest asks for.
     same = [each for each in view.snapshot.pods if (each.namespace, each.name) == (written.namespace, written.name)]
-    spec = admitted(written.spec, written.labels, view)
+    spec = apply_defaults(written.spec, written.labels, view)
     if any(each.node == spec.node_name for each in same):
         spec = structs.replace(spec, node_name=None)
     prediction = predict(structs.replace(written, spec=spec), view.without(same))
@@ -70,7 +70,7 @@ def read_pod(file: str, namespace: str | None) -> Pod:
     """Read a pod's manifest, not placed yet; CliError names file, field and value of what the server would refuse."""
     source = "standard input" if file == "-" else file
     try:
-        document = as_json(read_bytes(file), source)
+        document = convert_to_json(read_bytes(file), source)
     except UnreadableSnapshot as error:
         raise CliError(str(error)) from None
     try:

@@ -8,7 +8,7 @@ from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS
 from rebalancer.cli.parsing import Parser
-from rebalancer.policy import Share, label_key
+from rebalancer.policy import Share, parse_label_key
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.suggestion import suggestion_document
 from rebalancer.reporting.phrases import plural
@@ -86,7 +86,7 @@ def _share(text: str) -> Share:
 
 def _key(text: str) -> str:
     try:
-        return label_key(text)
+        return parse_label_key(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rebalancer.policy import Policy
-from rebalancer.scheduling.configuration import ConfigurationError, profiles
+from rebalancer.scheduling.configuration import ConfigurationError, read_profiles
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
 
@@ -18,7 +18,7 @@ def profile_of(policy: Policy) -> Profile:
     if file is None:
         return replace(DEFAULT_PROFILE, name=name)
     try:
-        found = profiles(Path(file).read_bytes())
+        found = read_profiles(Path(file).read_bytes())
     except OSError as error:
         raise NoProfile(f"scheduler.configFile: {file}: {error.strerror or error}") from None
     except ConfigurationError as error:

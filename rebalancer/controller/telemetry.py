@@ -50,7 +50,7 @@ class Telling:
     def __init__(self, cluster: KubernetesCluster, address: Address, transport: Transport, *, interval: float) -> None:
         self._cluster = cluster
         self._metrics = Metrics(watches=self._watches)
-        transport.on_answer = self._metrics.requested
+        transport.on_answer = self._metrics.count_request
         self._web = WebServer(
             address.host,
             address.port,
@@ -82,11 +82,11 @@ class Telling:
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""
-        return self._metrics.timed(Phase(name))
+        return self._metrics.time_phase(Phase(name))
 
     def answered(self, result: EvictionResult) -> None:
         """Count an answer to an eviction request."""
-        self._metrics.answered(result)
+        self._metrics.count_eviction(result)
 
     def changed(self, state: Loop) -> None:
         """Show a new state of the loop."""
@@ -96,7 +96,7 @@ class Telling:
             self._shown, self._of_cycle = state.cycle, of_cycle(state.cycle)
             if state.cycle is not None:
                 self._unmatched.take(state.cycle)
-        self._metrics.show(figures(state, self._of_cycle))
+        self._metrics.publish(figures(state, self._of_cycle))
 
     def _count_ended(self, state: Loop) -> None:
         """Count the moves that have ended since the last state; those that another process saw end are not ours."""
@@ -105,7 +105,7 @@ class Telling:
             for uid in sorted(over.keys() - self._over):
                 outcome = _outcome(over[uid])
                 if outcome is not None:
-                    self._metrics.ended(outcome)
+                    self._metrics.count_move(outcome)
         self._over, self._led = frozenset(over), state.leads
 
     def _alive(self) -> str:

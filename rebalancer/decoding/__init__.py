@@ -1,6 +1,6 @@
 """Kubernetes JSON and YAML to the model, for the API server and for files alike.
 
-`wire` says what is read of each kind, the other modules turn that into the model, `kinds` names the kinds and where
-they are served, `lists` reads pages and whole files. An object that cannot be read becomes a `Fault`, never the end
-of the run.
+`wire` has the fields that are read of each kind, the other modules convert them to the model, `kinds` lists the kinds
+and their API paths, `lists` reads pages and whole files. An object that cannot be read becomes a `Fault`; it never ends
+the run.
 """

@@ -2,7 +2,7 @@
 
 from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import annotations, labels, selector
+from rebalancer.decoding.metadata import decode_annotations, decode_labels, decode_selector
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import Namespace, PriorityClass, Service
@@ -15,19 +15,22 @@ _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def budget(found: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
-    """Turn a PodDisruptionBudget into the model's."""
-    spec, status = found.spec, found.status
-    failed = any(each.type == "DisruptionAllowed" and each.reason == "SyncFailed" for each in status.conditions or ())
+def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
+    """Convert a PodDisruptionBudget to the model's."""
+    spec, status = source.spec, source.status
+    failed = any(
+        condition.type == "DisruptionAllowed" and condition.reason == "SyncFailed"
+        for condition in status.conditions or ()
+    )
     return DisruptionBudget(
-        namespace=found.metadata.namespace,
-        name=found.metadata.name,
-        uid=found.metadata.uid,
-        selector=selector(spec.selector, "spec.selector"),
+        namespace=source.metadata.namespace,
+        name=source.metadata.name,
+        uid=source.metadata.uid,
+        selector=decode_selector(spec.selector, "spec.selector"),
         min_available=spec.min_available,
         max_unavailable=spec.max_unavailable,
         always_allow=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
-        generation=found.metadata.generation,
+        generation=source.metadata.generation,
         observed_generation=status.observed_generation,
         allowed=status.disruptions_allowed,
         current_healthy=status.current_healthy,
@@ -35,66 +38,66 @@ def budget(found: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
         expected=status.expected_pods,
         disrupted=tuple(sorted((status.disrupted_pods or {}).items())),
         synced=not failed,
-        resource_version=found.metadata.resource_version,
+        resource_version=source.metadata.resource_version,
     )
 
 
-def namespace(found: wire.Namespace, _: Interner) -> Namespace:
-    """Turn a namespace into the model's."""
+def decode_namespace(source: wire.Namespace, _: Interner) -> Namespace:
+    """Convert a namespace to the model's."""
     return Namespace(
-        name=found.metadata.name,
-        labels=labels(found.metadata.labels),
-        annotations=annotations(found.metadata.annotations),
-        terminating=found.status.phase == "Terminating",
+        name=source.metadata.name,
+        labels=decode_labels(source.metadata.labels),
+        annotations=decode_annotations(source.metadata.annotations),
+        terminating=source.status.phase == "Terminating",
     )
 
 
-def service(found: wire.Service, _: Interner) -> Service:
-    """Turn a service into the model's; an absent selector stays None."""
-    chosen = found.spec.selector
+def decode_service(source: wire.Service, _: Interner) -> Service:
+    """Convert a service to the model's; an absent selector stays None."""
+    chosen = source.spec.selector
     return Service(
-        namespace=found.metadata.namespace,
-        name=found.metadata.name,
-        selector=None if chosen is None else labels(chosen),
+        namespace=source.metadata.namespace,
+        name=source.metadata.name,
+        selector=None if chosen is None else decode_labels(chosen),
     )
 
 
-def priority_class(found: wire.PriorityClass, _: Interner) -> PriorityClass:
-    """Turn a priority class into the model's."""
+def decode_priority_class(source: wire.PriorityClass, _: Interner) -> PriorityClass:
+    """Convert a priority class to the model's."""
     return PriorityClass(
-        name=found.metadata.name,
-        value=found.value,
-        default=found.global_default,
-        preempts=found.preemption_policy != "Never",
+        name=source.metadata.name,
+        value=source.value,
+        default=source.global_default,
+        preempts=source.preemption_policy != "Never",
     )
 
 
-def persistent_volume(found: wire.PersistentVolume, _: Interner) -> PersistentVolume:
-    """Turn a volume into the model's."""
-    spec = found.spec
+def decode_volume(source: wire.PersistentVolume, _: Interner) -> PersistentVolume:
+    """Convert a volume to the model's."""
+    spec = source.spec
     required = spec.node_affinity.required if spec.node_affinity else None
     return PersistentVolume(
-        name=found.metadata.name,
-        labels=labels(found.metadata.labels),
-        node_affinity=constraints.node_terms(required, "spec.nodeAffinity.required"),
+        name=source.metadata.name,
+        labels=decode_labels(source.metadata.labels),
+        node_affinity=constraints.decode_node_terms(required, "spec.nodeAffinity.required"),
         storage_class=spec.storage_class_name,
         driver=spec.csi.driver if spec.csi else "",
         handle=spec.csi.volume_handle if spec.csi else "",
         claim=(spec.claim_ref.namespace, spec.claim_ref.name) if spec.claim_ref else None,
-        capacity=resources.amounts(spec.capacity, "spec.capacity").get("storage", 0),
+        capacity=resources.decode_amounts(spec.capacity, "spec.capacity").get("storage", 0),
         access_modes=tuple(spec.access_modes or ()),
-        phase=found.status.phase,
+        phase=source.status.phase,
         volume_mode=spec.volume_mode or "Filesystem",
-        deleted=found.metadata.deletion_timestamp is not None,
+        deleted=source.metadata.deletion_timestamp is not None,
     )
 
 
-def claim(found: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeClaim:
-    """Turn a claim into the model's; the old annotation for the class still counts."""
-    metadata, spec = found.metadata, found.spec
+def decode_claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeClaim:
+    """Convert a claim to the model's; the old annotation for the storage class still has precedence."""
+    metadata, spec = source.metadata, source.spec
     notes = metadata.annotations or {}
-    asked = spec.resources.requests if spec.resources else None
-    owner = next((each for each in metadata.owner_references or () if each.controller), None)
+    requests = spec.resources.requests if spec.resources else None
+    owner = next((reference for reference in metadata.owner_references or () if reference.controller), None)
     return PersistentVolumeClaim(
         namespace=metadata.namespace,
         name=metadata.name,
@@ -104,38 +107,38 @@ def claim(found: wire.PersistentVolumeClaim, _: Interner) -> PersistentVolumeCla
         storage_class=notes.get(_BETA_CLASS, spec.storage_class_name or ""),
         selected_node=notes.get(_SELECTED_NODE, ""),
         access_modes=tuple(spec.access_modes or ()),
-        request=resources.amounts(asked, "spec.resources.requests").get("storage", 0),
+        request=resources.decode_amounts(requests, "spec.resources.requests").get("storage", 0),
         volume_mode=spec.volume_mode or "Filesystem",
-        selector=selector(spec.selector, "spec.selector"),
+        selector=decode_selector(spec.selector, "spec.selector"),
         deleted=metadata.deletion_timestamp is not None,
         owner_uid=owner.uid if owner else "",
     )
 
 
-def storage_class(found: wire.StorageClass, _: Interner) -> StorageClass:
-    """Turn a storage class into the model's; each allowed topology is a term over node labels."""
+def decode_storage_class(source: wire.StorageClass, _: Interner) -> StorageClass:
+    """Convert a storage class to the model's; each allowed topology is a term over node labels."""
     terms = tuple(
         NodeSelectorTerm(
             tuple(
-                SelectorRequirement(each.key, Operator.IN, tuple(sorted(set(each.values))))
-                for each in term.match_label_expressions or ()
+                SelectorRequirement(expression.key, Operator.IN, tuple(sorted(set(expression.values))))
+                for expression in term.match_label_expressions or ()
             )
         )
-        for term in found.allowed_topologies or ()
+        for term in source.allowed_topologies or ()
     )
     return StorageClass(
-        name=found.metadata.name,
-        provisioner=found.provisioner,
-        delayed=found.volume_binding_mode == "WaitForFirstConsumer",
+        name=source.metadata.name,
+        provisioner=source.provisioner,
+        delayed=source.volume_binding_mode == "WaitForFirstConsumer",
         allowed_topologies=terms,
-        default=(found.metadata.annotations or {}).get(_DEFAULT_CLASS) == "true",
+        default=(source.metadata.annotations or {}).get(_DEFAULT_CLASS) == "true",
     )
 
 
-def csi_node(found: wire.CSINode, _: Interner) -> CSINode:
-    """Turn a CSINode into the model's."""
+def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
+    """Convert a CSINode to the model's."""
     drivers = tuple(
-        (each.name, each.allocatable.count if each.allocatable else None, tuple(each.topology_keys or ()))
-        for each in found.spec.drivers or ()
+        (driver.name, driver.allocatable.count if driver.allocatable else None, tuple(driver.topology_keys or ()))
+        for driver in source.spec.drivers or ()
     )
-    return CSINode(name=found.metadata.name, drivers=drivers)
+    return CSINode(name=source.metadata.name, drivers=drivers)

@@ -1,4 +1,4 @@
-"""What is wrong with an object that the API server would have refused."""
+"""Errors of objects that the API server would refuse."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,27 +10,27 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class MalformedObject(ValueError):  # noqa: N818  # it names the object's state, as callers read it
-    """A field of an object does not hold what Kubernetes allows there; the message names field and value."""
+    """A field of an object has a value that Kubernetes does not allow; the message names field and value."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
         self.field = field
 
 
-def one_of(choices: type[Choice], value: str, field: str) -> Choice:
-    """Turn text into one of an enum's values, or raise MalformedObject that lists them."""
+def parse_choice(choices: type[Choice], value: str, field: str) -> Choice:
+    """Convert text to one of an enum's values, or raise MalformedObject that lists them."""
     try:
         return choices(value)
     except ValueError:
         raise MalformedObject(field, f"{value!r} is not one of {', '.join(choices)}") from None
 
 
-def amount(parse: Callable[[str], int], value: str | float, field: str) -> int:
-    """Turn a quantity, as text or number, into whole units by `parse`; raise MalformedObject where it is none."""
+def parse_amount(parse: Callable[[str], int], value: str | float, field: str) -> int:
+    """Convert a quantity, as text or number, to whole units with `parse`; raise MalformedObject if it is invalid."""
     try:
         number = parse(str(value))
     except QuantityError as error:
         raise MalformedObject(field, str(error)) from None
     if number < 0:
-        raise MalformedObject(field, f"{value!r} is negative")
+        raise MalformedObject(field, f"{value!r} is negative; expected 0 or more")
     return number

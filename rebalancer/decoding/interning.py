@@ -1,4 +1,4 @@
-"""One object for each distinct value: thousands of pods share a handful of specs and label sets."""
+"""One object for each distinct value: thousands of pods share a few specs and label sets."""
 
 from typing import TypeVar
 
@@ -6,12 +6,12 @@ Value = TypeVar("Value")
 
 
 class Interner:
-    """Hands out the first of all equal values it was shown. One for each store, so that it dies with it."""
+    """Returns the first of all equal values. Each store has its own, so that both are freed together."""
 
     def __init__(self) -> None:
-        self._kept: dict[object, object] = {}
+        self._values: dict[object, object] = {}
 
     def __call__(self, value: Value) -> Value:
-        """Return the kept object that equals this one; values of different types never meet."""
-        kept: Value = self._kept.setdefault((type(value), value), value)  # type: ignore[assignment]  # same type
-        return kept
+        """Return the first value that equals this one and has the same type."""
+        first: Value = self._values.setdefault((type(value), value), value)  # type: ignore[assignment]  # same type
+        return first

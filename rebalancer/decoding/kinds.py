@@ -1,4 +1,4 @@
-"""The kinds that are read: how each is called, where it is served, how it is decoded, where a snapshot keeps it."""
+"""The kinds that are read: name, API path, decoder, and field of the snapshot."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rebalancer.decoding.interning import Interner
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceKind:
-    """A kind of object. `field` is the snapshot's; `plural` also names the resource in RBAC rules and metrics."""
+    """A kind of object. `field` is the snapshot's; `plural` also is the resource's name in RBAC rules and metrics."""
 
     name: str
     group: str
@@ -25,7 +25,7 @@ class ResourceKind:
 
     @property
     def path(self) -> str:
-        """The path of the list of all of them."""
+        """The API path of the list of all objects."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         return f"{root}/{self.plural}"
 
@@ -35,7 +35,7 @@ class ResourceKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-def _kind(
+def _make_kind(
     shape: type[wire.Wire],
     convert: Callable[[Any, Interner], Any],
     path: str,
@@ -58,11 +58,11 @@ def _kind(
     )
 
 
-PODS = _kind(wire.Pod, pods.pod, "v1/pods", "pods")
-NODES = _kind(wire.Node, nodes.node, "v1/nodes", "nodes", namespaced=False)
-BUDGETS = _kind(
+PODS = _make_kind(wire.Pod, pods.decode_pod, "v1/pods", "pods")
+NODES = _make_kind(wire.Node, nodes.decode_node, "v1/nodes", "nodes", namespaced=False)
+BUDGETS = _make_kind(
     wire.DisruptionBudget,
-    cluster.budget,
+    cluster.decode_budget,
     "policy/v1/poddisruptionbudgets",
     "budgets",
     name="PodDisruptionBudget",
@@ -71,25 +71,27 @@ KINDS: tuple[ResourceKind, ...] = (
     PODS,
     NODES,
     BUDGETS,
-    _kind(wire.Owner, workloads.deployment, "apps/v1/deployments", "workloads", name="Deployment"),
-    _kind(wire.Owner, workloads.replica_set, "apps/v1/replicasets", "workloads", name="ReplicaSet"),
-    _kind(wire.Owner, workloads.stateful_set, "apps/v1/statefulsets", "workloads", name="StatefulSet"),
-    _kind(wire.ReplicationController, workloads.replication_controller, "v1/replicationcontrollers", "workloads"),
-    _kind(wire.Namespace, cluster.namespace, "v1/namespaces", "namespaces", namespaced=False),
-    _kind(wire.Service, cluster.service, "v1/services", "services"),
-    _kind(wire.PersistentVolume, cluster.persistent_volume, "v1/persistentvolumes", "volumes", namespaced=False),
-    _kind(wire.PersistentVolumeClaim, cluster.claim, "v1/persistentvolumeclaims", "claims"),
-    _kind(
+    _make_kind(wire.Owner, workloads.decode_deployment, "apps/v1/deployments", "workloads", name="Deployment"),
+    _make_kind(wire.Owner, workloads.decode_replica_set, "apps/v1/replicasets", "workloads", name="ReplicaSet"),
+    _make_kind(wire.Owner, workloads.decode_stateful_set, "apps/v1/statefulsets", "workloads", name="StatefulSet"),
+    _make_kind(
+        wire.ReplicationController, workloads.decode_replication_controller, "v1/replicationcontrollers", "workloads"
+    ),
+    _make_kind(wire.Namespace, cluster.decode_namespace, "v1/namespaces", "namespaces", namespaced=False),
+    _make_kind(wire.Service, cluster.decode_service, "v1/services", "services"),
+    _make_kind(wire.PersistentVolume, cluster.decode_volume, "v1/persistentvolumes", "volumes", namespaced=False),
+    _make_kind(wire.PersistentVolumeClaim, cluster.decode_claim, "v1/persistentvolumeclaims", "claims"),
+    _make_kind(
         wire.StorageClass,
-        cluster.storage_class,
+        cluster.decode_storage_class,
         "storage.k8s.io/v1/storageclasses",
         "storage_classes",
         namespaced=False,
     ),
-    _kind(wire.CSINode, cluster.csi_node, "storage.k8s.io/v1/csinodes", "csi_nodes", namespaced=False),
-    _kind(
+    _make_kind(wire.CSINode, cluster.decode_csi_node, "storage.k8s.io/v1/csinodes", "csi_nodes", namespaced=False),
+    _make_kind(
         wire.PriorityClass,
-        cluster.priority_class,
+        cluster.decode_priority_class,
         "scheduling.k8s.io/v1/priorityclasses",
         "priority_classes",
         namespaced=False,

@@ -1,6 +1,6 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
-Objects are decoded one at a time: one that is malformed costs itself, not its page.
+Objects are decoded one at a time: a malformed object does not affect the others of its page.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,25 +23,25 @@ class _ListMetadata(wire.Wire, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _Page(wire.Wire, frozen=True):
+class _ListPage(wire.Wire, frozen=True):
     items: list[msgspec.Raw]
     metadata: _ListMetadata = _ListMetadata()
     kind: str = ""
     api_version: str = ""
 
 
-_PAGE = msgspec.json.Decoder(_Page)
+_PAGE = msgspec.json.Decoder(_ListPage)
 _HEAD = msgspec.json.Decoder(wire.Head)
 _IDENTITY = msgspec.json.Decoder(wire.Identity)
 
 
 class UnreadableList(ValueError):  # noqa: N818  # it names what the document is, as callers read it
-    """The document as a whole is no list of Kubernetes objects; the message says what it is."""
+    """The document is not a list of Kubernetes objects; the message says what it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One page: what could be read, what could not, and where the list goes on."""
+    """One page: the decoded objects, the faults, and the token of the next page."""
 
     objects: Sequence[Any]
     faults: Sequence[Fault]
@@ -50,14 +50,14 @@ class Page:
 
 
 def decode(kind: ResourceKind, data: bytes | msgspec.Raw, intern: Interner) -> Any:
-    """Decode one object of a kind, or return the Fault that says why it could not be."""
+    """Decode one object of a kind, or return the Fault with the reason why it is malformed."""
     try:
         return kind.convert(kind.decoder.decode(data), intern)
     except (msgspec.ValidationError, MalformedObject) as error:
-        return _fault(kind.name, data, str(error))
+        return _make_fault(kind.name, data, str(error))
 
 
-def _fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
+def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
     try:
         names = _IDENTITY.decode(data).metadata
         return Fault(kind=kind, namespace=str(names.namespace), name=str(names.name), message=message)
@@ -66,13 +66,13 @@ def _fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
 
 
 def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
-    """Decode a page of a list; raise UnreadableList where the body is no list."""
-    page = _page(data)
+    """Decode a page of a list; raise UnreadableList if the body is not a list."""
+    page = _decode_page(data)
     objects: list[Any] = []
     faults: list[Fault] = []
     for item in page.items:
-        found = decode(kind, item, intern)
-        (faults if isinstance(found, Fault) else objects).append(found)
+        decoded = decode(kind, item, intern)
+        (faults if isinstance(decoded, Fault) else objects).append(decoded)
     return Page(
         objects=objects,
         faults=faults,
@@ -81,30 +81,30 @@ def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
     )
 
 
-def _page(data: bytes) -> _Page:
+def _decode_page(data: bytes) -> _ListPage:
     try:
         return _PAGE.decode(data)
     except msgspec.DecodeError as error:
-        raise UnreadableList(f"no list of Kubernetes objects: {error}") from None
+        raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
 
 
 @dataclass
-class Gathered:
-    """Objects by the snapshot's field, the kinds that were there, and the faults."""
+class DecodedObjects:
+    """Objects by the snapshot's field, the kinds that were read, and the faults."""
 
     objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in KINDS})
     kinds: set[str] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
 
 
-def decode_file(data: bytes) -> Gathered:
+def decode_file(data: bytes) -> DecodedObjects:
     """Decode a `List` as `kubectl get … -o json` prints it, or the server's own `PodList` and so on.
 
-    Kinds that are not ours are passed over. An empty list of one kind says that there is none of it; a kind that a
-    mixed list does not mention is unknown.
+    Kinds that are not in `KINDS` are skipped. An empty list of one kind means that there are no such objects; a kind
+    that a mixed list does not contain is unknown.
     """
-    page = _page(data)
-    gathered, intern = Gathered(), Interner()
+    page = _decode_page(data)
+    gathered, intern = DecodedObjects(), Interner()
     of_list = page.kind.removesuffix("List")
     if of_list in KIND_NAMED:
         gathered.kinds.add(of_list)
@@ -113,15 +113,15 @@ def decode_file(data: bytes) -> Gathered:
         if kind is None:
             continue
         gathered.kinds.add(kind.name)
-        found = decode(kind, item, intern)
-        if isinstance(found, Fault):
-            gathered.faults.append(found)
+        decoded = decode(kind, item, intern)
+        if isinstance(decoded, Fault):
+            gathered.faults.append(decoded)
         else:
-            gathered.objects[kind.field].append(found)
+            gathered.objects[kind.field].append(decoded)
     return gathered
 
 
-def snapshot(
+def make_snapshot(
     objects: Mapping[str, Sequence[Any]],
     *,
     taken_at: datetime,
@@ -129,18 +129,18 @@ def snapshot(
     version: Version = NEWEST,
     faults: Iterable[Fault] = (),
 ) -> Snapshot:
-    """Put decoded objects together; `known` names the kinds that were read, even if there was none of them.
+    """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
 
-    Objects are sorted by name, so that a live cluster and a file of it make the same snapshot.
+    Objects are sorted by name, so that a live cluster and its file give the same snapshot.
     """
     return Snapshot(
         taken_at=taken_at,
         version=version,
         unknown=frozenset(KIND_NAMED) - frozenset(known),
         faults=tuple(faults),
-        **{field: tuple(sorted(found, key=_name)) for field, found in objects.items()},
+        **{field: tuple(sorted(rows, key=_get_sort_key)) for field, rows in objects.items()},
     )
 
 
-def _name(found: Any) -> tuple[str, str, str]:
-    return getattr(found, "namespace", ""), getattr(found, "kind", ""), found.name
+def _get_sort_key(decoded: Any) -> tuple[str, str, str]:
+    return getattr(decoded, "namespace", ""), getattr(decoded, "kind", ""), decoded.name

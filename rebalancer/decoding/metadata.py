@@ -1,15 +1,15 @@
-"""What all objects share: labels, annotations, owners, selectors."""
+"""Fields that all objects share: labels, annotations, owners, selectors."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from rebalancer.decoding import wire
-from rebalancer.decoding.errors import MalformedObject, one_of
+from rebalancer.decoding.errors import MalformedObject, parse_choice
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import OwnerReference
 
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
-"""Creation time of an object that names none, as hand-written files do: old enough for every rule of age."""
+"""Creation time of an object without one, as in hand-written files: old enough for every rule of age."""
 
 _ANNOTATION_PREFIXES = (
     "rebalancer.dev/",
@@ -23,20 +23,20 @@ _WITHOUT_VALUES = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN}) | _WITHOUT_VALUES
 
 
-def labels(found: Mapping[str, str] | None) -> Labels:
+def decode_labels(source: Mapping[str, str] | None) -> Labels:
     """Make a label set."""
-    return Labels(found) if found else NO_LABELS
+    return Labels(source) if source else NO_LABELS
 
 
-def annotations(found: Mapping[str, str] | None) -> Labels:
-    """Keep only the annotations that somebody here reads: the others can be large and private."""
-    if not found:
+def decode_annotations(source: Mapping[str, str] | None) -> Labels:
+    """Make a label set of only those annotations that are read: the others can be large and private."""
+    if not source:
         return NO_LABELS
-    kept = {key: value for key, value in found.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)}
+    kept = {key: value for key, value in source.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)}
     return Labels(kept) if kept else NO_LABELS
 
 
-def controller_of(metadata: wire.Metadata) -> OwnerReference | None:
+def find_controller(metadata: wire.Metadata) -> OwnerReference | None:
     """Return the owner that has `controller: true`."""
     for reference in metadata.owner_references or ():
         if reference.controller:
@@ -45,32 +45,34 @@ def controller_of(metadata: wire.Metadata) -> OwnerReference | None:
     return None
 
 
-def created(metadata: wire.Metadata) -> datetime:
-    """Return when it was created."""
+def get_creation_time(metadata: wire.Metadata) -> datetime:
+    """Return the creation time."""
     return metadata.creation_timestamp or UNDATED
 
 
-def selector(found: wire.LabelSelector | None, field: str) -> LabelSelector | None:
-    """Turn a label selector into the model's; null stays None."""
-    if found is None:
+def decode_selector(source: wire.LabelSelector | None, field: str) -> LabelSelector | None:
+    """Convert a label selector to the model's; null stays None."""
+    if source is None:
         return None
     expressions = tuple(
-        requirement(each, f"{field}.matchExpressions[{position}]", _LABEL_OPERATORS)
-        for position, each in enumerate(found.match_expressions or ())
+        decode_requirement(expression, f"{field}.matchExpressions[{position}]", _LABEL_OPERATORS)
+        for position, expression in enumerate(source.match_expressions or ())
     )
-    return LabelSelector.of(found.match_labels, expressions)
+    return LabelSelector.of(source.match_labels, expressions)
 
 
-def requirement(found: wire.Expression, field: str, operators: Iterable[Operator] = Operator) -> SelectorRequirement:
-    """Turn one expression into the model's, with the API server's rules on operators and values."""
-    operator = one_of(Operator, found.operator, f"{field}.operator")
+def decode_requirement(
+    source: wire.Expression, field: str, operators: Iterable[Operator] = Operator
+) -> SelectorRequirement:
+    """Convert one expression to the model's, with the API server's rules on operators and values."""
+    operator = parse_choice(Operator, source.operator, f"{field}.operator")
     if operator not in operators:
-        raise MalformedObject(f"{field}.operator", f"{found.operator!r} is for node selectors only")
-    values = tuple(sorted(set(found.values or ())))
+        raise MalformedObject(f"{field}.operator", f"{source.operator!r} is allowed in node selectors only")
+    values = tuple(sorted(set(source.values or ())))
     if operator in _WITHOUT_VALUES and values:
         raise MalformedObject(f"{field}.values", f"{operator} takes no values")
     if operator in {Operator.IN, Operator.NOT_IN} and not values:
         raise MalformedObject(f"{field}.values", f"{operator} needs at least one value")
     if operator in {Operator.GT, Operator.LT} and len(values) != 1:
         raise MalformedObject(f"{field}.values", f"{operator} needs exactly one value")
-    return SelectorRequirement(found.key, operator, values)
+    return SelectorRequirement(source.key, operator, values)

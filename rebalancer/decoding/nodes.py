@@ -1,37 +1,37 @@
 """Nodes."""
 
 from rebalancer.decoding import resources, wire
-from rebalancer.decoding.errors import one_of
+from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import annotations, created, labels
+from rebalancer.decoding.metadata import decode_annotations, decode_labels, get_creation_time
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.nodes import Node
 
 
-def node(found: wire.Node, intern: Interner) -> Node:
-    """Turn a node into the model's."""
-    metadata, status = found.metadata, found.status
-    allocatable = resources.amounts(status.allocatable, "status.allocatable")
+def decode_node(source: wire.Node, intern: Interner) -> Node:
+    """Convert a node to the model's."""
+    metadata, status = source.metadata, source.status
+    allocatable = resources.decode_amounts(status.allocatable, "status.allocatable")
     pods = allocatable.pop("pods", 0)
-    condition = next((each for each in status.conditions or () if each.type == "Ready"), None)
+    condition = next((condition for condition in status.conditions or () if condition.type == "Ready"), None)
     ready = condition is not None and condition.status == "True"
     taints = tuple(
-        Taint(each.key, one_of(TaintEffect, each.effect, f"spec.taints[{position}].effect"), each.value)
-        for position, each in enumerate(found.spec.taints or ())
+        Taint(taint.key, parse_choice(TaintEffect, taint.effect, f"spec.taints[{position}].effect"), taint.value)
+        for position, taint in enumerate(source.spec.taints or ())
     )
     return Node(
         name=metadata.name,
         uid=metadata.uid,
-        labels=labels(metadata.labels),
-        annotations=annotations(metadata.annotations),
-        unschedulable=found.spec.unschedulable,
+        labels=decode_labels(metadata.labels),
+        annotations=decode_annotations(metadata.annotations),
+        unschedulable=source.spec.unschedulable,
         taints=intern(taints),
-        allocatable=intern(resources.resources(allocatable)),
+        allocatable=intern(resources.make_resources(allocatable)),
         pods=pods,
-        images=intern(tuple((name, each.size_bytes) for each in status.images or () for name in each.names or ())),
+        images=intern(tuple((name, image.size_bytes) for image in status.images or () for name in image.names or ())),
         ready=ready,
         ready_since=condition.last_transition_time if condition is not None and ready else None,
-        created=created(metadata),
+        created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
         resource_version=metadata.resource_version,
     )

@@ -5,9 +5,9 @@ from datetime import datetime
 from msgspec import structs
 
 from rebalancer.decoding import constraints, resources, wire
-from rebalancer.decoding.errors import one_of
+from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import annotations, controller_of, created, labels
+from rebalancer.decoding.metadata import decode_annotations, decode_labels, find_controller, get_creation_time
 from rebalancer.model.pods import HostPort, Pod, PodPhase, PodSpec
 from rebalancer.model.workloads import PodTemplate
 
@@ -15,87 +15,87 @@ _MIRROR = "kubernetes.io/config.mirror"
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
 
 
-def pod(found: wire.Pod, intern: Interner) -> Pod:
-    """Turn a pod into the model's."""
-    metadata, status = found.metadata, found.status
-    requests, scored = resources.effective(found.spec, status)
-    ready, ready_since = _condition(status, "Ready")
+def decode_pod(source: wire.Pod, intern: Interner) -> Pod:
+    """Convert a pod to the model's."""
+    metadata, status = source.metadata, source.status
+    requests, scored = resources.compute_requests(source.spec, status)
+    ready, ready_since = _read_condition(status, "Ready")
     return Pod(
         namespace=metadata.namespace,
         name=metadata.name,
-        # Hand-written files name none, and pods are told apart by it.
+        # Hand-written files have no UIDs, and pods are identified by them.
         uid=metadata.uid or f"{metadata.namespace}/{metadata.name}",
-        labels=intern(labels(metadata.labels)),
-        annotations=intern(annotations(metadata.annotations)),
-        spec=intern(spec(found.spec)),
-        node=found.spec.node_name or None,
+        labels=intern(decode_labels(metadata.labels)),
+        annotations=intern(decode_annotations(metadata.annotations)),
+        spec=intern(decode_spec(source.spec)),
+        node=source.spec.node_name or None,
         nominated_node=status.nominated_node_name or None,
-        phase=one_of(PodPhase, status.phase or "Pending", "status.phase"),
+        phase=parse_choice(PodPhase, status.phase or "Pending", "status.phase"),
         ready=ready,
         ready_since=ready_since if ready else None,
-        created=created(metadata),
+        created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
-        owner=controller_of(metadata),
-        claims=claims(found.spec, metadata.name),
+        owner=find_controller(metadata),
+        claims=list_claims(source.spec, metadata.name),
         requests=intern(requests),
         scored=scored,
         mirror=_MIRROR in (metadata.annotations or {}),
-        local_storage=any(each.empty_dir or each.host_path for each in found.spec.volumes or ()),
-        disruption_target=_condition(status, "DisruptionTarget")[0],
+        local_storage=any(volume.empty_dir or volume.host_path for volume in source.spec.volumes or ()),
+        disruption_target=_read_condition(status, "DisruptionTarget")[0],
         resource_version=metadata.resource_version,
     )
 
 
-def template(found: wire.PodTemplate | None, claim_templates: tuple[str, ...] = ()) -> PodTemplate | None:
-    """Turn an owner's pod template into the model's.
+def decode_template(source: wire.PodTemplate | None, claim_templates: tuple[str, ...] = ()) -> PodTemplate | None:
+    """Convert an owner's pod template to the model's.
 
-    Claims that ephemeral volumes would create carry the pod's name, which a template does not have: they count as
-    claim templates.
+    The names of claims of ephemeral volumes contain the pod's name, which a template does not have: such claims count
+    as claim templates.
     """
-    if found is None:
+    if source is None:
         return None
-    requests, scored = resources.effective(found.spec)
-    volumes = found.spec.volumes or ()
-    ephemeral = tuple(each.name for each in volumes if each.ephemeral is not None)
+    requests, scored = resources.compute_requests(source.spec)
+    volumes = source.spec.volumes or ()
+    ephemeral = tuple(volume.name for volume in volumes if volume.ephemeral is not None)
     return PodTemplate(
-        labels=labels(found.metadata.labels if found.metadata else None),
-        annotations=annotations(found.metadata.annotations if found.metadata else None),
-        spec=structs.replace(spec(found.spec), node_name=found.spec.node_name or None),
+        labels=decode_labels(source.metadata.labels if source.metadata else None),
+        annotations=decode_annotations(source.metadata.annotations if source.metadata else None),
+        spec=structs.replace(decode_spec(source.spec), node_name=source.spec.node_name or None),
         requests=requests,
         scored=scored,
-        claims=tuple(each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim),
+        claims=tuple(volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim),
         claim_templates=claim_templates + ephemeral,
     )
 
 
-def spec(found: wire.PodSpec) -> PodSpec:
-    """Read what a pod asks of its place."""
-    requests, _ = resources.effective(found)
-    every = (*(found.init_containers or ()), *found.containers)
+def decode_spec(source: wire.PodSpec) -> PodSpec:
+    """Read the part of a pod's spec that affects scheduling."""
+    requests, _ = resources.compute_requests(source)
+    every = (*(source.init_containers or ()), *source.containers)
     return PodSpec(
-        node_affinity=constraints.node_affinity(found),
-        pod_affinity=constraints.pod_affinity(found),
-        tolerations=constraints.tolerations(found),
-        spread=constraints.spread(found),
+        node_affinity=constraints.decode_node_affinity(source),
+        pod_affinity=constraints.decode_pod_affinity(source),
+        tolerations=constraints.decode_tolerations(source),
+        spread=constraints.decode_spread(source),
         requests=requests,
-        scored=resources.scored_as_newcomer(found),
-        host_ports=_host_ports(found),
-        images=tuple(each.image for each in every),
+        scored=resources.compute_scored_requests(source),
+        host_ports=_decode_host_ports(source),
+        images=tuple(container.image for container in every),
         containers=len(every),
-        priority=found.priority or 0,
-        priority_class=found.priority_class_name,
-        preempts=found.preemption_policy != "Never",
-        scheduler=found.scheduler_name or "default-scheduler",
-        gated=bool(found.scheduling_gates),
-        unpredictable=_unpredictable(found),
-        eviction_responders=bool(found.eviction_responders),
+        priority=source.priority or 0,
+        priority_class=source.priority_class_name,
+        preempts=source.preemption_policy != "Never",
+        scheduler=source.scheduler_name or "default-scheduler",
+        gated=bool(source.scheduling_gates),
+        unpredictable=_list_unpredictable_fields(source),
+        eviction_responders=bool(source.eviction_responders),
     )
 
 
-def claims(found: wire.PodSpec, name: str) -> tuple[str, ...]:
-    """Name the pod's claims: those it mentions, and those that its ephemeral volumes create."""
+def list_claims(source: wire.PodSpec, name: str) -> tuple[str, ...]:
+    """List the pod's claims: those in its spec, and those that its ephemeral volumes create."""
     read = []
-    for volume in found.volumes or ():
+    for volume in source.volumes or ():
         if volume.persistent_volume_claim is not None:
             read.append(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
@@ -103,36 +103,36 @@ def claims(found: wire.PodSpec, name: str) -> tuple[str, ...]:
     return tuple(read)
 
 
-def _host_ports(found: wire.PodSpec) -> tuple[HostPort, ...]:
-    sidecars = (each for each in found.init_containers or () if each.restart_policy == "Always")
+def _decode_host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:
+    sidecars = (container for container in source.init_containers or () if container.restart_policy == "Always")
     ports = {
         HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)  # noqa: S104  # "any", not a bind
-        for container in (*sidecars, *found.containers)
+        for container in (*sidecars, *source.containers)
         for port in container.ports or ()
         if port.host_port > 0
     }
     return tuple(sorted(ports))
 
 
-def _unpredictable(found: wire.PodSpec) -> tuple[str, ...]:
-    """Name the fields whose effect on placement is not modelled."""
+def _list_unpredictable_fields(source: wire.PodSpec) -> tuple[str, ...]:
+    """List the fields whose effect on placement is not modelled."""
     names = [
         field
         for field, value in (
-            ("schedulingGates", found.scheduling_gates),
-            ("resourceClaims", found.resource_claims),
-            ("workloadRef", found.workload_ref),
-            ("schedulingGroup", found.scheduling_group),
+            ("schedulingGates", source.scheduling_gates),
+            ("resourceClaims", source.resource_claims),
+            ("workloadRef", source.workload_ref),
+            ("schedulingGroup", source.scheduling_group),
         )
         if value
     ]
-    for volume in found.volumes or ():
+    for volume in source.volumes or ():
         names += [disk for disk in _INLINE_DISKS if getattr(volume, disk) is not None]
     return tuple(names)
 
 
-def _condition(status: wire.PodStatus, kind: str) -> tuple[bool, datetime | None]:
-    for each in status.conditions or ():
-        if each.type == kind:
-            return each.status == "True", each.last_transition_time
+def _read_condition(status: wire.PodStatus, kind: str) -> tuple[bool, datetime | None]:
+    for condition in status.conditions or ():
+        if condition.type == kind:
+            return condition.status == "True", condition.last_transition_time
     return False, None

@@ -1,15 +1,15 @@
-"""A pod's effective requests, as the scheduler adds them up.
+"""A pod's effective requests, as the scheduler computes them.
 
 Source: component-helpers `resource.PodRequests`; rules in docs/semantics.md. Amounts are summed as whole thousandths
-of a core and whole bytes, which is what the scheduler compares.
+of a core and whole bytes, as the scheduler compares them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
 from rebalancer.decoding import wire
-from rebalancer.decoding.errors import amount
+from rebalancer.decoding.errors import parse_amount
 from rebalancer.model.pods import NOTHING, Resources
-from rebalancer.model.quantities import milli, units
+from rebalancer.model.quantities import parse_milli, parse_units
 
 _Amounts = dict[str, int]
 _CPU, _MEMORY, _STORAGE = "cpu", "memory", "ephemeral-storage"
@@ -17,113 +17,124 @@ _SCORING_DEFAULTS: Mapping[str, int] = {_CPU: 100, _MEMORY: 200 * 1024 * 1024}
 _NO_DEFAULTS: Mapping[str, int] = {}
 
 
-def amounts(found: Mapping[str, wire.Quantity] | None, field: str) -> _Amounts:
+def decode_amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -> _Amounts:
     """Read a resource list: CPU in thousandths, all else in units, rounded up."""
-    if not found:
+    if not quantities:
         return {}
-    return {name: amount(milli if name == _CPU else units, value, f"{field}.{name}") for name, value in found.items()}
+    return {
+        name: parse_amount(parse_milli if name == _CPU else parse_units, value, f"{field}.{name}")
+        for name, value in quantities.items()
+    }
 
 
-def resources(found: Mapping[str, int]) -> Resources:
-    """Put a resource list into the model's form."""
+def make_resources(amounts: Mapping[str, int]) -> Resources:
+    """Convert a resource list to the model's."""
     extended = tuple(
-        sorted((name, value) for name, value in found.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
+        sorted((name, value) for name, value in amounts.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
     )
     made = Resources(
-        cpu=found.get(_CPU, 0),
-        memory=found.get(_MEMORY, 0),
-        ephemeral_storage=found.get(_STORAGE, 0),
+        cpu=amounts.get(_CPU, 0),
+        memory=amounts.get(_MEMORY, 0),
+        ephemeral_storage=amounts.get(_STORAGE, 0),
         extended=extended,
     )
     return made if made != NOTHING else NOTHING
 
 
-def effective(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[Resources, tuple[int, int]]:
-    """Return what the pod takes from a node, and (CPU, memory) as LeastAllocated counts them.
+def compute_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[Resources, tuple[int, int]]:
+    """Return the pod's requests, and (CPU, memory) as LeastAllocated counts them.
 
-    With a status, a container that is being resized in place counts the most of what it asks for, was allotted and
-    has, unless the resize was found infeasible: then what it asks for is left out.
+    With a status, a container that is resized in place counts with the maximum of its requests, its allocated and its
+    actual resources; if the resize is infeasible, without its requests.
     """
-    actual = _actual(spec, status)
-    plain = _total(spec, actual, _NO_DEFAULTS)
+    actual = _make_request_reader(spec, status)
+    plain = _sum_pod(spec, actual, _NO_DEFAULTS)
     defaults = _SCORING_DEFAULTS
     if spec.resources and spec.resources.requests:
-        # Where the pod as a whole names requests, defaults go only to what is named nowhere.
+        # With requests on the pod's level, defaults apply only to resources that are requested nowhere.
         defaults = {name: value for name, value in defaults.items() if name not in plain}
-    scored = _total(spec, actual, defaults)
-    return resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
+    scored = _sum_pod(spec, actual, defaults)
+    return make_resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
 
 
-def scored_as_newcomer(spec: wire.PodSpec) -> tuple[int, int]:
-    """Return (CPU, memory) as LeastAllocated counts them for a pod that it places, not for one that runs.
+def compute_scored_requests(spec: wire.PodSpec) -> tuple[int, int]:
+    """Return (CPU, memory) as LeastAllocated counts them for the pod that is being scheduled, not for running pods.
 
-    Of pods that run, pod-level resources are counted; of the newcomer they are not (1.36.3, `noderesources/fit.go`: its
-    scorer is never told that pod-level resources are on).
+    Pod-level resources count for running pods, but not for the pod being scheduled (1.36.3, `noderesources/fit.go`:
+    the gate of pod-level resources does not reach its scorer).
     """
-    found = _containers(spec, _actual(spec, None), _SCORING_DEFAULTS)
-    _add(found, amounts(spec.overhead, "spec.overhead"))
-    return found.get(_CPU, 0), found.get(_MEMORY, 0)
+    total = _sum_containers(spec, _make_request_reader(spec, None), _SCORING_DEFAULTS)
+    _add(total, decode_amounts(spec.overhead, "spec.overhead"))
+    return total.get(_CPU, 0), total.get(_MEMORY, 0)
 
 
-def _actual(spec: wire.PodSpec, status: wire.PodStatus | None) -> Callable[[wire.Container, str], _Amounts]:
+def _make_request_reader(
+    spec: wire.PodSpec, status: wire.PodStatus | None
+) -> Callable[[wire.Container, str], _Amounts]:
     statuses = {}
     infeasible = False
     if status is not None:
-        for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
-            if each.resources is not None:
-                statuses[each.name] = each
+        for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
+            if container.resources is not None:
+                statuses[container.name] = container
         infeasible = any(
             condition.type == "PodResizePending" and condition.reason == "Infeasible"
             for condition in status.conditions or ()
         )
-    restartable = {each.name for each in spec.init_containers or () if each.restart_policy == "Always"}
-    ordinary_init = {each.name for each in spec.init_containers or ()} - restartable
+    restartable = {container.name for container in spec.init_containers or () if container.restart_policy == "Always"}
+    ordinary_init = {container.name for container in spec.init_containers or ()} - restartable
 
     def request(container: wire.Container, field: str) -> _Amounts:
-        asked = amounts(container.resources.requests if container.resources else None, f"{field}.resources.requests")
-        found = statuses.get(container.name)
-        if found is None or container.name in ordinary_init:
-            return asked
+        requested = decode_amounts(
+            container.resources.requests if container.resources else None, f"{field}.resources.requests"
+        )
+        running = statuses.get(container.name)
+        if running is None or container.name in ordinary_init:
+            return requested
         lists = [
-            amounts(found.resources.requests if found.resources else None, "status.containerStatuses.resources"),
-            amounts(found.allocated_resources, "status.containerStatuses.allocatedResources"),
+            decode_amounts(
+                running.resources.requests if running.resources else None, "status.containerStatuses.resources"
+            ),
+            decode_amounts(running.allocated_resources, "status.containerStatuses.allocatedResources"),
         ]
-        return _most([*lists, asked] if not infeasible else lists)
+        return _take_maximum([*lists, requested] if not infeasible else lists)
 
     return request
 
 
-def _total(
+def _sum_pod(
     spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
 ) -> _Amounts:
-    """Sum up as PodRequests does: the containers, or what the pod as a whole names instead, and the overhead."""
-    total = _containers(spec, request, defaults)
-    for name, value in amounts(spec.resources.requests if spec.resources else None, "spec.resources.requests").items():
+    """Sum up as PodRequests does: the containers, or the requests on the pod's level instead, and the overhead."""
+    total = _sum_containers(spec, request, defaults)
+    for name, value in decode_amounts(
+        spec.resources.requests if spec.resources else None, "spec.resources.requests"
+    ).items():
         if name in {_CPU, _MEMORY} or name.startswith("hugepages-"):
             total[name] = value
-    _add(total, amounts(spec.overhead, "spec.overhead"))
+    _add(total, decode_amounts(spec.overhead, "spec.overhead"))
     return total
 
 
-def _containers(
+def _sum_containers(
     spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
 ) -> _Amounts:
-    """Sum up containers: those and sidecars run together, ordinary init containers one by one."""
+    """Sum up containers: containers and sidecars run together, ordinary init containers one by one."""
     total: _Amounts = {}
     for position, container in enumerate(spec.containers):
         _add(total, {**defaults, **request(container, f"spec.containers[{position}]")})
     sidecars: _Amounts = {}
     peak: _Amounts = {}
     for position, container in enumerate(spec.init_containers or ()):
-        asked = {**defaults, **request(container, f"spec.initContainers[{position}]")}
+        requested = {**defaults, **request(container, f"spec.initContainers[{position}]")}
         if container.restart_policy == "Always":
-            _add(total, asked)
-            _add(sidecars, asked)
-            asked = dict(sidecars)
+            _add(total, requested)
+            _add(sidecars, requested)
+            requested = dict(sidecars)
         else:
-            _add(asked, sidecars)
-        peak = _most([peak, asked])
-    return _most([total, peak])
+            _add(requested, sidecars)
+        peak = _take_maximum([peak, requested])
+    return _take_maximum([total, peak])
 
 
 def _add(total: _Amounts, more: Mapping[str, int]) -> None:
@@ -131,9 +142,9 @@ def _add(total: _Amounts, more: Mapping[str, int]) -> None:
         total[name] = total.get(name, 0) + value
 
 
-def _most(lists: Iterable[Mapping[str, int]]) -> _Amounts:
+def _take_maximum(lists: Iterable[Mapping[str, int]]) -> _Amounts:
     most: _Amounts = {}
-    for each in lists:
-        for name, value in each.items():
+    for amounts in lists:
+        for name, value in amounts.items():
             most[name] = max(value, most.get(name, value))
     return most

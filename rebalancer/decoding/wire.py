@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 Moment = Annotated[datetime, Meta(tz=True)]
-"""A point in time that says its zone; without one it could not be compared with ours."""
+"""A point in time with a time zone; one without could not be compared with ours."""
 
 Quantity = str | int | float
 IntOrString = int | str
@@ -21,7 +21,7 @@ class Wire(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
 
 
 class Head(Wire, frozen=True):
-    """Enough to know what an object is."""
+    """The fields that identify an object's kind."""
 
     kind: str = ""
     api_version: str = ""
@@ -54,7 +54,7 @@ class TemplateMetadata(Wire, frozen=True):
 
 
 class Identity(Wire, frozen=True):
-    """A name at least, for the report on an object that could not be read."""
+    """Only the name, to report an object that cannot be read."""
 
     class Names(Wire, frozen=True):
         name: object = ""
@@ -159,7 +159,7 @@ class ClaimSource(Wire, frozen=True):
 
 
 class Present(Wire, frozen=True):
-    """Something whose content is not read, only that it is there."""
+    """An object whose content is not read, only its presence."""
 
 
 class Volume(Wire, frozen=True):
@@ -258,7 +258,7 @@ class Node(Wire, frozen=True):
 
 
 class UpdateStrategy(Wire, frozen=True):
-    """How a StatefulSet brings its pods up to date."""
+    """How a StatefulSet updates its pods."""
 
     type: str = ""
 

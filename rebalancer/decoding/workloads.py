@@ -4,78 +4,84 @@ from msgspec import structs
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import annotations, controller_of, created, labels, selector
-from rebalancer.decoding.pods import template
+from rebalancer.decoding.metadata import (
+    decode_annotations,
+    decode_labels,
+    decode_selector,
+    find_controller,
+    get_creation_time,
+)
+from rebalancer.decoding.pods import decode_template
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.workloads import Workload
 
 
-def deployment(found: wire.Owner, intern: Interner) -> Workload:
-    """Turn a Deployment into the model's; its pods carry the revision of its newest ReplicaSet, not of its own."""
-    return _owner(found, "Deployment", "", intern)
+def decode_deployment(source: wire.Owner, intern: Interner) -> Workload:
+    """Convert a Deployment to the model's; its pods carry the revision of its newest ReplicaSet, not of its own."""
+    return _decode_owner(source, "Deployment", "", intern)
 
 
-def replica_set(found: wire.Owner, intern: Interner) -> Workload:
-    """Turn a ReplicaSet into the model's."""
-    return _owner(found, "ReplicaSet", (found.metadata.labels or {}).get("pod-template-hash", ""), intern)
+def decode_replica_set(source: wire.Owner, intern: Interner) -> Workload:
+    """Convert a ReplicaSet to the model's."""
+    return _decode_owner(source, "ReplicaSet", (source.metadata.labels or {}).get("pod-template-hash", ""), intern)
 
 
-def stateful_set(found: wire.Owner, intern: Interner) -> Workload:
-    """Turn a StatefulSet into the model's; its revision is the one it is updating to.
+def decode_stateful_set(source: wire.Owner, intern: Interner) -> Workload:
+    """Convert a StatefulSet to the model's; its revision is the one it is updating to.
 
-    One that is updated `OnDelete` has no rollout of its own: its pods are never behind what it is doing.
+    A StatefulSet with strategy `OnDelete` has no rollout of its own: its pods are never behind an update.
     """
-    made = _owner(found, "StatefulSet", found.status.update_revision, intern)
-    strategy = found.spec.update_strategy
+    made = _decode_owner(source, "StatefulSet", source.status.update_revision, intern)
+    strategy = source.spec.update_strategy
     if strategy is not None and strategy.type == "OnDelete":
         return structs.replace(made, updated=made.current)
     return made
 
 
-def replication_controller(found: wire.ReplicationController, intern: Interner) -> Workload:
-    """Turn a ReplicationController into the model's; without a selector it selects its template's labels."""
-    found_spec = found.spec
+def decode_replication_controller(source: wire.ReplicationController, intern: Interner) -> Workload:
+    """Convert a ReplicationController to the model's; without a selector it selects its template's labels."""
+    found_spec = source.spec
     chosen = found_spec.selector
     if not chosen and found_spec.template is not None and found_spec.template.metadata is not None:
         chosen = found_spec.template.metadata.labels
-    metadata = found.metadata
+    metadata = source.metadata
     return Workload(
         group="",
         kind="ReplicationController",
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        labels=intern(labels(metadata.labels)),
-        annotations=intern(annotations(metadata.annotations)),
+        labels=intern(decode_labels(metadata.labels)),
+        annotations=intern(decode_annotations(metadata.annotations)),
         selector=LabelSelector.of(chosen) if chosen else None,
-        template=template(found_spec.template),
-        replicas=_default(found_spec.replicas),
-        current=found.status.replicas,
-        ready=found.status.ready_replicas,
-        updated=found.status.replicas,
-        observed=found.status.observed_generation >= metadata.generation,
+        template=decode_template(found_spec.template),
+        replicas=_default_replicas(found_spec.replicas),
+        current=source.status.replicas,
+        ready=source.status.ready_replicas,
+        updated=source.status.replicas,
+        observed=source.status.observed_generation >= metadata.generation,
         min_ready_seconds=found_spec.min_ready_seconds,
-        owner=controller_of(metadata),
-        created=created(metadata),
+        owner=find_controller(metadata),
+        created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
         resource_version=metadata.resource_version,
     )
 
 
-def _owner(found: wire.Owner, kind: str, revision: str, intern: Interner) -> Workload:
-    metadata, found_spec, status = found.metadata, found.spec, found.status
-    claim_templates = tuple(each.metadata.name for each in found_spec.volume_claim_templates or ())
+def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner) -> Workload:
+    metadata, found_spec, status = source.metadata, source.spec, source.status
+    claim_templates = tuple(claim_template.metadata.name for claim_template in found_spec.volume_claim_templates or ())
     return Workload(
         group="apps",
         kind=kind,
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        labels=intern(labels(metadata.labels)),
-        annotations=intern(annotations(metadata.annotations)),
-        selector=selector(found_spec.selector, "spec.selector"),
-        template=template(found_spec.template, claim_templates),
-        replicas=_default(found_spec.replicas),
+        labels=intern(decode_labels(metadata.labels)),
+        annotations=intern(decode_annotations(metadata.annotations)),
+        selector=decode_selector(found_spec.selector, "spec.selector"),
+        template=decode_template(found_spec.template, claim_templates),
+        replicas=_default_replicas(found_spec.replicas),
         current=status.replicas,
         ready=status.ready_replicas,
         updated=status.replicas if kind == "ReplicaSet" else status.updated_replicas,
@@ -83,12 +89,12 @@ def _owner(found: wire.Owner, kind: str, revision: str, intern: Interner) -> Wor
         observed=status.observed_generation >= metadata.generation,
         paused=found_spec.paused,
         min_ready_seconds=found_spec.min_ready_seconds,
-        owner=controller_of(metadata),
-        created=created(metadata),
+        owner=find_controller(metadata),
+        created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
         resource_version=metadata.resource_version,
     )
 
 
-def _default(replicas: int | None) -> int:
+def _default_replicas(replicas: int | None) -> int:
     return 1 if replicas is None else replicas

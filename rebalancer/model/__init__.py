@@ -1,1 +1,1 @@
-"""Facts: what a cluster holds, in Kubernetes' own words. Knows no policy and no way of reading a cluster."""
+"""Facts about a cluster, with Kubernetes' own names. Depends on no policy and on no way of reading a cluster."""

@@ -22,7 +22,7 @@ class PreferredNodeTerm(Struct, frozen=True, gc=False):
 
 
 class NodeAffinity(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """`nodeSelector` and node affinity together: what a pod asks of a node's labels.
+    """`nodeSelector` and node affinity together: a pod's requirements on a node's labels.
 
     `required` None: no required affinity. An empty tuple of terms selects no node.
     """
@@ -82,7 +82,7 @@ class Taint(Struct, frozen=True, gc=False):
 class Toleration(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """A toleration of a pod: empty `effect` means any, empty `key` with Exists means every taint.
 
-    `operator` is kept as written: Equal, Exists, and Lt and Gt, which an alpha gate knows.
+    `operator` is as in the spec: Equal, Exists, and Lt and Gt, which an alpha feature gate enables.
     """
 
     key: str = ""

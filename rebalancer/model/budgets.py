@@ -11,8 +11,8 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     """A PodDisruptionBudget (policy/v1) with the status its controller last wrote.
 
     `selector` None matches no pod, an empty one every pod of the namespace. `disrupted` holds (pod name, when) of
-    evictions that the API server has granted and whose pods were not yet seen terminating. `always_allow`: unready
-    pods may be evicted whatever the budget says. `synced` is false when its controller could not work it out.
+    evictions that the API server has granted and whose pods are not yet seen terminating. `always_allow`: unready
+    pods may be evicted even if the budget allows none. `synced` is false if its controller could not compute it.
     """
 
     namespace: str

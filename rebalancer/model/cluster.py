@@ -34,7 +34,7 @@ class PriorityClass(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Version(Struct, frozen=True, gc=False, order=True):
-    """The API server's version; the scheduler is taken to be of the same."""
+    """The API server's version; the scheduler is assumed to have the same."""
 
     major: int
     minor: int
@@ -46,7 +46,7 @@ class Version(Struct, frozen=True, gc=False, order=True):
         try:
             return cls(int(parts[0]), int(parts[1].rstrip("+")))
         except (ValueError, IndexError):
-            raise ValueError(f"{text!r} is no Kubernetes version; expected one such as 1.36") from None
+            raise ValueError(f"{text!r} is not a Kubernetes version; expected one such as 1.36") from None
 
     def __str__(self) -> str:
         """Show it as `1.36`."""
@@ -54,4 +54,4 @@ class Version(Struct, frozen=True, gc=False, order=True):
 
 
 NEWEST = Version(1, 36)
-"""The version whose rules are taken where none is told."""
+"""The version that is assumed if none is given."""

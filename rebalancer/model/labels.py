@@ -15,7 +15,7 @@ from msgspec import Struct
 class Labels(dict[str, str]):
     """A label set that can be a dictionary key; treated as immutable once made.
 
-    Many pods share one label set, so the decoder keeps one object per distinct set and indexes are built over the
+    Many pods share one label set, so the decoder makes one object for each distinct set and indexes are built over the
     distinct sets only. The hash is computed once.
     """
 
@@ -31,7 +31,7 @@ class Labels(dict[str, str]):
             return self._hash
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("a label set does not change")
+        raise TypeError("a label set is immutable")
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
 
@@ -58,7 +58,7 @@ class SelectorRequirement(Struct, frozen=True, gc=False, order=True, cache_hash=
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether the labels meet it: NotIn and DoesNotExist also match when the key is absent."""
+        """Say whether the labels satisfy it: NotIn and DoesNotExist also match when the key is absent."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -75,16 +75,16 @@ class SelectorRequirement(Struct, frozen=True, gc=False, order=True, cache_hash=
                 assert_never(self.operator)
 
     def _compares(self, value: str) -> bool:
-        """Compare as 64-bit integers; what is no integer matches nothing (labels.Requirement.Matches)."""
+        """Compare as 64-bit integers; a value that is no integer matches nothing (labels.Requirement.Matches)."""
         if len(self.values) != 1:
             return False
-        left, right = _integer(value), _integer(self.values[0])
+        left, right = _parse_integer(value), _parse_integer(self.values[0])
         if left is None or right is None:
             return False
         return left > right if self.operator is Operator.GT else left < right
 
 
-def _integer(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     """Parse as Go's strconv.ParseInt does: an optional sign and ASCII digits, 64 bits."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not digits.isascii() or not digits.isdigit():
@@ -110,8 +110,10 @@ class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
     ) -> Self:
         """Make a selector in canonical order, so that equal meanings written differently compare equal."""
         requirements = {SelectorRequirement(key, Operator.IN, (value,)) for key, value in (match_labels or {}).items()}
-        for each in expressions:
-            requirements.add(SelectorRequirement(each.key, each.operator, tuple(sorted(set(each.values)))))
+        for expression in expressions:
+            requirements.add(
+                SelectorRequirement(expression.key, expression.operator, tuple(sorted(set(expression.values))))
+            )
         return cls(tuple(sorted(requirements)))
 
     @property
@@ -121,22 +123,22 @@ class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Say whether every requirement holds for these labels."""
-        for requirement in self.requirements:  # noqa: SIM110  # asked for every constraint: a generator costs twice as much
+        for requirement in self.requirements:  # noqa: SIM110  # called for every constraint: a generator costs twice as much
             if not requirement.matches(labels):
                 return False
         return True
 
     def narrowed(self, labels: Mapping[str, str]) -> Self:
-        """Return the selector that also demands exactly these label values."""
+        """Return the selector that also requires exactly these label values."""
         added = (SelectorRequirement(key, Operator.IN, (value,)) for key, value in labels.items())
         return type(self).of(None, (*self.requirements, *added))
 
     def __str__(self) -> str:
         """Show it as kubectl takes it after `-l`."""
-        return ",".join(_shown(requirement) for requirement in self.requirements) or "(everything)"
+        return ",".join(_format_requirement(requirement) for requirement in self.requirements) or "(everything)"
 
 
-def _shown(requirement: SelectorRequirement) -> str:
+def _format_requirement(requirement: SelectorRequirement) -> str:
     key, values = requirement.key, requirement.values
     match requirement.operator:
         case Operator.IN:

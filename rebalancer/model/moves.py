@@ -1,15 +1,15 @@
-"""Moves: evictions of ours, from the request to the verdict on the replacement. What has to be remembered of them."""
+"""Moves: the evictions of the rebalancer, from the request to the verified replacement, and what is stored of them."""
 
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from rebalancer.model.reasons import Cause, ViolationCause
 
 Moment = Annotated[datetime, Meta(tz=True)]
-"""A point in time that says its zone: one without, in a memory that somebody has edited, is not read."""
+"""A point in time with a time zone; one without, in a memory that somebody has edited, is refused."""
 
 
 class Reference(Struct, frozen=True, gc=False, order=True):
@@ -25,31 +25,31 @@ class Reference(Struct, frozen=True, gc=False, order=True):
 
 
 class MoveState(StrEnum):
-    """Where a move stands. The transitions are in `tracking.moves`."""
+    """The state of a move. The transitions are in `tracking.moves`."""
 
     PLANNED = "planned"
-    """The eviction is asked for, or its answer was lost."""
+    """The eviction is requested, or its answer was lost."""
     EVICTED = "evicted"
-    """The API server granted it; no replacement is seen yet."""
+    """The API server granted the eviction; no replacement has been observed yet."""
     PENDING = "pending"
     """The replacement exists and is not Ready."""
     VERIFIED = "verified"
-    """The replacement is Ready where it was foreseen."""
+    """The replacement is Ready where it was predicted."""
     INEFFECTIVE = "ineffective"
     """The replacement is Ready somewhere else."""
     LOST = "lost"
-    """No replacement came, or it did not become Ready in time."""
+    """No replacement was created, or it did not become Ready in time."""
     REFUSED = "refused"
-    """The API server did not grant it: nothing was moved."""
+    """The API server refused the eviction: nothing was moved."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether this state is final."""
         return self in {MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveState.LOST, MoveState.REFUSED}
 
 
 class Target(Struct, frozen=True, gc=False):
-    """Where a replacement is foreseen: for one topology key the values it may land on."""
+    """Where a replacement is predicted: for one topology key the domains that it may be placed in."""
 
     topology_key: str
     values: tuple[str, ...]
@@ -58,7 +58,7 @@ class Target(Struct, frozen=True, gc=False):
 class Move(Struct, frozen=True, gc=False, kw_only=True):
     """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller.
 
-    `group` names the group that it was to repair.
+    `group` is the name of the group that the eviction repairs.
     """
 
     uid: str
@@ -74,15 +74,15 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     asked_at: Moment
     changed_at: Moment
     replacement: str = ""
-    """UID of the pod that took its place, once it is seen."""
+    """UID of the pod that replaced it, once it is observed."""
 
 
 MAX_FAILED_PREDICTIONS = 3
-"""Moves of a group in a row that did not come out as foreseen, after which nothing is foreseen for it any more."""
+"""Failed predictions in a row after which no more repair by prediction is planned for a group."""
 
 
 class FailedPrediction(Struct, frozen=True, gc=False):
-    """How often in a row the repair of a group did not come out as foreseen, and when that was last seen."""
+    """How often in a row a replacement of a group was not placed as predicted, and when that last happened."""
 
     group: str
     times: int
@@ -90,7 +90,7 @@ class FailedPrediction(Struct, frozen=True, gc=False):
 
 
 class ZoneSeen(Struct, frozen=True, gc=False, order=True):
-    """When nodes of a zone were last there: a zone is a value of the label `key`."""
+    """When nodes of a zone were last observed; a zone is a value of the label `key`."""
 
     key: str
     zone: str
@@ -98,7 +98,7 @@ class ZoneSeen(Struct, frozen=True, gc=False, order=True):
 
 
 class ObservedChange(Struct, frozen=True, gc=False):
-    """Something that was seen to happen and can upset a spread: to a workload, by name, or to a domain, KEY=VALUE."""
+    """An observed change that can cause a violation; `subject` is a workload's name or a domain, KEY=VALUE."""
 
     cause: ViolationCause
     subject: str
@@ -106,36 +106,37 @@ class ObservedChange(Struct, frozen=True, gc=False):
 
 
 class ExtraEviction(Struct, frozen=True, gc=False, order=True):
-    """A step that may cost a group's repair one eviction above the minimum; one such is all that a repair may take.
+    """A step that may cost a group's repair one eviction more than the minimum; a repair may take one such step.
 
-    It did cost it if the group is further from right than `goal` evictions afterwards.
+    The step did cost one more if the group needs more than `goal` evictions afterwards.
     """
 
     group: str
     goal: int
     uid: str = ""
-    """The victim's; an eviction that is not granted costs nothing."""
+    """UID of the victim; an eviction that is not granted costs nothing."""
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """All that must outlive a cycle. Kept in the status ConfigMap, empty for files.
+    """All that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
 
-    `moves` are those under way and the last that ended, oldest first. `seen` says since when each violated group has
-    been violated, by the group's name. `sent` are the times of the evictions of the last minute. `misses` are of the
-    groups that are violated still. `zones` are those of the last hour, for the limits that depend on their number.
+    `moves` are those in progress and the last that ended, oldest first. `seen` is the time since which each violated
+    group has been violated, by the group's name. `sent` are the times of the evictions of the last minute. `zones` are
+    those of the last hour, for the limits that depend on their number.
     """
 
     moves: tuple[Move, ...] = ()
     seen: tuple[tuple[str, Moment], ...] = ()
     sent: tuple[Moment, ...] = ()
-    failed_predictions: tuple[FailedPrediction, ...] = ()
+    failed_predictions: tuple[FailedPrediction, ...] = field(default=(), name="misses")
+    """Of groups that are still violated. The JSON key is older than the attribute's name, as is that of `spares`."""
     zones: tuple[ZoneSeen, ...] = ()
-    extra_evictions: tuple[ExtraEviction, ...] = ()
-    """Of groups that are violated still."""
+    extra_evictions: tuple[ExtraEviction, ...] = field(default=(), name="spares")
+    """Of groups that are still violated."""
     changes: tuple[ObservedChange, ...] = ()
-    """Of the last hour, the newest last."""
+    """Those of the last hour, the newest last."""
     causes: tuple[tuple[str, ViolationCause], ...] = ()
-    """Of what is violated still, by a short name."""
+    """Of what is still violated, by a short name."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

@@ -1,4 +1,4 @@
-"""Pods: what the scheduler, the disruption controller and we ourselves look at, and nothing else."""
+"""Pods: the fields that the scheduler, the disruption controller and the rebalancer use."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -51,13 +51,13 @@ class HostPort(Struct, frozen=True, gc=False, order=True):
 
 
 class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """What a pod asks of its place. Equal specs are one object, so it also serves as the pod's scheduling class.
+    """The part of a pod's spec that affects scheduling. Equal specs are one object: it is the pod's scheduling class.
 
     `requests` are the effective ones of docs/semantics.md (init and sidecar containers, overhead, pod level); `scored`
-    is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container that asks for nothing: here
-    for the pod about to be placed, in `Pod.scored` for the one that runs (pod-level resources make a difference).
-    `unpredictable` names the fields whose effect the model cannot know (gates, resource claims, inline volumes…).
-    `node_name` is the node that a template or a manifest names itself, not the one where a pod runs (`Pod.node`).
+    is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container without requests: here for
+    the pod that is being scheduled, in `Pod.scored` for the running pod (pod-level resources make a difference).
+    `unpredictable` names the fields whose effect is not modelled (gates, resource claims, inline volumes…).
+    `node_name` is the node that a template or a manifest names, not the node where the pod runs (`Pod.node`).
     """
 
     node_name: str | None = None
@@ -80,10 +80,10 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
 
 
 class Pod(Struct, frozen=True, gc=False, kw_only=True):
-    """A pod as the API server shows it.
+    """A pod as the API server returns it.
 
     `node` is None until it is bound. `claims` are the names of its PersistentVolumeClaims, with those that ephemeral
-    volumes create. `requests` are the spec's, or more where an in-place resize is under way. `local_storage`: it has
+    volumes create. `requests` are the spec's, or more during an in-place resize. `local_storage`: it has
     an emptyDir or hostPath. `deleted` is its deletionTimestamp: such a pod is terminating. `finished` means Succeeded
     or Failed.
     """
@@ -113,12 +113,12 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def finished(self) -> bool:
         """Whether it has ended: the scheduler's cache does not hold such a pod."""
-        # Identity, not equality: this is asked of every pod, many times a cycle.
+        # Identity, not equality: this is called for every pod, many times a cycle.
         return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
 
     @property
     def terminating(self) -> bool:
-        """Whether it is on its way out: spread does not count it, room and affinity still do."""
+        """Whether it is being deleted: spread does not count it, resources and affinity still do."""
         return self.deleted is not None
 
     @property

@@ -1,7 +1,7 @@
 """Kubernetes quantities: `100m`, `1.5Gi`, `1e3`.
 
-An own parser, because the client's accepts what the API server refuses (NaN, underscores, other scripts' digits) and
-is slow; it is held against the client's in a test. Source: apimachinery `resource.ParseQuantity`.
+The client's parser is not used: it accepts values that the API server refuses (NaN, underscores, other scripts'
+digits) and is slow. A test compares the two. Source: apimachinery `resource.ParseQuantity`.
 """
 
 import re
@@ -24,33 +24,33 @@ _LARGEST = 2**63 - 1
 
 
 class QuantityError(ValueError):
-    """The text is no quantity."""
+    """The text is not a quantity."""
 
 
 @lru_cache(maxsize=65536)
 def _parse(text: str) -> Fraction:
-    found = _FORM.fullmatch(text)
-    if found is None:
-        raise QuantityError(f"{text!r} is no quantity; expected a number such as 2, 500m, 1.5Gi or 1e3")
-    exponent = int(found["exponent"] or 0)
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise QuantityError(f"{text!r} is not a quantity; expected a number such as 2, 500m, 1.5Gi or 1e3")
+    exponent = int(match["exponent"] or 0)
     if abs(exponent) > 64:
-        # The server caps at 2^63-1 and rounds below 1n up; a million digits must not be computed to learn that.
+        # The server caps at 2^63-1 and rounds up to 1n: larger exponents give the same result at a higher cost.
         exponent = 64 if exponent > 0 else -64
-    return Fraction(found["number"]) * _SUFFIXES[found["suffix"]] * Fraction(10) ** exponent
+    return Fraction(match["number"]) * _SUFFIXES[match["suffix"]] * Fraction(10) ** exponent
 
 
-def _ceiling(value: Fraction) -> int:
+def _round_up(value: Fraction) -> int:
     rounded = -(-value.numerator // value.denominator)
     return max(-_LARGEST, min(_LARGEST, rounded))
 
 
 @lru_cache(maxsize=65536)
-def units(text: str) -> int:
-    """Whole units, rounded up (`Quantity.Value`); bytes for memory."""
-    return _ceiling(_parse(text))
+def parse_units(text: str) -> int:
+    """Return whole units, rounded up (`Quantity.Value`); bytes for memory."""
+    return _round_up(_parse(text))
 
 
 @lru_cache(maxsize=65536)
-def milli(text: str) -> int:
-    """Thousandths, rounded up (`Quantity.MilliValue`); the scheduler counts CPU in them."""
-    return _ceiling(_parse(text) * 1000)
+def parse_milli(text: str) -> int:
+    """Return thousandths, rounded up (`Quantity.MilliValue`), the scheduler's unit of CPU."""
+    return _round_up(_parse(text) * 1000)

@@ -4,18 +4,18 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What is to be said of a constraint or a limit."""
+    """The state of a constraint or a limit."""
 
     SATISFIED = "Satisfied"
     VIOLATED = "Violated"
     INFEASIBLE = "Infeasible"
-    """No arrangement of these pods over these domains can satisfy it."""
+    """No placement of these pods in these domains satisfies it."""
     UNFIXABLE = "Unfixable"
-    """An arrangement exists, but no eviction now leads there."""
+    """A placement that satisfies it exists, but no eviction leads there now."""
 
 
 class Reason(StrEnum):
-    """Why something is not, or not yet, done."""
+    """Why a repair is not, or not yet, carried out."""
 
     # planning, Infeasible
     NO_ARRANGEMENT = "NoArrangement"
@@ -80,10 +80,10 @@ class ViolationCause(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """What is wrong without being violated, the worst first."""
+    """Problems that violate no constraint and no limit, the worst first."""
 
     REPLACEMENT_BLOCKED = "ReplacementBlocked"
-    """Were one pod of the workload to vanish now, no node would admit its replacement."""
+    """If one pod of the workload were lost now, no node would be feasible for its replacement."""
     TEMPLATE_REFUSED = "TemplateRefused"
     """The API server would refuse the next pod."""
     SELECTOR_MISSES_OWN_PODS = "SelectorMissesOwnPods"

@@ -1,4 +1,4 @@
-"""The snapshot: everything known of a cluster at one moment, and the indexes over it."""
+"""The snapshot: everything known about a cluster at one moment, and the indexes over it."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolume
 from rebalancer.model.workloads import Workload
 
 TIMELESS: Final = datetime(1971, 1, 1, tzinfo=UTC)
-"""Stands for when a snapshot was taken that has no time in it: objects without one are old enough for every rule."""
+"""The time of a snapshot that contains no time: objects without one are old enough for every rule of age."""
 
 
-def known_time(moment: datetime) -> datetime | None:
-    """Return when a snapshot was taken, None where it has no time."""
+def get_known_time(moment: datetime) -> datetime | None:
+    """Return when a snapshot was taken, None if it contains no time."""
     return moment if moment != TIMELESS else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """An object that could not be read: it is left out, and everything it might touch is judged with care.
+    """An object that could not be read: the snapshot does not have it, and what it may affect is evaluated cautiously.
 
-    `namespace` is "" for objects without one, `name` "" where even that could not be read.
+    `namespace` is "" for objects without one, `name` "" if even that could not be read.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A cluster at one moment. Immutable; every index is derived from the fields and built when first asked for.
+    """A cluster at one moment. Immutable; every index is derived from the fields and built at its first use.
 
     `unknown` names the kinds that were not read at all: absent is not empty. Order of the objects carries no meaning
     except where the scheduler itself goes by it (`nodes` are in the order in which the API server lists them).
@@ -77,35 +77,35 @@ class Snapshot:
 
     @cached_property
     def pods_on(self) -> Mapping[str, Sequence[Pod]]:
-        """Pods by the node they are bound to, if that node exists; finished ones hold nothing and are left out."""
-        found: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
+        """Pods by the node they are bound to, if that node exists; without finished pods, which use no resources."""
+        by_node: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
         for pod in self.pods:
-            if pod.node is not None and pod.node in found and not pod.finished:
-                found[pod.node].append(pod)
-        return found
+            if pod.node is not None and pod.node in by_node and not pod.finished:
+                by_node[pod.node].append(pod)
+        return by_node
 
     @cached_property
     def pods_in(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by namespace."""
-        found: defaultdict[str, list[Pod]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[Pod]] = defaultdict(list)
         for pod in self.pods:
-            found[pod.namespace].append(pod)
-        return found
+            by_namespace[pod.namespace].append(pod)
+        return by_namespace
 
     @cached_property
     def pods_of(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by the UID of their controller."""
-        found: dict[str, list[Pod]] = {}
+        by_owner: dict[str, list[Pod]] = {}
         known: OwnerReference | None = None
         together: list[Pod] = []
         for pod in self.pods:
             owner = pod.owner
             if owner is not None:
-                # Pods of one controller stand side by side in most lists and share the reference to it.
+                # Pods of one controller are adjacent in most lists and share the reference to it.
                 if owner is not known:
-                    known, together = owner, found.setdefault(owner.uid, [])
+                    known, together = owner, by_owner.setdefault(owner.uid, [])
                 together.append(pod)
-        return found
+        return by_owner
 
     @cached_property
     def unplaced(self) -> Sequence[Pod]:
@@ -120,27 +120,27 @@ class Snapshot:
     @cached_property
     def workloads_in(self) -> Mapping[str, Sequence[Workload]]:
         """Workloads by namespace."""
-        found: defaultdict[str, list[Workload]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[Workload]] = defaultdict(list)
         for workload in self.workloads:
-            found[workload.namespace].append(workload)
-        return found
+            by_namespace[workload.namespace].append(workload)
+        return by_namespace
 
     @cached_property
     def owned_by(self) -> Mapping[str, Sequence[Workload]]:
         """Workloads by the UID of their controller: the ReplicaSets of a Deployment."""
-        found: defaultdict[str, list[Workload]] = defaultdict(list)
+        by_owner: defaultdict[str, list[Workload]] = defaultdict(list)
         for workload in self.workloads:
             if workload.owner is not None:
-                found[workload.owner.uid].append(workload)
-        return found
+                by_owner[workload.owner.uid].append(workload)
+        return by_owner
 
     @cached_property
     def budgets_in(self) -> Mapping[str, Sequence[DisruptionBudget]]:
         """Disruption budgets by namespace."""
-        found: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
         for budget in self.budgets:
-            found[budget.namespace].append(budget)
-        return found
+            by_namespace[budget.namespace].append(budget)
+        return by_namespace
 
     @cached_property
     def namespace(self) -> Mapping[str, Namespace]:
@@ -150,10 +150,10 @@ class Snapshot:
     @cached_property
     def services_in(self) -> Mapping[str, Sequence[Service]]:
         """Services by namespace."""
-        found: defaultdict[str, list[Service]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[Service]] = defaultdict(list)
         for service in self.services:
-            found[service.namespace].append(service)
-        return found
+            by_namespace[service.namespace].append(service)
+        return by_namespace
 
     @cached_property
     def claim(self) -> Mapping[tuple[str, str], PersistentVolumeClaim]:
@@ -168,15 +168,15 @@ class Snapshot:
     @cached_property
     def storage_class(self) -> Mapping[str, StorageClass]:
         """Storage classes by name."""
-        return {each.name: each for each in self.storage_classes}
+        return {storage_class.name: storage_class for storage_class in self.storage_classes}
 
     @cached_property
     def csi_node(self) -> Mapping[str, CSINode]:
         """CSI facts by node name."""
-        return {each.name: each for each in self.csi_nodes}
+        return {csi_node.name: csi_node for csi_node in self.csi_nodes}
 
     def owner_of(self, pod: Pod) -> Workload | None:
-        """Return the pod's controller, or None where it has none or that is not known."""
+        """Return the pod's controller, or None if it has none or the controller is not known."""
         return self.workload.get(pod.owner.uid) if pod.owner is not None else None
 
     def top_owner_of(self, pod: Pod) -> Workload | None:

@@ -1,4 +1,4 @@
-"""Volumes, claims and classes: what ties a pod to a place."""
+"""Volumes, claims and storage classes, which can bind a pod to nodes."""
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PersistentVolumeClaim(Struct, frozen=True, gc=False, kw_only=True):
-    """A claim. `volume` is "" until it is bound; `selected_node` is the node that a delayed binding has settled on."""
+    """A claim. `volume` is "" until it is bound; `selected_node` is the node that a delayed binding has selected."""
 
     namespace: str
     name: str
@@ -45,7 +45,7 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StorageClass(Struct, frozen=True, gc=False, kw_only=True):
-    """A storage class. `delayed`: volumes are made only when a pod has a node (WaitForFirstConsumer)."""
+    """A storage class. `delayed`: volumes are provisioned only when a pod has a node (WaitForFirstConsumer)."""
 
     name: str
     provisioner: str = ""
@@ -55,7 +55,7 @@ class StorageClass(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CSINode(Struct, frozen=True, gc=False, kw_only=True):
-    """What CSI drivers are on a node: (driver, how many volumes it may attach there or None, topology keys)."""
+    """The CSI drivers of a node: (driver, how many volumes it may attach there or None, topology keys)."""
 
     name: str
     drivers: tuple[tuple[str, int | None, tuple[str, ...]], ...] = ()

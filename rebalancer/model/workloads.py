@@ -9,7 +9,7 @@ from rebalancer.model.pods import NOTHING, OwnerReference, PodSpec, Resources
 
 
 class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
-    """What the next pod of an owner is made from, before admission fills in its defaults.
+    """The template of an owner's next pod, before the API server adds its defaults.
 
     `claims` are the names of volumes of the template that name existing claims, `claim_templates` those of a
     StatefulSet, of which each pod gets its own (`<template>-<pod>`).

@@ -1,7 +1,7 @@
-"""Intent: what people want of the rebalancer, as one immutable `Policy` read from one strict file.
+"""The policy: what the rebalancer may do, as one immutable `Policy` that is read strictly from one file.
 
-A policy accepts only what the product acts on. A field that were accepted and ignored could evict where its author
-believed to have forbidden it, so an unknown field is an error, with its line and the nearest known name.
+A policy has only fields with an effect. A field that were accepted and ignored could lead to evictions that its author
+meant to forbid, so an unknown field is an error, with its line and the nearest known name.
 
 `loader` reads bytes, `document` is the policy as a whole, `sections` its parts, and one module each holds the small
 types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`).
@@ -18,7 +18,7 @@ from rebalancer.policy.names import NamespaceFilter, Owner
 from rebalancer.policy.problems import PolicyError, Problem
 from rebalancer.policy.schema import json_schema
 from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
-from rebalancer.policy.selectors import Selector, label_key
+from rebalancer.policy.selectors import Selector, parse_label_key
 from rebalancer.policy.shares import Share
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "default_policy",
     "format_duration",
     "json_schema",
-    "label_key",
     "load_policy",
     "parse_duration",
+    "parse_label_key",
 ]

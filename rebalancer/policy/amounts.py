@@ -1,4 +1,4 @@
-"""Budgets: a number, or a percentage of something that is known only later."""
+"""Amounts of pods in budgets: a number, or a percentage of a total that is known only later."""
 
 import re
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ class Amount:
     def resolve(self, total: int) -> int:
         """Return the number it means for `total` pods.
 
-        A percentage rounds down, but not below 1 where there are at least two: else 10% would freeze every workload of
-        fewer than ten replicas. 0% stays 0: who writes it wants nothing to move.
+        A percentage rounds down, but not below 1 of at least two pods: else 10% would allow no eviction in a workload
+        of fewer than ten replicas. 0% stays 0.
         """
         if not self.percent:
             return self.value
@@ -56,18 +56,18 @@ class Amount:
         return str(self.written)
 
 
-def _validated(value: object) -> Amount:
-    return read_value(value, Amount, Amount.of, accepts=(int, str), expected=_EXPECTED, meant=_meant)
+def _validate(value: object) -> Amount:
+    return read_value(value, Amount, Amount.of, accepts=(int, str), expected=_EXPECTED, meant=_suggest)
 
 
-def _meant(value: object) -> str | None:
+def _suggest(value: object) -> str | None:
     """Guess that digits in quotes are a number."""
     return value if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else None
 
 
 AmountField = Annotated[
     Amount,
-    PlainValidator(_validated),
+    PlainValidator(_validate),
     PlainSerializer(lambda amount: amount.written, return_type=int | str),
     WithJsonSchema(
         {

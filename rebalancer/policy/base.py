@@ -1,4 +1,4 @@
-"""What all parts of a policy share: the strict, immutable base model and the one way a value is refused."""
+"""What all parts of a policy share: the strict, immutable base model, and the error that refuses a value."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ class Section(BaseModel):
 
 
 def unexpected(expected: str, *, suggestion: str | None = None) -> PydanticCustomError:
-    """Make the error that refuses a value: `expected` continues "expected …", `suggestion` is what was likely meant."""
+    """Make the error that refuses a value: `expected` continues "expected …", `suggestion` is the likely value."""
     return PydanticCustomError(
         UNEXPECTED, "expected {expected}", {"expected": expected, "suggestion": suggestion or ""}
     )
@@ -48,10 +48,10 @@ def read_value(
     expected: str,
     meant: Callable[[object], str | None],
 ) -> _Made:
-    """Make a `made` of what a file has, with `of`, or refuse it; what code has made already is taken as it is.
+    """Convert a value of a file with `of`, or refuse it; a value that already has the type `made` is returned as it is.
 
-    `expected` is said of other types than those that `of` accepts, never a bool, and `of`'s own ValueError of the
-    rest. `meant` guesses from a refused value what would do, None where nothing is near.
+    `expected` is the message for values whose type is not in `accepts` (a bool never is); for the others it is the
+    ValueError of `of`. `meant` suggests a valid value for a refused one, None if there is none.
     """
     if isinstance(value, made):
         return value

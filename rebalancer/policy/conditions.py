@@ -45,7 +45,7 @@ class Condition:
         return cls("=", written)
 
     def holds(self, number: int) -> bool:
-        """Say whether a number meets it."""
+        """Say whether a number satisfies the condition."""
         return _COMPARES[self.comparison](number, self.number)
 
     @property
@@ -58,22 +58,24 @@ class Condition:
         return str(self.written)
 
 
-def greatest(*conditions: Condition | None) -> int | None:
-    """Return the greatest number that meets all of them: None where there is no greatest, -1 where none does."""
-    given = [each for each in conditions if each is not None]
-    edge = max((each.number for each in given), default=0)
-    if all(each.holds(edge + 1) for each in given):
-        return None  # beyond the greatest number that is named nothing changes any more
-    # The last number of a stretch that meets them all is one that is named, or beside it.
-    near = {number for each in given for number in (each.number - 1, each.number, each.number + 1)}
-    return max((number for number in near if number >= 0 and all(each.holds(number) for each in given)), default=-1)
+def find_greatest(*conditions: Condition | None) -> int | None:
+    """Return the greatest number that satisfies all conditions: None if there is no greatest, -1 if none does."""
+    given = [condition for condition in conditions if condition is not None]
+    edge = max((condition.number for condition in given), default=0)
+    if all(condition.holds(edge + 1) for condition in given):
+        return None  # beyond the greatest number of a condition nothing changes
+    # The last number of an interval that satisfies them all is a condition's number, or adjacent to one.
+    near = {number for condition in given for number in (condition.number - 1, condition.number, condition.number + 1)}
+    return max(
+        (number for number in near if number >= 0 and all(condition.holds(number) for condition in given)), default=-1
+    )
 
 
-def _validated(value: object) -> Condition:
-    return read_value(value, Condition, Condition.of, accepts=(int, str), expected=_EXPECTED, meant=_meant)
+def _validate(value: object) -> Condition:
+    return read_value(value, Condition, Condition.of, accepts=(int, str), expected=_EXPECTED, meant=_suggest)
 
 
-def _meant(value: object) -> str | None:
+def _suggest(value: object) -> str | None:
     match = _LOOSE.match(value) if isinstance(value, str) else None
     if match is None:
         return None
@@ -83,7 +85,7 @@ def _meant(value: object) -> str | None:
 
 ConditionField = Annotated[
     Condition,
-    PlainValidator(_validated),
+    PlainValidator(_validate),
     PlainSerializer(lambda condition: condition.written, return_type=int | str),
     WithJsonSchema(
         {

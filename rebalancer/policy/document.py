@@ -1,4 +1,4 @@
-"""The policy as a whole: one document, its hash and its full text."""
+"""The policy document: its fields, its hash and its full text."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rebalancer.policy.base import Section
 from rebalancer.policy.durations import PositiveDuration
-from rebalancer.policy.groups import PolicyGroup, shipped_groups
+from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
 
@@ -19,39 +19,39 @@ KIND: Literal["RebalancePolicy"] = "RebalancePolicy"
 
 
 class Policy(Section):
-    """What the rebalancer may do, and to whom."""
+    """What the rebalancer may do, and to which pods."""
 
     api_version: Literal["rebalancer.dev/v1alpha1"]
     """The format's version."""
     kind: Literal["RebalancePolicy"]
     """The document's kind."""
     mode: Mode = Mode.OBSERVE
-    """Observe reports and evicts nothing; Evict carries plans out."""
+    """Observe reports and evicts nothing; Evict carries out plans."""
     interval: PositiveDuration = timedelta(seconds=60)
     """The time from one cycle to the next."""
     plan_ttl: PositiveDuration = Field(default=timedelta(minutes=15), alias="planTTL")
-    """How long after it was made a plan says that it holds (`expiresAt`)."""
+    """How long a plan is valid after it was made (`expiresAt`)."""
     scheduler: Scheduler = Scheduler()
     """The scheduler that places the replacements."""
     spread: Spread = Spread()
     """Which violated topologySpreadConstraints are repaired."""
     groups: tuple[PolicyGroup, ...] = ()
-    """Pods that belong together, across workloads, and the limits they are held to."""
+    """Pods that belong together, across workloads, and their limits."""
     eligibility: Eligibility = Eligibility()
     """Which pods may be evicted."""
     budgets: Budgets = Budgets()
-    """How much may be out at once."""
+    """How many pods may be unavailable, and how many evictions sent, at a time."""
     nodes: Nodes = Nodes()
-    """What is expected of the nodes that take the replacements."""
+    """Requirements on the nodes that receive the replacements."""
 
     @property
     def hash(self) -> str:
-        """Sixteen hexadecimal digits that two policies share when they mean the same, however they are written."""
+        """Sixteen hexadecimal digits, equal for policies with equal values, however they are written."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document with every default filled in, in the file's spelling, of JSON's types only."""
+        """Return the document with every default filled in, with the file's field names and JSON's types only."""
         return self.model_dump(mode="json", by_alias=True)
 
     def to_yaml(self) -> str:
@@ -60,5 +60,5 @@ class Policy(Section):
 
 
 def default_policy() -> Policy:
-    """Return the policy of somebody who has written none: it observes, and has one group with two limits."""
-    return Policy(api_version=API_VERSION, kind=KIND, groups=shipped_groups())
+    """Return the default policy: it observes, and has one group with two limits."""
+    return Policy(api_version=API_VERSION, kind=KIND, groups=make_default_groups())

@@ -1,6 +1,6 @@
 """Lengths of time as people write them in Kubernetes: `90s`, `5m`, `1h30m`.
 
-A number without a unit is refused: `interval: 5` would be read as seconds by one person and as minutes by the next.
+A number without a unit is refused: `interval: 5` could mean seconds or minutes.
 """
 
 import re
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSc
 from rebalancer.policy.base import read_value, unexpected
 
 LONGEST = timedelta(days=365)
-"""Longer is a typing error; the bound also keeps every sum with a point in time representable."""
+"""A longer duration is a typing error; the bound also keeps every sum with a point in time representable."""
 
 _PATTERN = r"^(?=[0-9])(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?$"
 _DURATION = re.compile(_PATTERN.removesuffix("$") + r"\Z")
@@ -45,14 +45,14 @@ def format_duration(duration: timedelta) -> str:
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
-def _validated(value: object) -> timedelta:
+def _validate(value: object) -> timedelta:
     if isinstance(value, timedelta) and not (timedelta(0) <= value <= LONGEST and not value.microseconds):
         raise unexpected(f"whole seconds from 0s to {format_duration(LONGEST)}")
     expected = f"{_EXPECTED}, with its unit"
-    return read_value(value, timedelta, parse_duration, accepts=str, expected=expected, meant=_meant)
+    return read_value(value, timedelta, parse_duration, accepts=str, expected=expected, meant=_suggest)
 
 
-def _meant(value: object) -> str | None:
+def _suggest(value: object) -> str | None:
     """Guess the unit behind a number, or behind another spelling: `5 minutes`, `5M`, `2d`, a quoted number."""
     if not isinstance(value, str):
         return f"{value}s" if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
@@ -70,7 +70,7 @@ def _meant(value: object) -> str | None:
     return guess if _DURATION.match(guess) and guess != value else None
 
 
-def _positive(duration: timedelta) -> timedelta:
+def _require_positive(duration: timedelta) -> timedelta:
     if duration:
         return duration
     raise unexpected("more than 0s")
@@ -78,7 +78,7 @@ def _positive(duration: timedelta) -> timedelta:
 
 Duration = Annotated[
     timedelta,
-    PlainValidator(_validated),
+    PlainValidator(_validate),
     PlainSerializer(format_duration, return_type=str),
     WithJsonSchema({"type": "string", "pattern": _PATTERN, "examples": ["90s", "5m", "1h30m"]}),
 ]
@@ -86,9 +86,9 @@ Duration = Annotated[
 
 PositiveDuration = Annotated[
     Duration,
-    AfterValidator(_positive),
+    AfterValidator(_require_positive),
     WithJsonSchema(
         {"type": "string", "pattern": r"^(?=.*[1-9])" + _PATTERN.removeprefix("^"), "examples": ["90s", "5m", "1h30m"]}
     ),
 ]
-"""A field for a length of time that cannot be nothing."""
+"""A field for a length of time above 0s."""

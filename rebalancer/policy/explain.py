@@ -1,4 +1,4 @@
-"""From pydantic's errors to sentences: what was found, what was expected, and what was likely meant."""
+"""Converts pydantic's errors to messages: the value found, what was expected, and a suggestion."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from rebalancer.policy.base import UNEXPECTED, Section
 from rebalancer.policy.document import Policy
 from rebalancer.policy.tree import Path, Place
-from rebalancer.policy.wording import dotted, found, one_of
+from rebalancer.policy.wording import describe_value, format_path, join_alternatives
 
 _SIMPLE = re.compile(r"[A-Za-z0-9._*-]{1,40}\Z")
 _EXPECTED = {
@@ -25,27 +25,27 @@ _EXPECTED = {
 }
 
 
-def path_of(error: ErrorDetails) -> Path:
-    """Return where the error stands in the file; pydantic marks the key of a mapping with a last `[key]`."""
+def get_path(error: ErrorDetails) -> Path:
+    """Return the path of an error; pydantic marks the key of a mapping with a last `[key]`."""
     location = error["loc"]
     return location[:-1] if location and location[-1] == "[key]" else location
 
 
 def explain(error: ErrorDetails, *, place: Place | None) -> str:
-    """Say what is wrong in one sentence; `place` is None where nothing stands in the file."""
-    path, value = path_of(error), error["input"]
+    """Return the message of an error; `place` is None if the file has no value at its path."""
+    path, value = get_path(error), error["input"]
     context: dict[str, Any] = error.get("ctx", {})
     suggestion: str | None = None
     match error["type"]:
         case "missing":
-            return f"missing; expected {_expected_of(path)}"
+            return f"missing; expected {_describe_expected(path)}"
         case "extra_forbidden":
-            return f"unknown field; {_known(path)}"
+            return f"unknown field; {_suggest_field(path)}"
         case "enum" | "literal_error":
-            return _choice(path, value, place)
+            return _explain_choice(path, value, place)
         case kind if kind == UNEXPECTED:
             expected, suggestion = context["expected"], context["suggestion"]
-            if isinstance(value, dict) or error["loc"] != path:  # the mapping or key itself stands in the path
+            if isinstance(value, dict) or error["loc"] != path:  # the path already has the mapping or key
                 return f"expected {expected}"
         case "greater_than_equal":
             expected = f"at least {context['ge']}"
@@ -53,15 +53,15 @@ def explain(error: ErrorDetails, *, place: Place | None) -> str:
             expected = f"at most {context['le']}"
         case kind:
             expected = _EXPECTED.get(kind, error["msg"])
-            suggestion = _converted(kind, value)
+            suggestion = _suggest(kind, value)
     hint = f"; did you mean {suggestion}?" if suggestion else ""
-    if value is None and _optional(path):
+    if value is None and _is_optional_section(path):
         hint = "; leave the field out for its defaults"
-    return f"found {found(value, text=place.text if place else None)}; expected {expected}{hint}"
+    return f"found {describe_value(value, text=place.text if place else None)}; expected {expected}{hint}"
 
 
-def _converted(kind: str, value: object) -> str | None:
-    """Return a value in the type that was expected, where that is plain."""
+def _suggest(kind: str, value: object) -> str | None:
+    """Return the value in the expected type, None if that is not obvious."""
     if not isinstance(value, str) or not _SIMPLE.match(value):
         return None
     if kind == "tuple_type":
@@ -69,82 +69,88 @@ def _converted(kind: str, value: object) -> str | None:
     return value if kind == "int_type" and value.isdecimal() else None
 
 
-def _choice(path: Path, value: object, place: Place | None) -> str:
-    names = _choices(path)
+def _explain_choice(path: Path, value: object, place: Place | None) -> str:
+    names = _list_choices(path)
     close = get_close_matches(str(value).lower(), [name.lower() for name in names], n=1)
     hint = next((f"; did you mean {name}?" for name in names if [name.lower()] == close), "")
-    return f"found {found(value, text=place.text if place else None)}; expected {one_of(names)}{hint}"
+    return (
+        f"found {describe_value(value, text=place.text if place else None)}; expected {join_alternatives(names)}{hint}"
+    )
 
 
-def _choices(path: Path) -> list[str]:
+def _list_choices(path: Path) -> list[str]:
     """List the values of the enumeration or literal at a path."""
-    annotation = _annotation(path)
+    annotation = _find_annotation(path)
     alternatives = get_args(annotation)
-    for each in (annotation, *alternatives):
-        if isinstance(each, type) and issubclass(each, Enum):
-            return [str(member.value) for member in each]
-    return [str(each) for each in alternatives]
+    for candidate in (annotation, *alternatives):
+        if isinstance(candidate, type) and issubclass(candidate, Enum):
+            return [str(member.value) for member in candidate]
+    return [str(value) for value in alternatives]
 
 
-def _expected_of(path: Path) -> str:
-    choices = _choices(path)
-    return f"{path[-1]}: {one_of(choices)}" if choices and str not in get_args(_annotation(path)) else "a value"
+def _describe_expected(path: Path) -> str:
+    choices = _list_choices(path)
+    return (
+        f"{path[-1]}: {join_alternatives(choices)}"
+        if choices and str not in get_args(_find_annotation(path))
+        else "a value"
+    )
 
 
-def _optional(path: Path) -> bool:
-    """Say whether a section stands at a path that may as well be left out."""
-    if not path or isinstance(path[-1], int) or _nested(path) is None:
+def _is_optional_section(path: Path) -> bool:
+    """Say whether the path is that of a section that may be left out."""
+    if not path or isinstance(path[-1], int) or _find_section(path) is None:
         return False
-    fields = _section(path[:-1]).model_fields
+    fields = _get_section(path[:-1]).model_fields
     return not any(field.is_required() for key, field in fields.items() if path[-1] == (field.alias or key))
 
 
-def _known(path: Path) -> str:
-    """Suggest the field that an unknown one was meant to be, here or elsewhere, else list what there is."""
+def _suggest_field(path: Path) -> str:
+    """Suggest a field for an unknown one, here or elsewhere in the policy, else list the fields here."""
     name = str(path[-1])
-    siblings = {field.alias or key: key for key, field in _section(path[:-1]).model_fields.items()}
+    siblings = {field.alias or key: key for key, field in _get_section(path[:-1]).model_fields.items()}
     by_lower = {alias.lower(): alias for alias in siblings} | {key.lower(): alias for alias, key in siblings.items()}
     close = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.7)
     if close:
         return f"did you mean {by_lower[close[0]]}?"
-    elsewhere = next((each for each in _all_fields(Policy) if str(each[-1]).lower() == name.lower()), None)
+    elsewhere = next((path for path in _iterate_fields(Policy) if str(path[-1]).lower() == name.lower()), None)
     if elsewhere:
-        return f"did you mean {dotted(elsewhere)}?"
+        return f"did you mean {format_path(elsewhere)}?"
     return f"known here: {', '.join(siblings)}"
 
 
-def _all_fields(section: type[Section], above: Path = ()) -> Iterator[Path]:
+def _iterate_fields(section: type[Section], above: Path = ()) -> Iterator[Path]:
     for key, field in section.model_fields.items():
         path = (*above, field.alias or key)
         yield path
-        inner = _section_in(field.annotation)
+        inner = _unwrap_section(field.annotation)
         if inner is not None:
-            yield from _all_fields(inner, (*path, 0) if get_origin(field.annotation) is tuple else path)
+            yield from _iterate_fields(inner, (*path, 0) if get_origin(field.annotation) is tuple else path)
 
 
-def _annotation(path: Path) -> Any:
-    """Return the type of the field at a path of aliases and indexes; None where there is no such field."""
+def _find_annotation(path: Path) -> Any:
+    """Return the type of the field at a path of aliases and indexes; None if there is no such field."""
     section: type[Section] | None = Policy
     annotation: Any = Policy
     for step in path:
         if isinstance(step, int):
             continue
         fields = section.model_fields if section else {}
-        annotation = next((each.annotation for key, each in fields.items() if step == (each.alias or key)), None)
-        section = _section_in(annotation)
+        annotation = next((field.annotation for key, field in fields.items() if step == (field.alias or key)), None)
+        section = _unwrap_section(annotation)
     return annotation
 
 
-def _nested(path: Path) -> type[Section] | None:
-    return _section_in(_annotation(path))
+def _find_section(path: Path) -> type[Section] | None:
+    return _unwrap_section(_find_annotation(path))
 
 
-def _section(path: Path) -> type[Section]:
-    return _nested(path) or Policy
+def _get_section(path: Path) -> type[Section]:
+    return _find_section(path) or Policy
 
 
-def _section_in(annotation: Any) -> type[Section] | None:
+def _unwrap_section(annotation: Any) -> type[Section] | None:
     """Find the section within a type: itself, optional, or the items of a list."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    return next((inner for inner in map(_section_in, get_args(annotation)) if inner), None)
+    return next((inner for inner in map(_unwrap_section, get_args(annotation)) if inner), None)

@@ -1,7 +1,7 @@
-"""Groups of pods that belong together across workloads, and the limits on how they may stand.
+"""Groups of pods that belong together across workloads, and the limits on their placement.
 
 A topology spread constraint bounds a difference; what people need is often a bound on a share ("no node holds a third
-of this cluster"). These are that, and they are judged whatever the pods' own constraints say.
+of this database"). Limits are such bounds, and they are evaluated independently of the pods' own constraints.
 """
 
 import re
@@ -20,7 +20,7 @@ from rebalancer.policy.selectors import KEY_PATTERN, VALUE_PATTERN, LabelKey, La
 from rebalancer.policy.shares import Share, ShareField
 
 WORKLOAD: Final = "Workload"
-"""What `groupBy` names instead of a label: the pods of one top owner."""
+"""The value of `groupBy` that means the pods of one top owner, instead of a label key."""
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -30,28 +30,28 @@ _BOUND_TYPES: Final = {"maxShare": "string", "maxPods": "integer", "maxSkew": "i
 
 
 class Basis(StrEnum):
-    """What a limit's total is."""
+    """How the total of a limit is counted."""
 
     DESIRED = "desired"
     LIVE = "live"
 
 
 class LimitAction(StrEnum):
-    """What follows from a violated limit."""
+    """The consequence of a violated limit."""
 
     ALERT = "Alert"
     EVICT = "Evict"
 
 
 class Severity(StrEnum):
-    """How bad a violated limit is, for whoever is called."""
+    """The severity of a violated limit, a label of metrics and alerts."""
 
     INFO = "info"
     WARNING = "warning"
     CRITICAL = "critical"
 
 
-def _named(value: object) -> str:
+def _validate_name(value: object) -> str:
     if isinstance(value, str) and re.match(_NAME.removesuffix("$") + r"\Z", value):
         return value
     quoted = f'"{value}"' if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
@@ -59,7 +59,7 @@ def _named(value: object) -> str:
     raise unexpected(expected, suggestion=quoted)
 
 
-def _group_by(keys: tuple[str, ...]) -> tuple[str, ...]:
+def _validate_group_by(keys: tuple[str, ...]) -> tuple[str, ...]:
     if not keys:
         raise unexpected(f"[{WORKLOAD}] or label keys such as [app.kubernetes.io/instance]")
     if len(keys) > 1 and WORKLOAD in keys:
@@ -69,18 +69,18 @@ def _group_by(keys: tuple[str, ...]) -> tuple[str, ...]:
     return keys
 
 
-def _some(values: tuple[str, ...]) -> tuple[str, ...]:
+def _validate_domains(values: tuple[str, ...]) -> tuple[str, ...]:
     if values and len(set(values)) == len(values):
         return values
-    raise unexpected("at least one domain, such as [zone-a, zone-b], and none of them twice")
+    raise unexpected("at least one domain, such as [zone-a, zone-b], without duplicates")
 
 
-Name = Annotated[str, PlainValidator(_named), WithJsonSchema({"type": "string", "pattern": _NAME})]
+Name = Annotated[str, PlainValidator(_validate_name), WithJsonSchema({"type": "string", "pattern": _NAME})]
 """A field for the name of a group or limit: a metric's label, and a word of the annotation `ignore-limits`."""
 
 GroupBy = Annotated[
     tuple[LabelKey, ...],
-    AfterValidator(_group_by),
+    AfterValidator(_validate_group_by),
     WithJsonSchema(
         {
             "type": "array",
@@ -91,11 +91,11 @@ GroupBy = Annotated[
         }
     ),
 ]
-"""A field for what makes one group of many pods."""
+"""A field for the keys by which pods are divided into groups."""
 
 Domains = Annotated[
     tuple[LabelValue, ...],
-    AfterValidator(_some),
+    AfterValidator(_validate_domains),
     WithJsonSchema(
         {
             "type": "array",
@@ -112,15 +112,15 @@ Count = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
 
 
 class When(Section):
-    """The size and the place for which a limit is meant; both conditions must hold, null means any."""
+    """The conditions under which a limit applies; both must hold, null means any."""
 
     zones: ConditionField | None = None
-    """The zones that the pods' nodeSelector or required affinity names, else those that were seen in the last hour."""
+    """The number of zones that the pods' nodeSelector or required affinity names, else of those of the last hour."""
     total: ConditionField | None = None
     """How many pods the group has, as `of` counts them."""
 
     def holds(self, *, zones: int, total: int) -> bool:
-        """Say whether the limit is meant for so many zones and pods."""
+        """Say whether the limit applies to a group of `total` pods in a cluster of `zones` zones."""
         return (self.zones is None or self.zones.holds(zones)) and (self.total is None or self.total.holds(total))
 
 
@@ -134,9 +134,9 @@ class Limit(Section):
     )
 
     name: Name
-    """Its name, once in its group."""
+    """Its name, unique in its group."""
     when: When = When()
-    """The size and the place for which it is meant."""
+    """The conditions under which it applies."""
     topology_key: LabelKey
     """The node label whose values are the domains."""
     max_share: ShareField | None = None
@@ -148,19 +148,19 @@ class Limit(Section):
     min_pods: Count | None = None
     """The smallest number of pods that each domain must hold."""
     selector: Selector | None = None
-    """Pods of the group that are meant, such as a role; null: all."""
+    """Pods of the group that it counts, such as a role; null: all."""
     group_by: GroupBy | None = None
-    """Label keys (or Workload) that divide the group further, such as into shards; null: it is not divided."""
+    """Label keys (or Workload) that divide the group further, such as into shards; null: no division."""
     within: LabelKey | None = None
-    """A key of larger domains, inside each of which the limit is judged on its own; null: everywhere at once."""
+    """A key of larger domains, in each of which the limit is evaluated separately; null: in the whole cluster."""
     domains: Domains | None = None
-    """The domains that are meant; null: those that the pods' required affinity names, else all eligible."""
+    """The domains to which it applies; null: those that the pods' required affinity names, else all eligible."""
     of: Basis = Basis.DESIRED
-    """What the total is: the owners' replicas (desired), or the pods there are (live)."""
+    """How the total is counted: the owners' replicas (desired), or the existing pods (live)."""
     action: LimitAction = LimitAction.ALERT
-    """Alert reports; Evict repairs as well, in the mode that allows it."""
+    """Alert reports; Evict also repairs, in mode Evict."""
     severity: Severity = Severity.WARNING
-    """How bad a violation is; a label of the metrics and alerts."""
+    """The severity of a violation; a label of the metrics and alerts."""
     for_: Duration = Field(default=timedelta(0), alias="for")
     """How long a violation must last before anything is evicted for it."""
 
@@ -174,43 +174,43 @@ class Limit(Section):
 
     @property
     def bound(self) -> str:
-        """The bound in one word or two, as documents and messages show it: `maxShare <1/3`, `minPods 1`."""
+        """The bound as documents and messages show it: `maxShare <1/3`, `minPods 1`."""
         field = next(name for name in _BOUNDS if getattr(self, name) is not None)
         return f"{type(self).model_fields[field].alias} {getattr(self, field)}"
 
 
 class Disruption(Section):
-    """How much of a group may be away at once, whatever the cause."""
+    """How many pods of a group may be unavailable or moving at once, whatever the cause."""
 
     max_in_flight: Count | None = None
     """Pods of the group that may be unready or moving at once; null: no limit of its own."""
     settle: Duration = timedelta(0)
-    """How long after a replacement became Ready the next pod of the group may go."""
+    """How long after a replacement became Ready the next pod of the group may be evicted."""
 
 
 class PolicyGroup(Section):
-    """Pods that belong together, across workloads, and the limits they are held to."""
+    """Pods that belong together, across workloads, and their limits."""
 
     name: Name
-    """Its name, once in the policy."""
+    """Its name, unique in the policy."""
     selector: Selector
     """A label selector over pods; {}: all."""
     namespaces: NamespaceFilter = NamespaceFilter()
-    """Namespaces whose pods are meant."""
+    """Namespaces whose pods belong to it."""
     group_by: GroupBy = (WORKLOAD,)
     """[Workload]: the pods of one owner; label keys: one group for each combination of values, in each namespace."""
     zone_key: LabelKey = _ZONE
     """The node label that `when.zones` counts."""
     disruption: Disruption = Disruption()
-    """How much of the group may be away at once."""
+    """How many pods of the group may be unavailable or moving at once."""
     avoid: Selector | None = None
     """Pods that are evicted last, such as those of a primary; null: none."""
     limits: tuple[Limit, ...] = ()
     """The limits."""
 
 
-def shipped_groups() -> tuple[PolicyGroup, ...]:
-    """Return the groups of the shipped policy: half of a workload on one node, or in one zone, is told on day one."""
+def make_default_groups() -> tuple[PolicyGroup, ...]:
+    """Return the groups of the default policy: more than half of a workload on one node or in one zone is reported."""
     half, some = Share.of("<=1/2"), Condition.of(">=4")
     limits = (
         Limit(name="node-half", when=When(total=some), topology_key=_HOSTNAME, max_share=half),

@@ -1,18 +1,18 @@
-"""Bytes to a policy, or to everything that is wrong with them.
+"""Reads a policy from bytes, or reports all its errors.
 
-The file is read strictly and once: bytes, text, node tree, models. Whatever the bytes are, the outcome is a `Policy` or
-a `PolicyError`; a controller that polls the file can rely on that.
+The file is read strictly and once: bytes, text, node tree, models. Whatever the bytes are, the result is a `Policy` or
+a `PolicyError`; a controller that polls the file relies on that.
 """
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from rebalancer.policy.consistency import inconsistencies
+from rebalancer.policy.consistency import find_inconsistencies
 from rebalancer.policy.document import Policy
-from rebalancer.policy.explain import explain, path_of
+from rebalancer.policy.explain import explain, get_path
 from rebalancer.policy.problems import PolicyError, Problem
 from rebalancer.policy.tree import Path, Place, Tree, UnreadableError, read_tree
-from rebalancer.policy.wording import dotted
+from rebalancer.policy.wording import format_path
 
 LARGEST_FILE = 1024 * 1024
 """Bytes; what a ConfigMap can hold."""
@@ -23,7 +23,7 @@ _MOST_PROBLEMS = 100
 def load_policy(data: bytes, *, source: str) -> Policy:
     """Read a policy; PolicyError names `source`, line and field of every problem."""
     try:
-        tree = read_tree(_text(data))
+        tree = read_tree(_decode_text(data))
     except UnreadableError as error:
         raise PolicyError(source=source, problems=(error.problem,)) from None
     try:
@@ -33,7 +33,7 @@ def load_policy(data: bytes, *, source: str) -> Policy:
     else:
         if not tree.problems:
             tree.problems.extend(
-                (tree.places[path].line, path, message) for path, message in inconsistencies(policy, tree.places)
+                (tree.places[path].line, path, message) for path, message in find_inconsistencies(policy, tree.places)
             )
         if not tree.problems:
             return policy
@@ -41,12 +41,12 @@ def load_policy(data: bytes, *, source: str) -> Policy:
     located: dict[tuple[int, Path], str | ErrorDetails] = {
         (line, path): message for line, path, message in tree.problems
     }
-    for each in errors:
-        located.setdefault((_place(tree, path_of(each)).line, path_of(each)), each)
-    raise _refusal(tree, located, source=source)
+    for detail in errors:
+        located.setdefault((_find_place(tree, get_path(detail)).line, get_path(detail)), detail)
+    raise _make_error(tree, located, source=source)
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     if len(data) > LARGEST_FILE:
         message = (
             f"the file has {len(data):,} bytes; expected at most {LARGEST_FILE:,}, which is what a ConfigMap holds"
@@ -60,17 +60,17 @@ def _text(data: bytes) -> str:
         raise UnreadableError(line=line, message=message) from None
 
 
-def _refusal(tree: Tree, located: dict[tuple[int, Path], str | ErrorDetails], *, source: str) -> PolicyError:
-    """Put the first hundred problems into words; suggestions for thousands would take longer than the rest."""
-    ordered = sorted(located.items(), key=lambda item: (item[0][0], dotted(item[0][1])))
+def _make_error(tree: Tree, located: dict[tuple[int, Path], str | ErrorDetails], *, source: str) -> PolicyError:
+    """Make the error with the first hundred problems; suggestions for thousands would take longer than the rest."""
+    ordered = sorted(located.items(), key=lambda item: (item[0][0], format_path(item[0][1])))
     problems = tuple(
-        Problem(line, dotted(path), what if isinstance(what, str) else explain(what, place=tree.places.get(path)))
+        Problem(line, format_path(path), what if isinstance(what, str) else explain(what, place=tree.places.get(path)))
         for (line, path), what in ordered[:_MOST_PROBLEMS]
     )
     return PolicyError(source=source, problems=problems, unlisted=len(ordered) - len(problems))
 
 
-def _place(tree: Tree, path: Path) -> Place:
+def _find_place(tree: Tree, path: Path) -> Place:
     """Return the place of a path, or of the nearest mapping or list around it."""
     while path not in tree.places:
         path = path[:-1]

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """Observe reports and evicts nothing; Evict carries plans out. Listed from the safest on."""
+    """Observe reports and evicts nothing; Evict carries out plans. The safest first."""
 
     OBSERVE = "Observe"
     EVICT = "Evict"

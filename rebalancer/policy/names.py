@@ -52,32 +52,32 @@ class Owner:
         return self.kind if built_in == self.group else f"{self.kind}.{self.group}"
 
 
-def _text(value: object, expected: str) -> str:
+def _require_text(value: object, expected: str) -> str:
     if isinstance(value, str):
         return value
     meant = f'"{value}"' if isinstance(value, int) and not isinstance(value, bool) else None
     raise unexpected(expected, suggestion=meant)
 
 
-def _owner(value: object) -> Owner:
+def _validate_owner(value: object) -> Owner:
     if isinstance(value, Owner):
         return value
     try:
-        return Owner.of(_text(value, "an owner such as ReplicaSet or CloneSet.apps.kruise.io"))
+        return Owner.of(_require_text(value, "an owner such as ReplicaSet or CloneSet.apps.kruise.io"))
     except ValueError as error:
         raise unexpected(str(error).removeprefix("expected ")) from None
 
 
-def _glob(value: object) -> str:
+def _validate_glob(value: object) -> str:
     expected = "a namespace or a glob such as team-* (lower case letters, digits, -, * and ?)"
-    text = _text(value, expected)
+    text = _require_text(value, expected)
     if re.match(_GLOB.removesuffix("$") + r"\Z", text):
         return text
     lower = text.lower()
     raise unexpected(expected, suggestion=lower if re.match(_GLOB.removesuffix("$") + r"\Z", lower) else None)
 
 
-def _priority(value: object) -> int | str:
+def _validate_priority(value: object) -> int | str:
     expected = "a priority such as 1000 or the name of a PriorityClass"
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise unexpected(expected)
@@ -86,33 +86,33 @@ def _priority(value: object) -> int | str:
             return value
         raise unexpected(f"a priority from {_SMALLEST} to {_LARGEST}")
     if value.lstrip("-").isdecimal():
-        raise unexpected(f"{expected}; a number stands without quotes")
+        raise unexpected(f"{expected}; write a number without quotes")
     if not re.match(_PRIORITY_CLASS.removesuffix("$") + r"\Z", value):
         raise unexpected(expected)
     return value
 
 
-def _plain_text(value: object) -> str:
-    text = _text(value, "text")
+def _validate_plain_text(value: object) -> str:
+    text = _require_text(value, "text")
     if text and text.isprintable() and text == text.strip():
         return text
-    raise unexpected("text of printable characters, with none but the inner ones blank")
+    raise unexpected("text of printable characters, without blanks at the ends")
 
 
 OwnerField = Annotated[
     Owner,
-    PlainValidator(_owner),
+    PlainValidator(_validate_owner),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "pattern": _OWNER, "not": {"pattern": r"^(?:DaemonSet|Deployment)(?:\.apps)?$"}}),
 ]
 """A field for a kind of owner."""
 
-Glob = Annotated[str, PlainValidator(_glob), WithJsonSchema({"type": "string", "pattern": _GLOB})]
+Glob = Annotated[str, PlainValidator(_validate_glob), WithJsonSchema({"type": "string", "pattern": _GLOB})]
 """A field for a namespace or a pattern of them: `*` any characters, `?` one."""
 
 PriorityBound = Annotated[
     int | str,
-    PlainValidator(_priority),
+    PlainValidator(_validate_priority),
     WithJsonSchema(
         {
             "anyOf": [
@@ -124,29 +124,29 @@ PriorityBound = Annotated[
 ]
 """A field for a priority: a number, or the name of a PriorityClass."""
 
-PlainText = Annotated[str, PlainValidator(_plain_text), WithJsonSchema({"type": "string", "pattern": _TEXT})]
+PlainText = Annotated[str, PlainValidator(_validate_plain_text), WithJsonSchema({"type": "string", "pattern": _TEXT})]
 """A field for a name or path without a grammar of its own."""
 
 
 class NamespaceFilter(Section):
-    """Which namespaces are meant: those that `include` names, less those that `exclude` names.
+    """A selection of namespaces: those that match `include`, less those that match `exclude`.
 
-    A subclass per place in the policy holds that place's default of `exclude`: who writes `include` alone keeps it.
+    Each use with another default of `exclude` is a subclass, so that a policy with `include` only keeps the default.
     """
 
     include: tuple[Glob, ...] = ("*",)
-    """Globs of the namespaces that are in."""
+    """Globs of the selected namespaces."""
     exclude: tuple[Glob, ...] = ()
-    """Globs of the namespaces that are out, whatever `include` says."""
+    """Globs of namespaces that are not selected, even if they match `include`."""
 
     def selects(self, namespace: str) -> bool:
-        """Say whether the namespace is in."""
-        return bool(_union(self.include).match(namespace)) and not _union(self.exclude).match(namespace)
+        """Say whether the namespace is selected."""
+        return bool(_compile_globs(self.include).match(namespace)) and not _compile_globs(self.exclude).match(namespace)
 
 
 @lru_cache(maxsize=1024)
-def _union(globs: tuple[str, ...]) -> re.Pattern[str]:
-    """Compile globs into one pattern; none at all matches nothing."""
+def _compile_globs(globs: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile globs to one pattern; without a glob it matches nothing."""
     wild = {"*": ".*", "?": "."}
-    each = ("".join(wild.get(character, re.escape(character)) for character in glob) for glob in globs)
-    return re.compile("(?:" + "|".join(each) + r")\Z" if globs else r"(?!)")
+    patterns = ("".join(wild.get(character, re.escape(character)) for character in glob) for glob in globs)
+    return re.compile("(?:" + "|".join(patterns) + r")\Z" if globs else r"(?!)")

@@ -1,11 +1,11 @@
-"""What is wrong with a policy file, as data and as the lines a person reads."""
+"""The errors of a policy file, as data and as lines of text."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing to mend. `line` counts from 1; `field` is the dotted path in the file's spelling, "" for the whole."""
+    """One error. `line` counts from 1; `field` is the dotted path with the file's field names, "" for the file."""
 
     line: int
     field: str
@@ -17,7 +17,7 @@ class Problem:
 
 
 class PolicyError(Exception):
-    """A policy file was refused. All its problems are told at once, in the order of the lines.
+    """A policy file was refused. The message has all its problems, in the order of the lines.
 
     `unlisted` counts those beyond the first hundred.
     """

@@ -1,6 +1,6 @@
 """The JSON Schema of policy files, for editors and CI.
 
-It accepts what the loader accepts, except where the loader knows more than a schema can say: duplicate keys, a number
+It accepts what the loader accepts, except where a schema cannot express the loader's rule: duplicate keys, a number
 written as 2.0, durations beyond a year.
 """
 
@@ -25,7 +25,7 @@ def json_schema() -> dict[str, Any]:
 
 
 class _Generator(GenerateJsonSchema):
-    """Pydantic's, with defaults as a file has them and without titles that only repeat the name."""
+    """Pydantic's generator, with defaults as in a file and without titles that repeat the name."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Leave titles out."""
@@ -42,6 +42,6 @@ class _Generator(GenerateJsonSchema):
             case Owner():
                 return str(dft)
             case tuple():
-                return [self.encode_default(each) for each in dft]
+                return [self.encode_default(value) for value in dft]
             case _:
                 return super().encode_default(dft)

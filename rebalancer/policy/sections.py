@@ -1,6 +1,7 @@
-"""The parts of a policy: the scheduler it reckons with, what is repaired, what may move, and how much at once.
+"""The parts of a policy: the scheduler, what is repaired, which pods may be evicted, and how many at once.
 
-Defaults are chosen so that an empty section is safe on a production cluster. Descriptions end up in the JSON Schema.
+Defaults are chosen so that an empty section is safe on a production cluster. The docstrings of fields become the
+descriptions of the JSON Schema.
 """
 
 from datetime import timedelta
@@ -17,10 +18,10 @@ from rebalancer.policy.selectors import Selector
 
 
 class Scheduler(Section):
-    """A scheduler, by the name that pods give, and its configuration."""
+    """The scheduler, by the name in the pods' `schedulerName`, and its configuration."""
 
     name: PlainText = "default-scheduler"
-    """Only pods with this `schedulerName` are moved."""
+    """Only pods with this `schedulerName` are evicted."""
     config_file: PlainText | None = None
     """A KubeSchedulerConfiguration: default constraints, weights, profiles. null: Kubernetes' defaults."""
 
@@ -29,20 +30,20 @@ class Spread(Section):
     """Which kinds of constraints are repaired, and how long a violation must last."""
 
     act_on: tuple[WhenUnsatisfiable, ...] = (WhenUnsatisfiable.DO_NOT_SCHEDULE,)
-    """Constraints with these `whenUnsatisfiable` are repaired, none where it is []; all are reported."""
+    """Constraints with these `whenUnsatisfiable` are repaired, none with []; all are reported."""
     for_: Duration = Field(default=timedelta(minutes=2), alias="for")
     """How long a violation must last before anything is evicted for it."""
 
 
 class EligibleNamespaces(NamespaceFilter):
-    """Namespaces whose pods may be evicted: those that `include` names, less those that `exclude` names."""
+    """Namespaces whose pods may be evicted: those that match `include`, less those that match `exclude`."""
 
     exclude: tuple[Glob, ...] = ("kube-system",)
     """Globs of the namespaces that are out, whatever `include` says."""
 
 
 class Eligibility(Section):
-    """Which pods may be evicted. Pods that may not are counted all the same, as the scheduler counts them."""
+    """Which pods may be evicted. The other pods are counted nevertheless, as the scheduler counts them."""
 
     namespaces: EligibleNamespaces = EligibleNamespaces()
     """Namespaces whose pods may be evicted."""
@@ -53,19 +54,19 @@ class Eligibility(Section):
         Owner("StatefulSet", "apps"),
         Owner("ReplicationController", ""),
     )
-    """Kinds whose pods may be evicted; other owners as Kind.group."""
+    """Kinds of owners whose pods may be evicted; others are written as Kind.group."""
     min_replicas: Annotated[int, Field(strict=True, ge=1, le=LARGEST)] = 2
-    """Workloads with fewer replicas are left alone."""
+    """Pods of workloads with fewer replicas are not evicted."""
     min_age: Duration = timedelta(minutes=5)
-    """Younger pods are left alone."""
+    """Younger pods are not evicted."""
     priority_below: PriorityBound = "system-cluster-critical"
-    """Only pods of a lower priority are evicted: a number, or a PriorityClass whose value is meant."""
+    """Only pods of a lower priority are evicted: a number, or the name of a PriorityClass, which means its value."""
 
 
 class Budgets(Section):
-    """How much may be out at once. All apply, the smallest wins; PodDisruptionBudgets apply besides.
+    """How many pods may be unavailable, and how many evictions sent, at a time. PodDisruptionBudgets apply as well.
 
-    A percentage rounds down, but not below 1 of two or more.
+    The smallest budget decides. A percentage rounds down, but not below 1 of two or more.
     """
 
     max_unavailable: AmountField = Amount(value=1)
@@ -83,7 +84,7 @@ class Budgets(Section):
 
 
 class Nodes(Section):
-    """When a node that came back counts as one to rely on."""
+    """When a node counts as a target."""
 
     settle: Duration = timedelta(minutes=5)
-    """A node is no target until it has been Ready this long."""
+    """A node is not a target until it has been Ready this long."""

@@ -21,14 +21,14 @@ _LABEL_KEY = re.compile(KEY_PATTERN.removesuffix("$") + r"\Z")
 _LABEL_VALUE = re.compile(VALUE_PATTERN.removesuffix("$") + r"\Z")
 
 
-def label_key(value: object) -> str:
+def parse_label_key(value: object) -> str:
     """Return a value that is a label key; ValueError says what was expected."""
     if isinstance(value, str) and _LABEL_KEY.match(value):
         return value
     raise unexpected("a label key such as app or app.kubernetes.io/name (its name at most 63 characters)")
 
 
-def _value(value: object) -> str:
+def _validate_value(value: object) -> str:
     if isinstance(value, str):
         if _LABEL_VALUE.match(value):
             return value
@@ -37,10 +37,12 @@ def _value(value: object) -> str:
     raise unexpected("a label value, which is text", suggestion=quoted)
 
 
-LabelKey = Annotated[str, PlainValidator(label_key), WithJsonSchema({"type": "string", "pattern": KEY_PATTERN})]
+LabelKey = Annotated[str, PlainValidator(parse_label_key), WithJsonSchema({"type": "string", "pattern": KEY_PATTERN})]
 """A field for the key of a label."""
 
-LabelValue = Annotated[str, PlainValidator(_value), WithJsonSchema({"type": "string", "pattern": VALUE_PATTERN})]
+LabelValue = Annotated[
+    str, PlainValidator(_validate_value), WithJsonSchema({"type": "string", "pattern": VALUE_PATTERN})
+]
 """A field for the value of a label."""
 
 MatchLabels = Annotated[
@@ -101,5 +103,8 @@ class Selector(Section):
 @lru_cache(maxsize=1024)
 def _compile(labels: tuple[tuple[str, str], ...], expressions: tuple[Expression, ...]) -> LabelSelector:
     """Compile once; cached outside of the model, since its own cache would survive `model_copy(update=…)`."""
-    requirements = (SelectorRequirement(each.key, Operator(each.operator), each.values) for each in expressions)
+    requirements = (
+        SelectorRequirement(expression.key, Operator(expression.operator), expression.values)
+        for expression in expressions
+    )
     return LabelSelector.of(dict(labels), requirements)

@@ -1,7 +1,6 @@
 """Shares: "less than a third", as an exact fraction and never as a float.
 
-The difference between `<1/3` and `<=1/3` is one pod where the total is divisible by three, and 0.1 + 0.2 is no place to
-look for it.
+The difference between `<1/3` and `<=1/3` is one pod if the total is divisible by three; a float would round it away.
 """
 
 import re
@@ -39,26 +38,26 @@ class Share:
         number = written.lstrip("<=")
         fraction = Fraction(number.removesuffix("%")) / 100 if number.endswith("%") else Fraction(number)
         if fraction > 1 or (fraction == 1 and not strict):
-            raise ValueError(f"expected less than the whole, which would be no limit: {_EXPECTED}")
+            raise ValueError(f"expected a share below the whole: {_EXPECTED}")
         return cls(strict, fraction)
 
     def cap(self, total: int) -> int:
-        """Return the largest number of pods, of `total`, that is within the bound; 0 where even none is not."""
+        """Return the largest number of pods, of `total`, that is within the bound; never below 0."""
         whole, rest = divmod(self.fraction.numerator * total, self.fraction.denominator)
         return max(0, whole - 1 if self.strict and not rest else whole)
 
     def holds(self, count: int, total: int) -> bool:
-        """Say whether `count` of `total` is within the bound; no pods always are."""
+        """Say whether `count` of `total` pods is within the bound; 0 always is."""
         bound = self.fraction * total
         return not count or (count < bound if self.strict else count <= bound)
 
     def __str__(self) -> str:
-        """Show it as a file has it; shares that mean the same look the same."""
-        return f"{'<' if self.strict else '<='}{_shown(self.fraction)}"
+        """Format it as in a file; equal shares give equal text."""
+        return f"{'<' if self.strict else '<='}{_format_fraction(self.fraction)}"
 
 
-def _shown(fraction: Fraction) -> str:
-    """Write small denominators as a fraction, others as a percentage where that is exact and short."""
+def _format_fraction(fraction: Fraction) -> str:
+    """Format small denominators as a fraction, others as a percentage if that is exact and short."""
     scaled = fraction * 100 * 10**_MOST_DECIMALS
     if fraction.denominator <= _PLAIN_DENOMINATOR or scaled.denominator != 1:
         return f"{fraction.numerator}/{fraction.denominator}"
@@ -67,12 +66,12 @@ def _shown(fraction: Fraction) -> str:
     return f"{whole}.{decimals}%" if decimals else f"{whole}%"
 
 
-def _validated(value: object) -> Share:
-    return read_value(value, Share, Share.of, accepts=str, expected=_EXPECTED, meant=_meant)
+def _validate(value: object) -> Share:
+    return read_value(value, Share, Share.of, accepts=str, expected=_EXPECTED, meant=_suggest)
 
 
-def _meant(value: object) -> str | None:
-    """Guess what another spelling means: blanks, a missing or a turned operator."""
+def _suggest(value: object) -> str | None:
+    """Suggest the valid spelling for blanks, a missing operator or a reversed one."""
     match = _LOOSE.match(value) if isinstance(value, str) else None
     if match is None:
         return None
@@ -88,7 +87,7 @@ def _meant(value: object) -> str | None:
 
 ShareField = Annotated[
     Share,
-    PlainValidator(_validated),
+    PlainValidator(_validate),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "pattern": _SHARE, "examples": ["<1/3", "<=1/2", "<34%"]}),
 ]

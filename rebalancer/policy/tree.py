@@ -1,7 +1,7 @@
-"""YAML text to plain values that still know their lines.
+"""Reads YAML text to plain values with their lines.
 
-PyYAML's own construction keeps the last of two equal keys, accepts several documents and forgets where a value stood,
-so the values are made here from its node tree. They are of JSON's types, plus `Unfit` for scalars that no field takes.
+PyYAML's own constructor uses the last of two equal keys, accepts several documents and loses the lines of values, so
+the values are made here from its node tree. They are of JSON's types, plus `UnsupportedScalar` for other scalars.
 Depth and number of values are bounded before anything is expanded: anchors can make a short text mean billions.
 """
 
@@ -28,15 +28,15 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
-    """A scalar that YAML reads as something no field takes: 1.5, 0x10, 1:30."""
+class UnsupportedScalar:
+    """A scalar of a type that no field has: 1.5, 0x10, 1:30."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value stands, and how it is written there if that is not what it became (`off` became false)."""
+    """The line of a value, and its text if YAML converts it (`off` becomes false)."""
 
     line: int
     text: str | None = None
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(slots=True)
 class Tree:
-    """A document: its value, the place of each path in it, and what is wrong with it as YAML."""
+    """A document: its value, the place of each path in it, and its errors as YAML."""
 
     value: dict[str, Any] = field(default_factory=dict)
     places: dict[Path, Place] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Tree:
 
 
 class UnreadableError(Exception):
-    """The text is no document that could be looked at any further."""
+    """The text is not a single YAML mapping; no further errors can be found."""
 
     def __init__(self, *, line: int, message: str) -> None:
         self.problem = Problem(line, "", message)
@@ -60,7 +60,7 @@ class UnreadableError(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's composer with bounds: it recurses once a level, and takes ten seconds for a megabyte of small values."""
+    """PyYAML's composer with bounds: it recurses for each level, and needs ten seconds for a megabyte of values."""
 
     depth = 0
     nodes = 0
@@ -78,7 +78,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_tree(text: str) -> Tree:
-    """Read one YAML document whose top level is a mapping; UnreadableError where there is none."""
+    """Read one YAML document whose top level is a mapping; raise UnreadableError for anything else."""
     root = _compose(text)
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
         message = (
@@ -87,7 +87,9 @@ def read_tree(text: str) -> Tree:
         raise UnreadableError(line=1, message=message)
     line = root.start_mark.line + 1
     if not isinstance(root, yaml.MappingNode) or root.tag != _TAG + "map":
-        message = f"found {_kind_of(root)} at the top level; expected a mapping that begins with apiVersion and kind"
+        message = (
+            f"found {_describe_node(root)} at the top level; expected a mapping that begins with apiVersion and kind"
+        )
         raise UnreadableError(line=line, message=message)
     expansion = _Expansion()
     expansion.tree.places[()] = Place(line)
@@ -117,7 +119,7 @@ def _compose(text: str) -> yaml.Node | None:
     return root
 
 
-def _kind_of(node: yaml.Node) -> str:
+def _describe_node(node: yaml.Node) -> str:
     match node:
         case yaml.MappingNode():
             return "a mapping"
@@ -128,14 +130,14 @@ def _kind_of(node: yaml.Node) -> str:
 
 
 class _Expansion:
-    """The walk from nodes to values. It notes problems and goes on, so that all are told at once."""
+    """The conversion of nodes to values. It continues after a problem, so that all problems are reported together."""
 
     def __init__(self) -> None:
         self.tree = Tree()
         self._values = 0
 
     def value(self, node: yaml.Node, *, path: Path, depth: int) -> Any:
-        line = self._entered(node, depth=depth)
+        line = self._enter(node, depth=depth)
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return self.mapping(node, path=path, depth=depth)
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
@@ -143,12 +145,12 @@ class _Expansion:
         if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(_TAG) in _SCALARS:
             return self._scalar(node, path=path)
         self._note(line, path, f"found the tag {node.tag!r}; expected a plain value, mapping or list")
-        return Unfit(str(node.tag))
+        return UnsupportedScalar(str(node.tag))
 
     def mapping(self, node: yaml.MappingNode, *, path: Path, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
         seen: dict[str, int] = {}
-        for key, child in self._own(node, path=path):
+        for key, child in self._iterate_own(node, path=path):
             line = key.start_mark.line + 1
             if key.value in seen:
                 message = f"found twice; the first is on line {seen[key.value]}; expected one"
@@ -156,7 +158,7 @@ class _Expansion:
                 continue
             seen[key.value] = line
             result[key.value] = self._member(key, child, path=path, depth=depth)
-        for key, child in self._merged(node, path=path, depth=depth):
+        for key, child in self._merge_values(node, path=path, depth=depth):
             if key.value not in result:
                 result[key.value] = self._member(key, child, path=path, depth=depth)
         return result
@@ -166,7 +168,7 @@ class _Expansion:
         self.tree.places[inner] = Place(key.start_mark.line + 1)
         return self.value(child, path=inner, depth=depth + 1)
 
-    def _own(self, node: yaml.MappingNode, *, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    def _iterate_own(self, node: yaml.MappingNode, *, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         for key, child in node.value:
             if key.tag == _TAG + "merge":
                 continue
@@ -177,24 +179,24 @@ class _Expansion:
             message = (
                 f'found the key {key.value}; expected text, "{key.value}" in quotes'
                 if plain
-                else "found a key that is no text"
+                else "found a key that is not text; expected text"
             )
             self._note(key.start_mark.line + 1, path, message)
 
-    def _merged(self, node: yaml.MappingNode, *, path: Path, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """Yield what `<<` brings in; of several mappings, the earlier wins."""
-        self._entered(node, depth=depth)
+    def _merge_values(self, node: yaml.MappingNode, *, path: Path, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        """Yield the entries that `<<` merges; of several mappings, the first has precedence."""
+        self._enter(node, depth=depth)
         merges = [(key, child) for key, child in node.value if key.tag == _TAG + "merge"]
         for key, _ in merges[1:]:
             self._note(key.start_mark.line + 1, (*path, "<<"), "found twice; expected one with a list")
         for key, child in merges[:1]:
             for source in child.value if isinstance(child, yaml.SequenceNode) else (child,):
                 if not isinstance(source, yaml.MappingNode):
-                    message = "found no mapping; expected a mapping or a list of them"
+                    message = "expected a mapping or a list of mappings"
                     self._note(key.start_mark.line + 1, (*path, "<<"), message)
                     continue
-                yield from self._own(source, path=path)
-                yield from self._merged(source, path=path, depth=depth + 1)
+                yield from self._iterate_own(source, path=path)
+                yield from self._merge_values(source, path=path, depth=depth + 1)
 
     def _sequence(self, node: yaml.SequenceNode, *, path: Path, depth: int) -> list[Any]:
         result = []
@@ -215,10 +217,10 @@ class _Expansion:
             return _BOOLEANS[text.lower()]
         if kind == "int" and _DECIMAL.match(text):
             return int(text)
-        return Unfit(text)
+        return UnsupportedScalar(text)
 
-    def _entered(self, node: yaml.Node, *, depth: int) -> int:
-        """Count a node and return its line; what is too deep or too much ends the walk."""
+    def _enter(self, node: yaml.Node, *, depth: int) -> int:
+        """Count a node and return its line; raise UnreadableError beyond the bounds on depth and number."""
         line = node.start_mark.line + 1
         self._values += 1
         if depth > _DEEPEST:

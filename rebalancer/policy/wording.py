@@ -1,16 +1,16 @@
-"""A value or a path of a policy file in words: never longer than a line, never with control characters in it."""
+"""Formats values and paths of a policy file for messages: never longer than a line, without control characters."""
 
 import re
 from collections.abc import Sequence
 
-from rebalancer.policy.tree import Path, Unfit
+from rebalancer.policy.tree import Path, UnsupportedScalar
 
 _LONGEST = 60
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 
 
-def found(value: object, *, text: str | None = None) -> str:
-    """Describe a value; `text` is how the file has it."""
+def describe_value(value: object, *, text: str | None = None) -> str:
+    """Describe a value; `text` is its text in the file."""
     match value:
         case dict():
             return "a mapping"
@@ -19,27 +19,27 @@ def found(value: object, *, text: str | None = None) -> str:
         case None:
             return f"nothing ({text})" if text else "nothing"
         case str():
-            return quoted(value)
-        case Unfit(text=written):
-            return _clipped(repr(written)[1:-1])
+            return quote(value)
+        case UnsupportedScalar(text=written):
+            return _clip(repr(written)[1:-1])
         case bool():
             word = str(value).lower()
             return word if text in {None, word} else f"{text}, which YAML reads as {word}"
         case _:
-            return _clipped(str(value))
+            return _clip(str(value))
 
 
-def quoted(text: str) -> str:
-    """Quote text, escaping what a terminal should not get."""
-    inner = _clipped(repr(text)[1:-1].replace("\\'", "'"))
+def quote(text: str) -> str:
+    """Quote text, with control characters escaped."""
+    inner = _clip(repr(text)[1:-1].replace("\\'", "'"))
     return f'"{inner}"'
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def dotted(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Write a path as `eligibility.selector.matchLabels["example.com/app"]`, `owners[0]`."""
     result = ""
     for step in path:
@@ -48,11 +48,11 @@ def dotted(path: Path) -> str:
         elif _PLAIN.match(step):
             result += f".{step}" if result else step
         else:
-            result += f"[{quoted(step)}]"
+            result += f"[{quote(step)}]"
     return result
 
 
-def one_of(names: Sequence[str]) -> str:
+def join_alternatives(names: Sequence[str]) -> str:
     """List alternatives: `a`, `a or b`, `a, b or c`."""
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last

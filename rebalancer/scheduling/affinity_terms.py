@@ -1,8 +1,8 @@
-"""Pod affinity terms: which namespaces and pods they mean.
+"""Pod affinity terms: which namespaces and pods they select.
 
 Source: `framework.AffinityTerm` (GetAffinityTerms, Matches) and `interpodaffinity/plugin.go`
-(mergeAffinityTermNamespacesIfNotEmpty). matchLabelKeys and mismatchLabelKeys play no part here: the API server writes
-them into the selector when it creates the pod (1.31 and newer).
+(mergeAffinityTermNamespacesIfNotEmpty). matchLabelKeys and mismatchLabelKeys need no handling here: the API server
+writes them into the selector when it creates the pod (1.31 and newer).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,26 +27,26 @@ def _covers(term: PodAffinityTerm, owner_namespace: str, namespace: str, view: V
         return namespace == owner_namespace
     if namespace in term.namespaces:
         return True
-    found = view.snapshot.namespace.get(namespace)
-    labels: Labels = found.labels if found is not None else NO_LABELS
+    known = view.snapshot.namespace.get(namespace)
+    labels: Labels = known.labels if known is not None else NO_LABELS
     return term.namespace_selector is not None and term.namespace_selector.matches(labels)
 
 
-def namespaces(term: PodAffinityTerm, owner_namespace: str, view: View) -> frozenset[str]:
-    """Return the namespaces that a term means, of those that hold pods; the pod's own, if it names none."""
+def find_namespaces(term: PodAffinityTerm, owner_namespace: str, view: View) -> frozenset[str]:
+    """Return the namespaces with pods that a term selects; the pod's own namespace if the term names none."""
     if not term.namespaces and term.namespace_selector is None:
         return frozenset({owner_namespace})
-    return frozenset(each for each in view.namespaces if _covers(term, owner_namespace, each, view))
+    return frozenset(namespace for namespace in view.namespaces if _covers(term, owner_namespace, namespace, view))
 
 
-def matching(terms: Iterable[PodAffinityTerm], owner_namespace: str, view: View) -> Mapping[str, int]:
-    """Count the pods that *all* of the terms select, by node; terminating pods among them."""
+def count_matching_pods(terms: Iterable[PodAffinityTerm], owner_namespace: str, view: View) -> Mapping[str, int]:
+    """Count the pods that *all* of the terms select, by node, including terminating pods."""
     meant: frozenset[str] | None = None
     merged = LabelSelector()
     for term in terms:
         if term.selector is None:
             return {}
-        covered = namespaces(term, owner_namespace, view)
+        covered = find_namespaces(term, owner_namespace, view)
         meant = covered if meant is None else meant & covered
         merged = LabelSelector.of(None, (*merged.requirements, *term.selector.requirements))
     total: dict[str, int] = {}

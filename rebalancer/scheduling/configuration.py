@@ -1,9 +1,8 @@
 """Profiles from a KubeSchedulerConfiguration, as the administrator gives it to kube-scheduler.
 
-Read strictly where it is read: an unknown value of a field that matters is an error that names it. What this package
-cannot model (extenders, plugins of others, exotic scoring) is noted in `Profile.unmodelled`, so that nothing is
-foretold on the strength of half a configuration. Source: `apis/config/v1/default_plugins.go`, `default_plugins.go`
-(mergePlugins).
+The fields that are read are read strictly: an unknown value is an error that names the field. What this package cannot
+model (extenders, third-party plugins, RequestedToCapacityRatio) goes into `Profile.unmodelled`; nothing is predicted
+for such a profile. Source: `apis/config/v1/default_plugins.go`, `default_plugins.go` (mergePlugins).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from rebalancer.scheduling.profile import DEFAULT_WEIGHTS, Profile, Strategy
 
 API_GROUP: Final = "kubescheduler.config.k8s.io/"
 KIND: Final = "KubeSchedulerConfiguration"
-FILTERING: Final = frozenset(each.name for each in FILTERS)
+FILTERING: Final = frozenset(plugin.name for plugin in FILTERS)
 SILENT: Final = frozenset(
     {
         "SchedulingGates",
@@ -33,16 +32,16 @@ SILENT: Final = frozenset(
         "PodGroupPodsCount",
     }
 )
-"""Plugins of the scheduler that change nothing in what is modelled; pods that they concern are not predicted."""
+"""Plugins of the scheduler without effect on what is modelled; the pods that they affect are not predicted."""
 DECIDING: Final = ("multiPoint", "preFilter", "filter", "preScore", "score")
-"""Extension points at which a plugin can change where a pod lands; what the later ones say holds over the first."""
+"""Extension points at which a plugin can change a pod's node; the later ones override the first."""
 
 
 class ConfigurationError(ValueError):
-    """The file is no configuration that kube-scheduler would take; the message names field and value."""
+    """kube-scheduler would refuse the configuration; the message names field and value."""
 
 
-def profiles(data: bytes) -> Mapping[str, Profile]:
+def read_profiles(data: bytes) -> Mapping[str, Profile]:
     """Return the profiles of a KubeSchedulerConfiguration (YAML or JSON) by `schedulerName`.
 
     Raises ConfigurationError.
@@ -50,53 +49,55 @@ def profiles(data: bytes) -> Mapping[str, Profile]:
     try:
         document = yaml.safe_load(data)
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"no YAML: {error}") from None
+        raise ConfigurationError(f"not valid YAML: {error}") from None
     root = _Field("", document).mapping()
     version, kind = root.get("apiVersion").text(), root.get("kind").text()
     if not version.startswith(API_GROUP) or kind != KIND:
         raise ConfigurationError(f"apiVersion {version!r}, kind {kind!r}: expected {API_GROUP}v1, {KIND}")
     everywhere = root.get("percentageOfNodesToScore").whole(0, 100, 0)
     extenders = ("extenders",) if root.get("extenders").items() else ()
-    found: dict[str, Profile] = {}
+    by_name: dict[str, Profile] = {}
     for field in root.get("profiles").items() or [_Field("profiles[0]", {})]:
-        made = _profile(field.mapping(), everywhere, extenders)
-        if made.name in found:
-            raise ConfigurationError(f"{field.path}.schedulerName: {made.name!r} is there twice")
-        found[made.name] = made
-    return found
+        made = _read_profile(field.mapping(), everywhere, extenders)
+        if made.name in by_name:
+            raise ConfigurationError(
+                f"{field.path}.schedulerName: {made.name!r} is taken; give each profile its own name"
+            )
+        by_name[made.name] = made
+    return by_name
 
 
-def _profile(field: "_Field", everywhere: int, unmodelled: tuple[str, ...]) -> Profile:
+def _read_profile(field: "_Field", everywhere: int, unmodelled: tuple[str, ...]) -> Profile:
     plugins = field.get("plugins").mapping()
-    on, weights, foreign = _plugins(plugins)
-    arguments = {each.get("name").text(): each.get("args").mapping() for each in field.get("pluginConfig").items()}
+    on, weights, foreign = _read_plugins(plugins)
+    arguments = {entry.get("name").text(): entry.get("args").mapping() for entry in field.get("pluginConfig").items()}
     nothing = _Field("pluginConfig", {})
     fit = arguments.get("NodeResourcesFit", nothing)
     affinity = arguments.get("InterPodAffinity", nothing)
-    strategy, most, exotic = _strategy(fit.get("scoringStrategy").mapping())
+    strategy, most, exotic = _read_strategy(fit.get("scoringStrategy").mapping())
     balanced = arguments.get("NodeResourcesBalancedAllocation", nothing).get("resources").items()
     return Profile(
         name=field.get("schedulerName").text("default-scheduler"),
         weights=weights,
         filters_off=FILTERING - on,
-        default_constraints=_defaults(arguments.get("PodTopologySpread", nothing)),
-        added_affinity=_added(arguments.get("NodeAffinity", nothing).get("addedAffinity").mapping()),
+        default_constraints=_read_default_constraints(arguments.get("PodTopologySpread", nothing)),
+        added_affinity=_read_added_affinity(arguments.get("NodeAffinity", nothing).get("addedAffinity").mapping()),
         hard_pod_affinity_weight=affinity.get("hardPodAffinityWeight").whole(0, 100, 1),
         ignore_preferred_of_existing=affinity.get("ignorePreferredTermsOfExistingPods").flag(),
-        ignored_resources=frozenset(each.text() for each in fit.get("ignoredResources").items()),
-        ignored_resource_groups=frozenset(each.text() for each in fit.get("ignoredResourceGroups").items()),
+        ignored_resources=frozenset(resource.text() for resource in fit.get("ignoredResources").items()),
+        ignored_resource_groups=frozenset(group.text() for group in fit.get("ignoredResourceGroups").items()),
         most_allocated=most,
         strategy=strategy,
-        balanced_resources=tuple(each.get("name").text() for each in balanced) or ("cpu", "memory"),
+        balanced_resources=tuple(resource.get("name").text() for resource in balanced) or ("cpu", "memory"),
         percentage=field.get("percentageOfNodesToScore").whole(0, 100, everywhere),
         unmodelled=(*unmodelled, *foreign, *exotic),
     )
 
 
-def _plugins(field: "_Field") -> tuple[frozenset[str], Mapping[str, int], tuple[str, ...]]:
-    """Return the plugins that are on, the weights of those that score, and the ones that are nobody's we know.
+def _read_plugins(field: "_Field") -> tuple[frozenset[str], Mapping[str, int], tuple[str, ...]]:
+    """Return the enabled filter plugins, the weights of the score plugins, and the plugins that are not modelled.
 
-    `disabled` takes away, `*` everything; `enabled` adds or gives another weight, 1 where none is said.
+    `disabled` removes a plugin, `*` all of them; `enabled` adds one or sets its weight, 1 by default.
     """
     on = set(FILTERING)
     weights = dict(DEFAULT_WEIGHTS)
@@ -104,45 +105,46 @@ def _plugins(field: "_Field") -> tuple[frozenset[str], Mapping[str, int], tuple[
     for point in DECIDING:
         at = field.get(point).mapping()
         scores, filters = point in {"multiPoint", "score"}, point in {"multiPoint", "filter"}
-        for each in at.get("disabled").items():
-            name = each.get("name").text()
+        for plugin in at.get("disabled").items():
+            name = plugin.get("name").text()
             if point.startswith("pre"):
                 foreign.append(f"{point} without {name}")
             if scores:
                 weights = {} if name == "*" else {other: w for other, w in weights.items() if other != name}
             if filters:
                 on = set() if name == "*" else on - {name}
-        for each in at.get("enabled").items():
-            name = each.get("name").text()
+        for plugin in at.get("enabled").items():
+            name = plugin.get("name").text()
             if name not in FILTERING | DEFAULT_WEIGHTS.keys() | SILENT:
                 foreign.append(f"plugin {name}")
             if scores and name in DEFAULT_WEIGHTS:
-                weights[name] = each.get("weight").whole(0, 2**31 - 1, 0) or 1
+                weights[name] = plugin.get("weight").whole(0, 2**31 - 1, 0) or 1
             if filters and name in FILTERING:
                 on.add(name)
     return frozenset(on), weights, tuple(sorted(set(foreign)))
 
 
-def _strategy(field: "_Field") -> tuple[Strategy, bool, tuple[str, ...]]:
+def _read_strategy(field: "_Field") -> tuple[Strategy, bool, tuple[str, ...]]:
     kind = field.get("type").choice({"LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"}, "LeastAllocated")
     resources = tuple(
-        (each.get("name").text(), each.get("weight").whole(1, 100, 1)) for each in field.get("resources").items()
+        (resource.get("name").text(), resource.get("weight").whole(1, 100, 1))
+        for resource in field.get("resources").items()
     )
     exotic = ("scoringStrategy RequestedToCapacityRatio",) if kind == "RequestedToCapacityRatio" else ()
     return resources or (("cpu", 1), ("memory", 1)), kind == "MostAllocated", exotic
 
 
-def _defaults(field: "_Field") -> tuple[SpreadConstraint, ...] | None:
+def _read_default_constraints(field: "_Field") -> tuple[SpreadConstraint, ...] | None:
     kind = field.get("defaultingType").choice({"System", "List"}, "System")
     constraints = field.get("defaultConstraints").items()
     if kind == "System":
         if constraints:
-            raise ConfigurationError(f"{field.path}.defaultConstraints: defaultingType System takes none")
+            raise ConfigurationError(f"{field.path}.defaultConstraints: must be empty with defaultingType System")
         return None
-    return tuple(_constraint(each) for each in constraints)
+    return tuple(_read_constraint(constraint) for constraint in constraints)
 
 
-def _constraint(field: "_Field") -> SpreadConstraint:
+def _read_constraint(field: "_Field") -> SpreadConstraint:
     if field.get("labelSelector").value is not None:
         raise ConfigurationError(f"{field.path}.labelSelector: must be empty, it is derived from services and owners")
     policies = {"Honor", "Ignore"}
@@ -158,34 +160,35 @@ def _constraint(field: "_Field") -> SpreadConstraint:
     )
 
 
-def _added(field: "_Field") -> NodeAffinity:
+def _read_added_affinity(field: "_Field") -> NodeAffinity:
     required = field.get("requiredDuringSchedulingIgnoredDuringExecution")
     preferred = field.get("preferredDuringSchedulingIgnoredDuringExecution").items()
     terms = required.mapping().get("nodeSelectorTerms").items()
     return NodeAffinity(
-        required=tuple(_term(each) for each in terms) if required.value is not None else None,
+        required=tuple(_read_term(term) for term in terms) if required.value is not None else None,
         preferred=tuple(
-            PreferredNodeTerm(each.get("weight").whole(1, 100), _term(each.get("preference"))) for each in preferred
+            PreferredNodeTerm(term.get("weight").whole(1, 100), _read_term(term.get("preference")))
+            for term in preferred
         ),
     )
 
 
-def _term(field: "_Field") -> NodeSelectorTerm:
+def _read_term(field: "_Field") -> NodeSelectorTerm:
     return NodeSelectorTerm(
-        tuple(_requirement(each) for each in field.mapping().get("matchExpressions").items()),
-        tuple(_requirement(each) for each in field.mapping().get("matchFields").items()),
+        tuple(_read_requirement(expression) for expression in field.mapping().get("matchExpressions").items()),
+        tuple(_read_requirement(expression) for expression in field.mapping().get("matchFields").items()),
     )
 
 
-def _requirement(field: "_Field") -> SelectorRequirement:
-    operator = Operator(field.get("operator").choice({each.value for each in Operator}))
+def _read_requirement(field: "_Field") -> SelectorRequirement:
+    operator = Operator(field.get("operator").choice({choice.value for choice in Operator}))
     return SelectorRequirement(
-        field.get("key").text(), operator, tuple(sorted(each.text() for each in field.get("values").items()))
+        field.get("key").text(), operator, tuple(sorted(value.text() for value in field.get("values").items()))
     )
 
 
 class _Field:
-    """A value of the document and where it stands, so that every complaint can name it."""
+    """A value of the document and its path, so that every error can name the field."""
 
     def __init__(self, path: str, value: Any) -> None:
         self.path = path
@@ -202,24 +205,24 @@ class _Field:
         return [_Field(f"{self.path}[{position}]", value) for position, value in enumerate(values)]
 
     def text(self, default: str | None = None) -> str:
-        found: str = self._typed(str, "a text", default)
-        return found
+        text: str = self._typed(str, "a text", default)
+        return text
 
     def flag(self) -> bool:
-        found: bool = self._typed(bool, "true or false", default=False)
-        return found
+        flag: bool = self._typed(bool, "true or false", default=False)
+        return flag
 
     def whole(self, least: int, most: int, default: int | None = None) -> int:
-        found: int = self._typed(int, "a whole number", default)
-        if isinstance(self.value, bool) or not least <= found <= most:
+        number: int = self._typed(int, "a whole number", default)
+        if isinstance(self.value, bool) or not least <= number <= most:
             raise ConfigurationError(f"{self.path}: {self.value!r} is not a whole number from {least} to {most}")
-        return found
+        return number
 
     def choice(self, values: Iterable[str], default: str | None = None) -> str:
-        found = self.text(default)
-        if found not in values:
-            raise ConfigurationError(f"{self.path}: {found!r} is not one of {', '.join(sorted(values))}")
-        return found
+        text = self.text(default)
+        if text not in values:
+            raise ConfigurationError(f"{self.path}: {text!r} is not one of {', '.join(sorted(values))}")
+        return text
 
     def _typed(self, kind: type, name: str, default: Any = None) -> Any:
         if self.value is None:

@@ -24,9 +24,9 @@ from rebalancer.scheduling.volume_binding import VolumeBinding
 from rebalancer.scheduling.volume_restrictions import VolumeRestrictions
 from rebalancer.scheduling.volume_zone import VolumeZone
 
-OF_THE_NODE: Final[Sequence[type[Filter]]] = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity)
-"""Filters that look at the node alone, not at what runs there."""
-OF_ITS_ROOM: Final[Sequence[type[Filter]]] = (
+NODE_FILTERS: Final[Sequence[type[Filter]]] = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity)
+"""Filters that depend on the node alone, not on the pods that run there."""
+CAPACITY_FILTERS: Final[Sequence[type[Filter]]] = (
     NodePorts,
     NodeResourcesFit,
     VolumeRestrictions,
@@ -34,90 +34,90 @@ OF_ITS_ROOM: Final[Sequence[type[Filter]]] = (
     VolumeBinding,
     VolumeZone,
 )
-FILTERS: Final[Sequence[type[Filter]]] = (*OF_THE_NODE, *OF_ITS_ROOM, PodTopologySpread, InterPodAffinity)
-"""The first that rejects a node decides the reason reported for it."""
+FILTERS: Final[Sequence[type[Filter]]] = (*NODE_FILTERS, *CAPACITY_FILTERS, PodTopologySpread, InterPodAffinity)
+"""The first filter that rejects a node decides the reason that is reported for it."""
 
 
-def prepared(pod: Pod, view: View) -> Sequence[Filter]:
-    """Return the filters that the profile leaves on, prepared for a pod."""
-    return [each(pod, view) for each in FILTERS if each.name not in view.profile.filters_off]
+def prepare_filters(pod: Pod, view: View) -> Sequence[Filter]:
+    """Return the filters that the profile enables, prepared for a pod."""
+    return [plugin(pod, view) for plugin in FILTERS if plugin.name not in view.profile.filters_off]
 
 
 def feasible(pod: Pod, view: View) -> frozenset[str]:
     """Return the names of the nodes that pass every filter, without reasons.
 
-    Where the pod has been promised a node by preemption (`nominatedNodeName`) and still fits there, that one only.
+    A pod that preemption nominated for a node (`nominatedNodeName`) and that still fits there has that node only.
     """
-    nodes = _passing((*OF_ITS_ROOM, PodTopologySpread, InterPodAffinity), pod, view, admissible(pod, view))
-    nodes = _beside_nominated(pod, view, nodes)
+    nodes = _apply_filters((*CAPACITY_FILTERS, PodTopologySpread, InterPodAffinity), pod, view, admissible(pod, view))
+    nodes = _drop_nominated_nodes(pod, view, nodes)
     return frozenset({pod.nominated_node}) if pod.nominated_node in nodes else nodes
 
 
 def static_feasible(pod: Pod, view: View, group: Iterable[Pod] | None = None) -> frozenset[str]:
-    """Return the nodes that pass whatever a planner does with the pod's own group.
+    """Return the nodes that pass wherever the pods of the pod's own group are.
 
-    All filters but PodTopologySpread, and InterPodAffinity as if the `group` (by default the pods of the same owner)
-    were not there. Room is judged in the given state.
+    Applies all filters but PodTopologySpread, and InterPodAffinity as if the `group` (by default the pods of the same
+    owner) did not exist. Free capacity is that of the given state.
     """
     if group is None:
         group = view.snapshot.pods_of.get(pod.owner.uid, ()) if pod.owner is not None else ()
-    nodes = _passing(OF_ITS_ROOM, pod, view, admissible(pod, view))
+    nodes = _apply_filters(CAPACITY_FILTERS, pod, view, admissible(pod, view))
     if not nodes or InterPodAffinity.name in view.profile.filters_off:
         return nodes
     if pod.spec.pod_affinity == NO_AFFINITY and not any(True for _ in view.repelling(pod)):
-        return nodes  # as of most pods, whose groups need not be taken out for nothing
-    present = [each for each in group if view.where(each) is not None]
-    return InterPodAffinity(pod, view.without(present) if present else view).admitted(nodes)
+        return nodes  # true of most pods: the state without their group need not be made
+    present = [member for member in group if view.where(member) is not None]
+    return InterPodAffinity(pod, view.without(present) if present else view).admit(nodes)
 
 
 def admissible(pod: Pod, view: View) -> frozenset[str]:
-    """Return the nodes that the filters of the node alone admit, whatever runs there; once for each kind of pod."""
+    """Return the nodes that `NODE_FILTERS` admit, whatever runs there; computed once for equal pod specs."""
     spec = pod.spec
     affinity = spec.node_affinity
     key = ("admissible", spec.node_name, spec.tolerations, affinity.selector, affinity.required)
-    return view.memo(key, lambda: _passing(OF_THE_NODE, pod, view, view.nodes.names))
+    return view.memo(key, lambda: _apply_filters(NODE_FILTERS, pod, view, view.nodes.names))
 
 
-def _passing(filters: Iterable[type[Filter]], pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
-    for each in filters:
-        if nodes and each.name not in view.profile.filters_off:
-            nodes = each(pod, view).admitted(nodes)
+def _apply_filters(filters: Iterable[type[Filter]], pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
+    for plugin in filters:
+        if nodes and plugin.name not in view.profile.filters_off:
+            nodes = plugin(pod, view).admit(nodes)
     return nodes
 
 
-def _beside_nominated(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
-    """Leave out nodes where the pod fits only as long as a pod promised to them is not there yet.
+def _drop_nominated_nodes(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
+    """Leave out nodes where the pod does not fit once the pods nominated for them have arrived.
 
-    Source: `RunFilterPluginsWithNominatedPods`: promised pods of equal or higher priority are tried as if present.
+    Source: `RunFilterPluginsWithNominatedPods`: nominated pods of equal or higher priority count as present.
     """
-    for node, state in with_promised(pod, view):
-        if not _passing(FILTERS, pod, state, nodes & {node}):
+    for node, state in iterate_nominated_nodes(pod, view):
+        if not _apply_filters(FILTERS, pod, state, nodes & {node}):
             nodes = nodes - {node}
     return nodes
 
 
-def with_promised(pod: Pod, view: View) -> Iterator[tuple[str, View]]:
-    """Yield each node that others were promised, with the state in which they stand there.
+def iterate_nominated_nodes(pod: Pod, view: View) -> Iterator[tuple[str, View]]:
+    """Yield each node for which other pods are nominated, with the state in which they run there.
 
-    The scheduler judges such a node in that state first; where the pod passes, again in the state as it is.
+    The scheduler filters such a node in that state first; if the pod passes, again in the actual state.
     """
-    for node, promised in _nominated(pod, view).items():
+    for node, promised in _find_nominated_pods(pod, view).items():
         state = view
-        for each in promised:
-            state = state.with_placed(each, node)
+        for other in promised:
+            state = state.with_placed(other, node)
         yield node, state
 
 
-def _nominated(pod: Pod, view: View) -> Mapping[str, Sequence[Pod]]:
-    """Return waiting pods that preemption promised a node to, by node, of the pod's priority or above."""
-    found: dict[str, list[Pod]] = {}
-    for each in view.memo("promised", lambda: [p for p in view.snapshot.pods if p.waiting and p.nominated_node]):
-        node = each.nominated_node
+def _find_nominated_pods(pod: Pod, view: View) -> Mapping[str, Sequence[Pod]]:
+    """Return the pending pods of the pod's priority or above that preemption nominated for a node, by node."""
+    nominated: dict[str, list[Pod]] = {}
+    for other in view.memo("promised", lambda: [p for p in view.snapshot.pods if p.waiting and p.nominated_node]):
+        node = other.nominated_node
         if (
             node in view.nodes.by_name
-            and each.spec.priority >= pod.spec.priority
-            and each.uid != pod.uid
-            and view.where(each) is None
+            and other.spec.priority >= pod.spec.priority
+            and other.uid != pod.uid
+            and view.where(other) is None
         ):
-            found.setdefault(node, []).append(each)
-    return found
+            nominated.setdefault(node, []).append(other)
+    return nominated

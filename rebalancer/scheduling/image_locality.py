@@ -18,16 +18,16 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:
     """Return 0 to 100: the images' sizes, each times the share of nodes that have it, between 23 and 1000 MiB."""
     held = view.nodes.images
     total = len(view.nodes.by_name)
-    wanted = [held[name] for name in map(normalized, pod.spec.images) if name in held]
+    wanted = [held[name] for name in map(normalize_image_name, pod.spec.images) if name in held]
     most = MOST_PER_CONTAINER * pod.spec.containers
-    found = {}
+    result = {}
     for node in nodes:
         present = sum(int(size * (len(names) / total)) for size, names in wanted if node in names)
         clamped = max(LEAST, min(present, most))
-        found[node] = 100 * (clamped - LEAST) // (most - LEAST)
-    return found
+        result[node] = 100 * (clamped - LEAST) // (most - LEAST)
+    return result
 
 
-def normalized(image: str) -> str:
+def normalize_image_name(image: str) -> str:
     """Add `:latest` to an image name without a tag."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

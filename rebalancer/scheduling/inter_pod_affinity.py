@@ -1,7 +1,7 @@
 """InterPodAffinity: required affinity and anti-affinity, both ways.
 
-Source: `interpodaffinity/filtering.go`. Terminating pods count: an evicted pod keeps its neighbours away until it is
-gone.
+Source: `interpodaffinity/filtering.go`. Terminating pods count: the anti-affinity of an evicted pod applies until the
+pod is deleted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.affinity_terms import matching, selects
+from rebalancer.scheduling.affinity_terms import count_matching_pods, selects
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable, unschedulable
 from rebalancer.scheduling.view import View
@@ -20,7 +20,7 @@ THEIR_ANTI_AFFINITY: Final = unschedulable("node(s) didn't satisfy existing pods
 
 
 class InterPodAffinity(Filter):
-    """Own affinity, own anti-affinity, then the anti-affinity of pods that are there already.
+    """Own affinity, own anti-affinity, then the anti-affinity of existing pods.
 
     A node without a term's topology key cannot satisfy affinity, and is never blocked by anti-affinity.
     """
@@ -31,25 +31,32 @@ class InterPodAffinity(Filter):
         """Prepare for a pod."""
         own = pod.spec.pod_affinity
         self._view = view
-        self.blocked: Final = theirs(pod, view)
-        """Label values, by key, that the anti-affinity of pods that are there closes."""
+        self.blocked: Final = find_repelled_values(pod, view)
+        """Label values, by key, that the anti-affinity of existing pods closes."""
         self.avoided: Final = tuple(
-            (term.topology_key, _places([term], matching([term], pod.namespace, view), view)[term.topology_key])
+            (
+                term.topology_key,
+                _find_topology_values([term], count_matching_pods([term], pod.namespace, view), view)[
+                    term.topology_key
+                ],
+            )
             for term in own.anti_required
         )
         """The same for each term of the pod's own anti-affinity."""
         self.wanted: Mapping[str, frozenset[str]] = {}
-        """The values, by key, that its own affinity asks for."""
+        """The values, by key, that its own affinity requires."""
         self.first_of_its_kind = False
         if own.required:
-            self.wanted = _places(own.required, matching(own.required, pod.namespace, view), view)
-            # The first pod of a group that wants to be together may start it anywhere.
+            self.wanted = _find_topology_values(
+                own.required, count_matching_pods(own.required, pod.namespace, view), view
+            )
+            # The first pod of a group with affinity to itself may run anywhere.
             self.first_of_its_kind = not any(self.wanted.values()) and all(
                 selects(term, pod.namespace, pod, view) for term in own.required
             )
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node."""
+        """Evaluate one node."""
         labels = self._view.nodes.by_name[node].labels
         for key, values in self.wanted.items():
             if key not in labels or (labels[key] not in values and not self.first_of_its_kind):
@@ -62,41 +69,43 @@ class InterPodAffinity(Filter):
                 return THEIR_ANTI_AFFINITY
         return SUCCESS
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
         index = self._view.nodes
         for key, values in self.wanted.items():
-            nodes = nodes & (index.carrying((key,)) if self.first_of_its_kind else _union(index.groups(key), values))
+            nodes = nodes & (index.carrying((key,)) if self.first_of_its_kind else _unite(index.groups(key), values))
         for key, values in (*self.avoided, *self.blocked.items()):
             if values:
-                nodes = nodes - _union(index.groups(key), values)
+                nodes = nodes - _unite(index.groups(key), values)
         return nodes
 
 
-def _union(groups: Mapping[str, frozenset[str]], values: Iterable[str]) -> frozenset[str]:
+def _unite(groups: Mapping[str, frozenset[str]], values: Iterable[str]) -> frozenset[str]:
     return frozenset().union(*(groups[value] for value in values if value in groups))
 
 
-def _places(terms: Iterable[PodAffinityTerm], per_node: Mapping[str, int], view: View) -> Mapping[str, frozenset[str]]:
+def _find_topology_values(
+    terms: Iterable[PodAffinityTerm], per_node: Mapping[str, int], view: View
+) -> Mapping[str, frozenset[str]]:
     """Return, for the key of each term, the values of the nodes that hold a matching pod."""
-    found = {}
+    places = {}
     for key in {term.topology_key for term in terms}:
         values = view.nodes.values(key)
-        found[key] = frozenset(values[node] for node in per_node if node in values)
-    return found
+        places[key] = frozenset(values[node] for node in per_node if node in values)
+    return places
 
 
-def theirs(pod: Pod, view: View) -> Mapping[str, frozenset[str]]:
+def find_repelled_values(pod: Pod, view: View) -> Mapping[str, frozenset[str]]:
     """Return the label values, by key, that the anti-affinity of existing pods closes to this pod."""
     blocked: dict[str, set[str]] = {}
     for namespace, affinity, per_node in view.repelling(pod):
-        for key in _refusing(affinity, namespace, pod, view):
+        for key in _find_repelling_keys(affinity, namespace, pod, view):
             values = view.nodes.values(key)
             blocked.setdefault(key, set()).update(values[node] for node in per_node if node in values)
-    return {key: frozenset(found) for key, found in blocked.items()}
+    return {key: frozenset(values) for key, values in blocked.items()}
 
 
-def _refusing(affinity: PodAffinity, namespace: str, pod: Pod, view: View) -> tuple[str, ...]:
+def _find_repelling_keys(affinity: PodAffinity, namespace: str, pod: Pod, view: View) -> tuple[str, ...]:
     def make() -> tuple[str, ...]:
         return tuple(term.topology_key for term in affinity.anti_required if selects(term, namespace, pod, view))
 

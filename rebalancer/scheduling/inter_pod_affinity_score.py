@@ -1,4 +1,4 @@
-"""InterPodAffinity's score: preferred terms of the pod, and of the pods that are there already.
+"""InterPodAffinity's score: preferred terms of the pod, and of existing pods.
 
 Source: `interpodaffinity/scoring.go`. Existing pods' *required* affinity to the newcomer counts as well, with the
 profile's `hardPodAffinityWeight` (1).
@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.affinity_terms import matching, selects
+from rebalancer.scheduling.affinity_terms import count_matching_pods, selects
 from rebalancer.scheduling.view import View
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
     """Return 0 to 100 between the worst and the best node; None where no term applies at all."""
-    weights = _weights(pod, view)
+    weights = _sum_weights(pod, view)
     if not weights:
         return None
     labels = {node: view.nodes.by_name[node].labels for node in nodes}
@@ -28,32 +28,32 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | Non
     return {node: int(100 * ((value - least) / (most - least))) for node, value in raw.items()}
 
 
-def _weights(pod: Pod, view: View) -> Mapping[str, Mapping[str, int]]:
-    """Sum up what each value of each topology key is worth, by key and value."""
-    found: dict[str, dict[str, int]] = {}
+def _sum_weights(pod: Pod, view: View) -> Mapping[str, Mapping[str, int]]:
+    """Return the sum of the terms' weights by topology key and value."""
+    weights: dict[str, dict[str, int]] = {}
 
     def add(term: PodAffinityTerm, weight: int, per_node: Mapping[str, int]) -> None:
         values = view.nodes.values(term.topology_key)
         for node, count in per_node.items():
             if node in values:
-                worth = found.setdefault(term.topology_key, {})
+                worth = weights.setdefault(term.topology_key, {})
                 worth[values[node]] = worth.get(values[node], 0) + weight * count
 
     own = pod.spec.pod_affinity
     for sign, preferred in ((1, own.preferred), (-1, own.anti_preferred)):
-        for each in preferred:
-            add(each.term, sign * each.weight, matching([each.term], pod.namespace, view))
+        for entry in preferred:
+            add(entry.term, sign * entry.weight, count_matching_pods([entry.term], pod.namespace, view))
     if view.profile.ignore_preferred_of_existing and not own.preferred and not own.anti_preferred:
         return {}
     for namespace, affinity, per_node in view.affine_towards(pod.namespace):
-        for term, weight in _towards(affinity, view.profile.hard_pod_affinity_weight):
+        for term, weight in _iterate_weighted_terms(affinity, view.profile.hard_pod_affinity_weight):
             if selects(term, namespace, pod, view):
                 add(term, weight, per_node)
-    return found
+    return weights
 
 
-def _towards(affinity: PodAffinity, hard_weight: int) -> Iterable[tuple[PodAffinityTerm, int]]:
+def _iterate_weighted_terms(affinity: PodAffinity, hard_weight: int) -> Iterable[tuple[PodAffinityTerm, int]]:
     if hard_weight > 0:
         yield from ((term, hard_weight) for term in affinity.required)
-    yield from ((each.term, each.weight) for each in affinity.preferred)
-    yield from ((each.term, -each.weight) for each in affinity.anti_preferred)
+    yield from ((entry.term, entry.weight) for entry in affinity.preferred)
+    yield from ((entry.term, -entry.weight) for entry in affinity.anti_preferred)

@@ -9,8 +9,7 @@ from typing import ClassVar, Final
 from rebalancer.model.labels import Operator
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.node_index import required_part
-from rebalancer.scheduling.normalize import to_hundred
-from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.plugin import Filter, scale_to_hundred
 from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable
 from rebalancer.scheduling.view import View
 
@@ -23,8 +22,8 @@ NOT_NAMED: Final = unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]
 class NodeAffinity(Filter):
     """The pod's own terms and the profile's `addedAffinity` must both hold.
 
-    Terms that all name nodes (`matchFields`, `metadata.name`) are looked at first: the other nodes are not examined
-    by any filter, which is why their reason names this plugin only.
+    Terms that all name nodes (`matchFields`, `metadata.name`) come first: no filter examines the other nodes, which is
+    why their reason names this plugin only.
     """
 
     name: ClassVar = "NodeAffinity"
@@ -33,34 +32,34 @@ class NodeAffinity(Filter):
         """Prepare for a pod."""
         self._matching = view.nodes.matching(required_part(pod.spec.node_affinity))
         self._enforced = view.nodes.matching(required_part(view.profile.added_affinity))
-        self.named = named_nodes(pod)
+        self.named = find_named_nodes(pod)
         if self.named is not None and not self.named:
             self.refusal = CONFLICT
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node."""
+        """Evaluate one node."""
         if self.named is not None and node not in self.named:
             return NOT_NAMED
         if node not in self._enforced:
             return ENFORCED
         return SUCCESS if node in self._matching else MISMATCH
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
         return nodes & self._enforced & self._matching
 
 
-def named_nodes(pod: Pod) -> frozenset[str] | None:
+def find_named_nodes(pod: Pod) -> frozenset[str] | None:
     """Return the only nodes that the required terms name, or None where a term leaves them open."""
     terms = pod.spec.node_affinity.required
     if not terms:
         return None
     named: set[str] = set()
     for term in terms:
-        fields = [each for each in term.fields if each.key == "metadata.name" and each.operator is Operator.IN]
+        fields = [field for field in term.fields if field.key == "metadata.name" and field.operator is Operator.IN]
         if not fields:
             return None
-        named |= frozenset(fields[0].values).intersection(*(each.values for each in fields[1:]))
+        named |= frozenset(fields[0].values).intersection(*(field.values for field in fields[1:]))
     return frozenset(named)
 
 
@@ -70,7 +69,7 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | Non
     if not preferred:
         return None
     weights = dict.fromkeys(nodes, 0)
-    for each in preferred:
-        for node in view.nodes.selected(each.term).intersection(weights):
-            weights[node] += each.weight
-    return to_hundred(weights)
+    for entry in preferred:
+        for node in view.nodes.selected(entry.term).intersection(weights):
+            weights[node] += entry.weight
+    return scale_to_hundred(weights)

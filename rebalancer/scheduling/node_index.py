@@ -1,7 +1,8 @@
-"""Which nodes carry a label, satisfy an affinity, or repel a pod: set algebra over node names, worked out once.
+"""Which nodes carry a label, satisfy an affinity, or repel a pod: set algebra over node names, computed once.
 
-Nodes do not change while a planner steps through hypothetical states, so every answer here is kept. A requirement is
-judged once for each distinct value of its label, not once for each node: 5,000 nodes in three zones cost three tests.
+Nodes do not change while a planner steps through hypothetical states, so every result here is cached. A requirement is
+evaluated once for each distinct value of its label, not once for each node: 5,000 nodes in three zones cost three
+tests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ class RequiredAffinity(NamedTuple):
 
 
 def required_part(affinity: NodeAffinity) -> RequiredAffinity | None:
-    """Return what must hold, or None where nothing is asked (so that all such pods share one answer)."""
+    """Return the part that must hold, or None where nothing is required (so that all such pods share one entry)."""
     if not affinity.selector and affinity.required is None:
         return None
     return RequiredAffinity(affinity.selector, affinity.required)
@@ -36,12 +37,14 @@ def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
 
     Source: component-helpers `ToleratesTaint`. Lt and Gt belong to an alpha gate that is off: they tolerate nothing.
     """
-    for each in tolerations:
-        if each.effect and each.effect != taint.effect:
+    for toleration in tolerations:
+        if toleration.effect and toleration.effect != taint.effect:
             continue
-        if each.key and each.key != taint.key:
+        if toleration.key and toleration.key != taint.key:
             continue
-        if each.operator == "Exists" or (each.operator in {"", "Equal"} and each.value == taint.value):
+        if toleration.operator == "Exists" or (
+            toleration.operator in {"", "Equal"} and toleration.value == taint.value
+        ):
             return True
     return False
 
@@ -52,7 +55,7 @@ class NodeIndex:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.by_name: dict[str, Node] = {node.name: node for node in nodes}
         self._values: dict[str, Mapping[str, str]] = {}
-        self._own: dict[str, bool] = {}
+        self._own_names: dict[str, bool] = {}
         self._groups: dict[str, Mapping[str, frozenset[str]]] = {}
         self._carrying: dict[tuple[str, ...], frozenset[str]] = {}
         self._requirements: dict[SelectorRequirement, frozenset[str]] = {}
@@ -71,50 +74,50 @@ class NodeIndex:
 
     def values(self, key: str) -> Mapping[str, str]:
         """Return the value of a label by node, for the nodes that carry it. The empty string is a value."""
-        found = self._values.get(key)
-        if found is None:
-            found = {node.name: node.labels[key] for node in self.by_name.values() if key in node.labels}
-            self._values[key] = found
-        return found
+        values = self._values.get(key)
+        if values is None:
+            values = {node.name: node.labels[key] for node in self.by_name.values() if key in node.labels}
+            self._values[key] = values
+        return values
 
     def by_value(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:
         """Add up counts by node, of nodes that carry the label, by its value."""
         values = self.values(key)
-        if self._own_name(key):
+        if self._is_node_name(key):
             return counts
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for node, count in counts.items():
             value = values[node]
-            if value in found:
-                found[value] += count
+            if value in totals:
+                totals[value] += count
             else:
-                found[value] = count
-        return found
+                totals[value] = count
+        return totals
 
-    def _own_name(self, key: str) -> bool:
+    def _is_node_name(self, key: str) -> bool:
         """Say whether the value of a label is the node's name wherever it is, as that of the host name mostly is."""
-        found = self._own.get(key)
-        if found is None:
-            found = self._own[key] = all(name == value for name, value in self.values(key).items())
-        return found
+        is_name = self._own_names.get(key)
+        if is_name is None:
+            is_name = self._own_names[key] = all(name == value for name, value in self.values(key).items())
+        return is_name
 
     def groups(self, key: str) -> Mapping[str, frozenset[str]]:
         """Return the nodes by their value of a label."""
-        found = self._groups.get(key)
-        if found is None:
+        by_value = self._groups.get(key)
+        if by_value is None:
             groups: dict[str, list[str]] = {}
             for name, value in self.values(key).items():
                 groups.setdefault(value, []).append(name)
-            found = self._groups[key] = {value: frozenset(names) for value, names in groups.items()}
-        return found
+            by_value = self._groups[key] = {value: frozenset(names) for value, names in groups.items()}
+        return by_value
 
     def carrying(self, keys: tuple[str, ...]) -> frozenset[str]:
         """Return the nodes that carry every one of the labels."""
-        found = self._carrying.get(keys)
-        if found is None:
-            found = self.names.intersection(*(self.values(key).keys() for key in keys))
-            self._carrying[keys] = found
-        return found
+        nodes = self._carrying.get(keys)
+        if nodes is None:
+            nodes = self.names.intersection(*(self.values(key).keys() for key in keys))
+            self._carrying[keys] = nodes
+        return nodes
 
     def matching(self, affinity: RequiredAffinity | None) -> frozenset[str]:
         """Return the nodes that satisfy `nodeSelector` and required node affinity.
@@ -122,13 +125,13 @@ class NodeIndex:
         Source: component-helpers `nodeaffinity.GetRequiredNodeAffinity`. Terms are ORed, what is in a term is ANDed, a
         term without expressions and fields selects nothing.
         """
-        found = self._affinities.get(affinity)
-        if found is None:
-            found = self.names if affinity is None else self._matching(affinity)
-            self._affinities[affinity] = found
-        return found
+        nodes = self._affinities.get(affinity)
+        if nodes is None:
+            nodes = self.names if affinity is None else self._select_matching(affinity)
+            self._affinities[affinity] = nodes
+        return nodes
 
-    def _matching(self, affinity: RequiredAffinity) -> frozenset[str]:
+    def _select_matching(self, affinity: RequiredAffinity) -> frozenset[str]:
         chosen = self.names
         for key, value in affinity.selector.items():
             chosen = chosen & self.groups(key).get(value, NONE)
@@ -142,44 +145,44 @@ class NodeIndex:
             return NONE
         chosen = self.names
         for requirement in term.expressions:
-            chosen = chosen & self._satisfying(requirement)
+            chosen = chosen & self._select_satisfying(requirement)
         for field in term.fields:
-            chosen = chosen & self._named(field)
+            chosen = chosen & self._select_named(field)
         return chosen
 
-    def _satisfying(self, requirement: SelectorRequirement) -> frozenset[str]:
-        found = self._requirements.get(requirement)
-        if found is None:
+    def _select_satisfying(self, requirement: SelectorRequirement) -> frozenset[str]:
+        nodes = self._requirements.get(requirement)
+        if nodes is None:
             key = requirement.key
             groups = self.groups(key)
-            found = NONE.union(*(names for value, names in groups.items() if requirement.matches({key: value})))
+            nodes = NONE.union(*(names for value, names in groups.items() if requirement.matches({key: value})))
             if requirement.matches({}):
-                found |= self.names - self.carrying((key,))
-            self._requirements[requirement] = found
-        return found
+                nodes |= self.names - self.carrying((key,))
+            self._requirements[requirement] = nodes
+        return nodes
 
-    def _named(self, field: SelectorRequirement) -> frozenset[str]:
-        """Select by `metadata.name`, the only field there is; In and NotIn take one value each."""
+    def _select_named(self, field: SelectorRequirement) -> frozenset[str]:
+        """Select by `metadata.name`, the only field that exists; In and NotIn take one value each."""
         if field.key != "metadata.name" or len(field.values) != 1:
             return NONE
         named = self.names.intersection(field.values)
         return self.names - named if field.operator is Operator.NOT_IN else named
 
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> frozenset[str]:
-        """Return the nodes of which no NoSchedule or NoExecute taint is left untolerated."""
-        found = self._tolerated.get(tolerations)
-        if found is None:
+        """Return the nodes whose NoSchedule and NoExecute taints are all tolerated."""
+        nodes = self._tolerated.get(tolerations)
+        if nodes is None:
             repelled = (
                 names
                 for taints, names in self._by_taints.items()
                 if any(taint.effect in REPELLING and not tolerates(tolerations, taint) for taint in taints)
             )
-            found = self._tolerated[tolerations] = self.names.difference(*repelled)
-        return found
+            nodes = self._tolerated[tolerations] = self.names.difference(*repelled)
+        return nodes
 
     @cached_property
     def images(self) -> Mapping[str, tuple[int, frozenset[str]]]:
-        """Images by name: bytes as the first node says that has it, and the nodes that have it."""
+        """Images by name: the bytes that the first node with the image reports, and the nodes that have it."""
         sizes: dict[str, int] = {}
         holders: dict[str, set[str]] = {}
         for node in self.by_name.values():
@@ -190,8 +193,8 @@ class NodeIndex:
 
     @cached_property
     def _by_taints(self) -> Mapping[tuple[Taint, ...], frozenset[str]]:
-        found: dict[tuple[Taint, ...], list[str]] = {}
+        by_taints: dict[tuple[Taint, ...], list[str]] = {}
         for node in self.by_name.values():
             if node.taints:
-                found.setdefault(node.taints, []).append(node.name)
-        return {taints: frozenset(names) for taints, names in found.items()}
+                by_taints.setdefault(node.taints, []).append(node.name)
+        return {taints: frozenset(names) for taints, names in by_taints.items()}

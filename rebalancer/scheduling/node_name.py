@@ -13,7 +13,7 @@ ANOTHER: Final = unresolvable("node(s) didn't match the requested node name")
 class NodeName(Filter):
     """The node that a template or a manifest names (`PodSpec.node_name`), never the one where a pod runs (`Pod.node`).
 
-    The scheduler itself never gets to see such a pod, as it counts as bound from the start: `unpredictable` says so.
+    Such a pod is bound from the start and never reaches the scheduler: `unpredictable` reports it.
     Source: `nodename/node_name.go`.
     """
 
@@ -24,9 +24,9 @@ class NodeName(Filter):
         self._named = pod.spec.node_name
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node."""
+        """Evaluate one node."""
         return SUCCESS if self._named in {None, node} else ANOTHER
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
         return nodes if self._named is None else nodes & {self._named}

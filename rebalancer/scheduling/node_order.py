@@ -13,12 +13,12 @@ from rebalancer.scheduling.volume_zone import BETA_REGION, BETA_ZONE, REGION, ZO
 def node_order(view: View) -> Sequence[str]:
     """Return all nodes: zones in order of first sight, one node of each in turn.
 
-    Source: `backend/cache/node_tree.go`. The API server's order of nodes stands for the order of their arrival.
+    Source: `backend/cache/node_tree.go`. The API server's order of nodes is taken for the order of their arrival.
     """
-    return view.memo("node order", lambda: _interleaved(view))
+    return view.memo("node order", lambda: _interleave_zones(view))
 
 
-def _interleaved(view: View) -> Sequence[str]:
+def _interleave_zones(view: View) -> Sequence[str]:
     zones: dict[tuple[str, str], list[str]] = {}
     for node in view.nodes.by_name.values():
         labels = node.labels
@@ -29,7 +29,7 @@ def _interleaved(view: View) -> Sequence[str]:
     return [members[turn] for turn in range(longest) for members in zones.values() if turn < len(members)]
 
 
-def winner(totals: Mapping[str, int], view: View) -> str:
+def pick_winner(totals: Mapping[str, int], view: View) -> str:
     """Return the node that a binary heap over the candidates in node order has at its root.
 
     Source: `schedule_one.go` (newSortedNodeScores), Go's `container/heap.Init`.

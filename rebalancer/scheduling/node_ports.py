@@ -8,11 +8,11 @@ from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unschedulable
 from rebalancer.scheduling.view import View
 
 TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
-EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # not bound to: it is what a pod that names no address asks for
+EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # not bound to: it is the address of a pod that names none
 
 
-def conflict(one: HostPort, other: HostPort) -> bool:
-    """Say whether two host ports exclude each other on a node: 0.0.0.0 stands for every address."""
+def ports_conflict(one: HostPort, other: HostPort) -> bool:
+    """Say whether two host ports exclude each other on a node: 0.0.0.0 means every address."""
     return (one.protocol, one.port) == (other.protocol, other.port) and (
         one.ip == other.ip or EVERY_ADDRESS in {one.ip, other.ip}
     )
@@ -29,9 +29,9 @@ class NodePorts(Filter):
         self._view = view
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node."""
+        """Evaluate one node."""
         if self._wanted and any(
-            conflict(wanted, taken)
+            ports_conflict(wanted, taken)
             for other in self._view.pods_on(node)
             for taken in other.spec.host_ports
             for wanted in self._wanted
@@ -39,6 +39,6 @@ class NodePorts(Filter):
             return TAKEN
         return SUCCESS
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
-        return super().admitted(nodes) if self._wanted else nodes
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
+        return super().admit(nodes) if self._wanted else nodes

@@ -1,7 +1,7 @@
 """NodeResourcesBalancedAllocation: prefer nodes whose CPU and memory stay used in equal measure.
 
-Source: `noderesources/balanced_allocation.go`. Real requests, without the defaults that NodeResourcesFit's score
-gives to containers that ask for nothing.
+Source: `noderesources/balanced_allocation.go`. Real requests, without the defaults of NodeResourcesFit's score for
+containers without requests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,33 +14,33 @@ from rebalancer.scheduling.view import View
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
-    """Return 0 to 100; None for a pod that asks for none of the resources looked at."""
+    """Return 0 to 100; None for a pod that requests none of the scored resources."""
     names = view.profile.balanced_resources
-    asked = {name: _amount(pod.spec.requests, name) for name in names}
-    if view.rules.balance_skips_idle and not any(asked.values()):
+    requested = {name: _get_amount(pod.spec.requests, name) for name in names}
+    if view.rules.balance_skips_idle and not any(requested.values()):
         return None
     improvement = view.rules.balance_by_improvement
-    found = {}
+    result = {}
     for name in nodes:
-        shares = list(_shares(asked, view.nodes.by_name[name], view.used(name)))
-        after = _balance([after for _, after in shares])
-        before = _balance([before for before, _ in shares])
+        shares = list(_compute_shares(requested, view.nodes.by_name[name], view.used(name)))
+        after = _score_balance([after for _, after in shares])
+        before = _score_balance([before for before, _ in shares])
         # Go's division truncates towards zero; the sum is never negative, so this one does the same.
-        found[name] = 50 + (50 + after - before) // 2 if improvement else after
-    return found
+        result[name] = 50 + (50 + after - before) // 2 if improvement else after
+    return result
 
 
-def _shares(asked: Mapping[str, int], node: Node, used: Usage) -> Iterable[tuple[float, float]]:
+def _compute_shares(requested: Mapping[str, int], node: Node, used: Usage) -> Iterable[tuple[float, float]]:
     """Yield each resource's share of the node in use, without the pod and with it, at most 1."""
-    for name, amount in asked.items():
-        capacity = _amount(node.allocatable, name)
+    for name, amount in requested.items():
+        capacity = _get_amount(node.allocatable, name)
         if capacity == 0 or (amount == 0 and name not in {"cpu", "memory", "ephemeral-storage"}):
             continue
-        taken = _taken(used, name)
+        taken = _get_used_amount(used, name)
         yield min(taken / capacity, 1.0), min((taken + amount) / capacity, 1.0)
 
 
-def _balance(shares: Sequence[float]) -> int:
+def _score_balance(shares: Sequence[float]) -> int:
     """Return 100 less the standard deviation of the shares, in per cent, truncated."""
     deviation = 0.0
     if len(shares) == 2:
@@ -51,7 +51,7 @@ def _balance(shares: Sequence[float]) -> int:
     return int((1 - deviation) * 100)
 
 
-def _amount(resources: Resources, name: str) -> int:
+def _get_amount(resources: Resources, name: str) -> int:
     match name:
         case "cpu":
             return resources.cpu
@@ -63,7 +63,7 @@ def _amount(resources: Resources, name: str) -> int:
             return dict(resources.extended).get(name, 0)
 
 
-def _taken(used: Usage, name: str) -> int:
+def _get_used_amount(used: Usage, name: str) -> int:
     match name:
         case "cpu":
             return used.cpu

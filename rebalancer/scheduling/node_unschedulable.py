@@ -14,7 +14,7 @@ UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")
 
 
 class NodeUnschedulable(Filter):
-    """`spec.unschedulable` rejects, whether or not the taint that goes with it is there yet.
+    """`spec.unschedulable` rejects, whether or not the node already has the taint that goes with it.
 
     Source: `nodeunschedulable/node_unschedulable.go`.
     """
@@ -27,9 +27,9 @@ class NodeUnschedulable(Filter):
         self._index = view.nodes
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node."""
+        """Evaluate one node."""
         return SUCCESS if self._tolerated or not self._index.by_name[node].unschedulable else UNSCHEDULABLE
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
         return nodes if self._tolerated else nodes - self._index.cordoned

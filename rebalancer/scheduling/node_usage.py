@@ -1,4 +1,4 @@
-"""What is taken of a node, as the scheduler adds it up."""
+"""The resources in use on a node, as the scheduler adds them up."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -12,8 +12,8 @@ NO_EXTENDED: Mapping[str, int] = {}
 class Usage(NamedTuple):
     """Sums over the pods of a node: CPU in thousandths of a core, memory and storage in bytes.
 
-    `scored_cpu` and `scored_memory` hold 100m and 200Mi for each container that asks for nothing: the scores of
-    NodeResourcesFit use them, nothing else does.
+    `scored_cpu` and `scored_memory` include 100m and 200Mi for each container without requests: only the scores of
+    NodeResourcesFit use them.
     """
 
     pods: int = 0
@@ -28,7 +28,7 @@ class Usage(NamedTuple):
 NOTHING_USED = Usage()
 
 
-def used_by(pods: Iterable[tuple[Pod, int]], before: Usage = NOTHING_USED) -> Usage:
+def add_usage(pods: Iterable[tuple[Pod, int]], before: Usage = NOTHING_USED) -> Usage:
     """Add pods (sign 1) and take pods away (sign -1)."""
     count, cpu, memory, storage, scored_cpu, scored_memory, extended = before
     extended = dict(extended)
@@ -45,20 +45,20 @@ def used_by(pods: Iterable[tuple[Pod, int]], before: Usage = NOTHING_USED) -> Us
     return Usage(count, cpu, memory, storage, scored_cpu, scored_memory, extended)
 
 
-Amounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
-"""What one pod takes: the numbers of `Usage`, in its order."""
+PodAmounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
+"""What one pod uses: the numbers of `Usage`, in its order."""
 
-NO_AMOUNTS: Amounts = (0, 0, 0, 0, 0, ())
+NO_AMOUNTS: PodAmounts = (0, 0, 0, 0, 0, ())
 
 
-def amounts_of(pod: Pod) -> Amounts:
-    """Return what a pod takes. Thousands of pods share one answer."""
+def get_amounts(pod: Pod) -> PodAmounts:
+    """Return what a pod uses. Thousands of pods share one tuple."""
     requests, scored = pod.requests, pod.scored
     return requests.cpu, requests.memory, requests.ephemeral_storage, *scored, requests.extended
 
 
-def total(taken: Sequence[Amounts]) -> Usage:
-    """Add up: the same as `used_by` from nothing, column by column, for every node of a large cluster."""
+def sum_usage(taken: Sequence[PodAmounts]) -> Usage:
+    """Return the sum, as `add_usage` does from zero, but column by column: fast for every node of a large cluster."""
     if not taken:
         return NOTHING_USED
     cpu, memory, storage, scored_cpu, scored_memory, extended = zip(*taken, strict=True)

@@ -1,7 +1,7 @@
-"""NodeVolumeLimits: a CSI driver attaches only so many volumes to a node.
+"""NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
 
-Source: `nodevolumelimits/csi.go`. Attachments that no pod on the node explains (VolumeAttachment objects left behind)
-are not read; in-tree volumes that are migrated to CSI are not counted.
+Source: `nodevolumelimits/csi.go`. Leftover VolumeAttachment objects without a pod on the node are not read; in-tree
+volumes that are migrated to CSI are not counted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,9 @@ from rebalancer.scheduling.view import View
 EXCEEDED: Final = unschedulable("node(s) exceed max volume count")
 
 
-def attached(pods: Iterable[Pod], view: View) -> frozenset[tuple[str, str]]:
-    """Return (driver, handle) of the CSI volumes that pods use; a volume not made yet has the claim's name instead."""
-    found = set()
+def find_attached_volumes(pods: Iterable[Pod], view: View) -> frozenset[tuple[str, str]]:
+    """Return (driver, handle) of the CSI volumes of pods; a volume that does not exist yet has the claim's name."""
+    handles = set()
     for pod in pods:
         for name in pod.claims:
             claim = view.snapshot.claim.get((pod.namespace, name))
@@ -25,11 +25,11 @@ def attached(pods: Iterable[Pod], view: View) -> frozenset[tuple[str, str]]:
                 continue
             volume = view.snapshot.volume.get(claim.volume)
             if volume is not None:
-                found.add((volume.driver, volume.handle))
+                handles.add((volume.driver, volume.handle))
             else:
                 kind = view.snapshot.storage_class.get(claim.storage_class)
-                found.add((kind.provisioner if kind is not None else "", f"{pod.namespace}/{name}"))
-    return frozenset(each for each in found if all(each))
+                handles.add((kind.provisioner if kind is not None else "", f"{pod.namespace}/{name}"))
+    return frozenset(handle for handle in handles if all(handle))
 
 
 class NodeVolumeLimits(Filter):
@@ -40,26 +40,26 @@ class NodeVolumeLimits(Filter):
     def __init__(self, pod: Pod, view: View) -> None:
         """Prepare for a pod."""
         self._view = view
-        self._new = attached([pod], view) if pod.claims else frozenset()
+        self._new = find_attached_volumes([pod], view) if pod.claims else frozenset()
 
     def _limits(self, node: str) -> Mapping[str, int]:
-        found = self._view.snapshot.csi_node.get(node)
-        return {name: count for name, count, _ in found.drivers if count is not None} if found is not None else {}
+        csi_node = self._view.snapshot.csi_node.get(node)
+        return {name: count for name, count, _ in csi_node.drivers if count is not None} if csi_node is not None else {}
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node."""
+        """Evaluate one node."""
         limits = self._limits(node) if self._new else {}
         if not limits:
             return SUCCESS
-        here = attached(self._view.pods_on(node), self._view)
+        here = find_attached_volumes(self._view.pods_on(node), self._view)
         coming = self._new - here
         for driver in {driver for driver, _ in coming}:
-            present = sum(1 for each, _ in here if each == driver)
-            added = sum(1 for each, _ in coming if each == driver)
+            present = sum(1 for other, _ in here if other == driver)
+            added = sum(1 for other, _ in coming if other == driver)
             if driver in limits and present + added > limits[driver]:
                 return EXCEEDED
         return SUCCESS
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
-        return super().admitted(nodes) if self._new else nodes
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
+        return super().admit(nodes) if self._new else nodes

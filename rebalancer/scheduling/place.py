@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible
-from rebalancer.scheduling.node_order import node_order, winner
+from rebalancer.scheduling.node_order import node_order, pick_winner
 from rebalancer.scheduling.scoring import best, scores, totals
 from rebalancer.scheduling.view import View
 
@@ -37,7 +37,7 @@ def modelled(pod: Pod, view: View, nodes: frozenset[str]) -> Iterable[str]:
     if len(nodes) <= 1:
         return nodes
     ordered = sorted(nodes)
-    return (winner(totals(scores(pod, view, ordered), view, ordered), view),)
+    return (pick_winner(totals(scores(pod, view, ordered), view, ordered), view),)
 
 
 def any_best(pod: Pod, view: View, nodes: frozenset[str]) -> Iterable[str]:

@@ -1,6 +1,7 @@
-"""What every filter plugin looks like."""
+"""What plugins share: the filter's interface, and the scaling of scores to 0…100."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 from rebalancer.model.pods import Pod
@@ -9,16 +10,16 @@ from rebalancer.scheduling.view import View
 
 
 class Filter(ABC):
-    """A filter prepared for one pod in one state, then asked node by node.
+    """A filter prepared for one pod in one state, then called for each node.
 
-    Making it is the plugin's PreFilter: whatever does not depend on the node is worked out there, once.
+    The constructor is the plugin's PreFilter: whatever does not depend on the node is computed there, once.
     """
 
     name: ClassVar[str]
     """kube-scheduler's name of the plugin."""
 
     refusal: Verdict | None = None
-    """Why no node will do, where that follows from the pod alone (a claim that does not exist)."""
+    """Why no node is feasible, where that follows from the pod alone (a claim that does not exist)."""
 
     @abstractmethod
     def __init__(self, pod: Pod, view: View) -> None:
@@ -26,10 +27,22 @@ class Filter(ABC):
 
     @abstractmethod
     def verdict(self, node: str) -> Verdict:
-        """Judge one node, with the scheduler's own reasons."""
+        """Evaluate one node, with the scheduler's own reasons."""
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass: the same answer as `verdict`, for callers that need no reasons."""
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass: the same nodes as by `verdict`, for callers that need no reasons."""
         if self.refusal is not None:
             return frozenset()
         return frozenset(node for node in nodes if self.verdict(node))
+
+
+def scale_to_hundred(raw: Mapping[str, int], *, reverse: bool = False) -> Mapping[str, int]:
+    """Scale to the greatest, in integer division; `reverse` makes the least the best.
+
+    Source: `plugins/helper/normalize_score.go`. All zero stays zero, or becomes 100 in reverse.
+    """
+    greatest = max(raw.values(), default=0)
+    if greatest == 0:
+        return dict.fromkeys(raw, 100) if reverse else raw
+    scaled = {node: value * 100 // greatest for node, value in raw.items()}
+    return {node: 100 - value for node, value in scaled.items()} if reverse else scaled

@@ -1,8 +1,8 @@
 """PodTopologySpread: counting pods by domain, and the filter.
 
 Source: `podtopologyspread/filtering.go` and `common.go` of Kubernetes 1.36; docs/semantics.md, "Skew". Three rules make
-up most of the difference to a naive count: a domain exists only through an *eligible* node; terminating and finished
-pods do not count while bound pods that are not ready do; and `labelSelector: {}` counts nobody from 1.27 to 1.37.
+up most of the difference to a naive count: a domain exists only if it has an *eligible* node; terminating and finished
+pods do not count while bound pods that are not ready do; and `labelSelector: {}` counts no pod from 1.27 to 1.37.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,23 +50,23 @@ UNSATISFIED: Final = unschedulable("node(s) didn't match pod topology spread con
 
 
 class EligibleNodes:
-    """The nodes that take part in a constraint, and the domains that they make.
+    """The nodes that take part in a constraint, and the domains that they form.
 
     One object for all pods that see the same nodes, so it serves as a dictionary key by identity.
     """
 
     def __init__(self, nodes: frozenset[str], groups: Mapping[str, frozenset[str]]) -> None:
         self.nodes: Final = nodes
-        found = {value: members & nodes for value, members in groups.items()}
-        self.domains: Final = {value: members for value, members in found.items() if members}
-        """Eligible nodes by domain; a value without an eligible node is no domain, whatever pods it holds."""
+        eligible = {value: members & nodes for value, members in groups.items()}
+        self.domains: Final = {value: members for value, members in eligible.items() if members}
+        """Eligible nodes by domain; a value without an eligible node is no domain, even if it has pods."""
 
 
 def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> EligibleNodes:
     """Return the nodes whose pods count for a constraint of this pod.
 
     A node takes part if it carries the keys of all constraints of the list, and satisfies the pod's node affinity and
-    taints where the policies say Honor. Readiness, room and `spec.unschedulable` itself never matter.
+    taints where the policies say Honor. Readiness, free capacity and `spec.unschedulable` itself never matter.
     """
     honor = InclusionPolicy.HONOR
     affinity = required_part(pod.spec.node_affinity) if constraint.node_affinity_policy is honor else None
@@ -85,7 +85,7 @@ def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligib
 
 
 class DomainCounts(Mapping[str, int]):
-    """Matching pods by domain, domains without any included, without a row for each of thousands of empty ones."""
+    """Matching pods by domain, including domains without any; thousands of empty domains need no entry each."""
 
     __slots__ = ("domains", "filled")
 
@@ -96,10 +96,10 @@ class DomainCounts(Mapping[str, int]):
         """Nodes by domain."""
 
     def __getitem__(self, value: str) -> int:
-        """Return the number of pods of a domain; KeyError where it is none."""
-        found = self.filled.get(value)
-        if found is not None:
-            return found
+        """Return the number of pods of a domain; raise KeyError for a value that is no domain."""
+        count = self.filled.get(value)
+        if count is not None:
+            return count
         if value in self.domains:
             return 0
         raise KeyError(value)
@@ -115,9 +115,9 @@ class DomainCounts(Mapping[str, int]):
 
 
 class Counts:
-    """What one constraint sees: matching pods by domain, the minimum, and what may still be added.
+    """What one constraint counts: matching pods by domain, the minimum, and the domains that admit another pod.
 
-    `self_match` is 1 if the pod matches its own constraint: then its arrival adds to the count that it is judged by.
+    `self_match` is 1 if the pod matches its own constraint: then its arrival adds to the count of its domain.
     """
 
     __slots__ = ("by_domain", "by_node", "constraint", "eligible", "maximum", "minimum", "self_match", "skew")
@@ -136,7 +136,7 @@ class Counts:
         if not eligible.nodes.issuperset(per_node):
             per_node = {node: count for node, count in per_node.items() if node in eligible.nodes}
         self.by_node: Final = per_node
-        """Counted pods by eligible node; nodes without any are absent."""
+        """Counted pods by eligible node; nodes without counted pods are absent."""
         filled = nodes.by_value(constraint.key, per_node)
         domains = eligible.domains
         self.by_domain: Final = DomainCounts(domains, filled)
@@ -160,12 +160,12 @@ class Counts:
         return self.by_domain[value] - self.minimum
 
     def admits(self, value: str) -> bool:
-        """Say whether a node with this label value passes. A value that is no domain counts as holding none."""
+        """Say whether a node with this label value passes. A value that is no domain has count 0."""
         held = self.by_domain.filled.get(value, 0)
         return held + self.self_match - self.minimum <= self.constraint.max_skew
 
     def verdict(self, labels: Mapping[str, str]) -> Verdict:
-        """Judge a node by its labels, eligible or not: other filters reject the ineligible ones."""
+        """Evaluate a node by its labels, eligible or not: other filters reject the ineligible nodes."""
         value = labels.get(self.constraint.key)
         if value is None:
             return MISSING_LABEL
@@ -185,7 +185,7 @@ def counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Counts:
 
 
 def per_node_counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Mapping[str, int]:
-    """Count matching pods by node, eligible or not; nodes without any are absent."""
+    """Count matching pods by node, eligible or not; nodes without matching pods are absent."""
     selector = constraint.selector
     if selector is None or (selector.empty and not view.rules.empty_selector_counts):
         return NOBODY
@@ -193,13 +193,13 @@ def per_node_counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Ma
 
 
 def ineffective(constraint: EffectiveConstraint, view: View) -> bool:
-    """Say whether the constraint never does anything: `labelSelector: {}` from 1.27 to 1.37 counts nobody."""
+    """Say whether the constraint has no effect: `labelSelector: {}` from 1.27 to 1.37 counts no pod."""
     selector = constraint.selector
     return selector is not None and selector.empty and not view.rules.empty_selector_counts
 
 
 class PodTopologySpread(Filter):
-    """The filter for one pod in one state: every hard constraint counted once, then asked node by node."""
+    """The filter for one pod in one state: counts once for every hard constraint, then evaluates node by node."""
 
     name: ClassVar = "PodTopologySpread"
 
@@ -209,22 +209,22 @@ class PodTopologySpread(Filter):
         self._nodes = view.nodes
 
     def verdict(self, node: str) -> Verdict:
-        """Judge a node: constraints in list order, the first that fails decides."""
+        """Evaluate a node: constraints in list order, the first that fails decides."""
         labels = self._nodes.by_name[node].labels
-        for each in self.counts:
-            verdict = each.verdict(labels)
+        for row in self.counts:
+            verdict = row.verdict(labels)
             if not verdict:
                 return verdict
         return SUCCESS
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass, without saying why the others do not."""
-        for each in self.counts:
-            key = each.constraint.key
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass, without the reasons of the others."""
+        for row in self.counts:
+            key = row.constraint.key
             nodes = nodes & self._nodes.carrying((key,))
             # maxSkew is at least 1 and a self-match at most 1: an empty domain is never full.
-            room = each.constraint.max_skew + each.minimum - each.self_match
-            full = [value for value, count in each.by_domain.filled.items() if count > room]
+            most = row.constraint.max_skew + row.minimum - row.self_match
+            full = [value for value, count in row.by_domain.filled.items() if count > most]
             if full:
                 groups = self._nodes.groups(key)
                 nodes = nodes.difference(*(groups[value] for value in full))

@@ -1,4 +1,4 @@
-"""Where the snapshot's pods stand, indexed for counting by selector.
+"""The snapshot's pods by node, indexed for counting by selector.
 
 A selector is tested against distinct label sets, never against pods, and only against those that share a value with
 one of its requirements: 10,000 constraints over 150,000 pods touch each matching pod once.
@@ -14,28 +14,28 @@ from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, Resources
-from rebalancer.scheduling.node_usage import NO_AMOUNTS, Amounts, Usage, amounts_of, total
+from rebalancer.scheduling.node_usage import NO_AMOUNTS, PodAmounts, Usage, get_amounts, sum_usage
 
 NO_AFFINITY = PodAffinity()
 NOBODY: Mapping[str, int] = {}
 
 
-class PlacedPods(NamedTuple):
-    """A pod and where it is: `node` None means that it takes up no place the scheduler knows of."""
+class PlacedPod(NamedTuple):
+    """A pod and its node; `node` None: the scheduler's cache has it on no node."""
 
     pod: Pod
     node: str | None
     terminating: bool
 
 
-def tally(names: Sequence[str]) -> Mapping[str, int]:
-    """Count equal names; fast where all are different, as the nodes of most workloads' pods are."""
-    found = dict.fromkeys(names, 1)
-    return found if len(found) == len(names) else Counter(names)
+def count_names(names: Sequence[str]) -> Mapping[str, int]:
+    """Count equal names; fast where all are different, as for the nodes of most workloads' pods."""
+    counts = dict.fromkeys(names, 1)
+    return counts if len(counts) == len(names) else Counter(names)
 
 
 class LabelSets:
-    """Pods of one namespace: for each distinct label set the nodes they are on, one entry a pod."""
+    """Pods of one namespace: for each distinct label set their nodes, one entry for each pod."""
 
     def __init__(self) -> None:
         self.nodes_of: dict[Labels, list[str]] = {}
@@ -43,11 +43,11 @@ class LabelSets:
         self._counts: dict[LabelSelector, Mapping[str, int]] = {}
 
     def per_node(self, selector: LabelSelector) -> Mapping[str, int]:
-        """Return the number of matching pods by node; nodes without any are absent."""
+        """Return the number of matching pods by node; nodes without matching pods are absent."""
         counts = self._counts.get(selector)
         if counts is None:
             matching = [self.nodes_of[labels] for labels in self._matching(selector)]
-            counts = self._counts[selector] = tally(matching[0] if len(matching) == 1 else [*chain(*matching)])
+            counts = self._counts[selector] = count_names(matching[0] if len(matching) == 1 else [*chain(*matching)])
         return counts
 
     def _matching(self, selector: LabelSelector) -> Iterable[Labels]:
@@ -64,14 +64,14 @@ class LabelSets:
         return [labels for labels in pool if selector.matches(labels)]
 
     def _by_value(self, key: str) -> Mapping[str, Sequence[Labels]]:
-        found = self._having.get(key)
-        if found is None:
-            found = self._having[key] = {}
+        by_value = self._having.get(key)
+        if by_value is None:
+            by_value = self._having[key] = {}
             for labels in self.nodes_of:
                 value = labels.get(key)
                 if value is not None:
-                    found.setdefault(value, []).append(labels)
-        return found
+                    by_value.setdefault(value, []).append(labels)
+        return by_value
 
 
 class Population:
@@ -81,8 +81,8 @@ class Population:
     its snapshot (docs/semantics.md, "Which pods are counted").
     """
 
-    def __init__(self, pods: Sequence[Pod] | Sequence[PlacedPods], nodes: Mapping[str, Node]) -> None:
-        """Index pods of a snapshot, where the API server says they are, or pods where they are supposed to be."""
+    def __init__(self, pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node]) -> None:
+        """Index the pods of a snapshot by their actual nodes, or `PlacedPod`s by their hypothetical nodes."""
         self.nodes = nodes
         self._pods = pods
         self._usage: dict[str, Usage] = {}
@@ -90,9 +90,9 @@ class Population:
         self.live: dict[str, LabelSets] = {}
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
-        """Terminating pods by namespace: they hold room, ports and affinity until they are gone."""
-        self._taken: dict[str, list[Amounts]] = {name: [] for name in nodes}
-        self._affine: list[PlacedPods] = []
+        """Terminating pods by namespace: their resources, ports and affinity count until they are deleted."""
+        self._taken: dict[str, list[PodAmounts]] = {name: [] for name in nodes}
+        self._affine: list[PlacedPod] = []
         self._claiming: list[Pod] = []
         labels: Labels | None = None
         affinity: PodAffinity = NO_AFFINITY
@@ -101,10 +101,10 @@ class Population:
         places: list[str] = []
         requests: Resources | None = None
         scored: tuple[int, int] = (0, 0)
-        amounts: Amounts = NO_AMOUNTS
+        amounts: PodAmounts = NO_AMOUNTS
         taken = self._taken
-        for pod, node, ending in _places(pods, nodes):
-            # Pods of one workload stand side by side in most lists and share one label set: no look-up for those.
+        for pod, node, ending in _iterate_placed_pods(pods, nodes):
+            # Pods of one workload are adjacent in most lists and share one label set: they need no look-up.
             if pod.labels is not labels or pod.namespace != namespace or ending:
                 labels, namespace = (None if ending else pod.labels), pod.namespace
                 sets = (self.terminating if ending else self.live).setdefault(namespace, LabelSets())
@@ -112,84 +112,86 @@ class Population:
             places.append(node)
             if pod.requests is not requests or pod.scored is not scored:
                 requests, scored = pod.requests, pod.scored
-                amounts = amounts_of(pod)
+                amounts = get_amounts(pod)
             taken[node].append(amounts)
             if pod.spec.pod_affinity is not affinity:
                 affinity = pod.spec.pod_affinity
                 keen = affinity != NO_AFFINITY
             if keen:
-                self._affine.append(PlacedPods(pod, node, ending))
+                self._affine.append(PlacedPod(pod, node, ending))
             if pod.claims:
                 self._claiming.append(pod)
 
     @cached_property
     def on(self) -> Mapping[str, Sequence[Pod]]:
-        """Pods by node, terminating ones among them."""
-        found: dict[str, list[Pod]] = {name: [] for name in self.nodes}
-        for pod, node, _ in _places(self._pods, self.nodes):
-            found[node].append(pod)
-        return found
+        """Pods by node, including terminating pods."""
+        by_node: dict[str, list[Pod]] = {name: [] for name in self.nodes}
+        for pod, node, _ in _iterate_placed_pods(self._pods, self.nodes):
+            by_node[node].append(pod)
+        return by_node
 
     @cached_property
-    def standings(self) -> Sequence[PlacedPods]:
-        """Every pod and where it stands."""
-        return [PlacedPods(pod, node, ending) for pod, node, ending in _places(self._pods, self.nodes)]
+    def placed_pods(self) -> Sequence[PlacedPod]:
+        """Every pod with its node."""
+        return [PlacedPod(pod, node, ending) for pod, node, ending in _iterate_placed_pods(self._pods, self.nodes)]
 
-    def standing(self, uid: str) -> PlacedPods | None:
-        """Return where the pod of this UID stands; None where it takes up no place."""
+    def placement_of(self, uid: str) -> PlacedPod | None:
+        """Return the pod of this UID with its node; None where it is on no node."""
         known = self._by_uid.get(uid)
         if known is None:
             return None
-        return next((PlacedPods(pod, node, ending) for pod, node, ending in _places([known], self.nodes)), None)
+        return next(
+            (PlacedPod(pod, node, ending) for pod, node, ending in _iterate_placed_pods([known], self.nodes)), None
+        )
 
     @cached_property
-    def _by_uid(self) -> Mapping[str, Pod | PlacedPods]:
-        return {(each.pod if isinstance(each, PlacedPods) else each).uid: each for each in self._pods}
+    def _by_uid(self) -> Mapping[str, Pod | PlacedPod]:
+        return {(entry.pod if isinstance(entry, PlacedPod) else entry).uid: entry for entry in self._pods}
 
     @cached_property
     def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
         """Pods with affinity or anti-affinity terms: by namespace and terms, how many on each node."""
-        found: dict[str, dict[PodAffinity, dict[str, int]]] = {}
+        by_namespace: dict[str, dict[PodAffinity, dict[str, int]]] = {}
         for pod, node, _ in self._affine:
-            assert node is not None, "who stands nowhere is not in the population"
-            places = found.setdefault(pod.namespace, {}).setdefault(pod.spec.pod_affinity, {})
+            assert node is not None, "a pod without a node is not in the population"
+            places = by_namespace.setdefault(pod.namespace, {}).setdefault(pod.spec.pod_affinity, {})
             places[node] = places.get(node, 0) + 1
-        return found
+        return by_namespace
 
     @cached_property
     def reaching(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
-        """Of `affine` those with a term that may mean pods of other namespaces."""
-        found: dict[str, dict[PodAffinity, Mapping[str, int]]] = {}
+        """The part of `affine` with a term that may select pods of other namespaces."""
+        by_namespace: dict[str, dict[PodAffinity, Mapping[str, int]]] = {}
         for namespace, kinds in self.affine.items():
             for affinity, places in kinds.items():
                 if reaches_out(affinity):
-                    found.setdefault(namespace, {})[affinity] = places
-        return found
+                    by_namespace.setdefault(namespace, {})[affinity] = places
+        return by_namespace
 
     def repelling(self, namespace: str, labels: Labels) -> Iterable[PodAffinity]:
-        """Return the affinities within a namespace whose anti-affinity may mean pods of it with these labels.
+        """Return the affinities in a namespace whose anti-affinity may select its pods with these labels.
 
-        They are looked up by a label that a term asks for: of thousands of workloads that keep their own pods apart
-        one pod meets but its own.
+        The look-up goes by a label that a term requires: of thousands of workloads that keep their own pods apart, a
+        pod matches only its own.
         """
-        asking = self._asking.get(namespace)
+        asking = self._affinities_by_label.get(namespace)
         if asking is None:
             return ()
-        found = dict.fromkeys(asking.get(None, ()))
+        affinities = dict.fromkeys(asking.get(None, ()))
         for label in labels.items():
-            found.update(dict.fromkeys(asking.get(label, ())))
-        return found
+            affinities.update(dict.fromkeys(asking.get(label, ())))
+        return affinities
 
     @cached_property
-    def _asking(self) -> Mapping[str, Mapping[tuple[str, str] | None, Sequence[PodAffinity]]]:
-        """Affinities with anti-affinity, by namespace and a label that a term asks for; None where it asks for none."""
-        found: dict[str, dict[tuple[str, str] | None, list[PodAffinity]]] = {}
+    def _affinities_by_label(self) -> Mapping[str, Mapping[tuple[str, str] | None, Sequence[PodAffinity]]]:
+        """Affinities with anti-affinity, by namespace and a label that a term requires; None: it requires none."""
+        by_namespace: dict[str, dict[tuple[str, str] | None, list[PodAffinity]]] = {}
         for namespace, kinds in self.affine.items():
             for affinity in kinds:
                 for term in affinity.anti_required:
-                    for label in _asked(term.selector):
-                        found.setdefault(namespace, {}).setdefault(label, []).append(affinity)
-        return found
+                    for label in _find_required_labels(term.selector):
+                        by_namespace.setdefault(namespace, {}).setdefault(label, []).append(affinity)
+        return by_namespace
 
     @cached_property
     def claim_users(self) -> Mapping[tuple[str, str], int]:
@@ -197,23 +199,23 @@ class Population:
         return Counter((pod.namespace, name) for pod in self._claiming for name in pod.claims)
 
     def used(self, node: str) -> Usage:
-        """Return what is taken of a node."""
-        found = self._usage.get(node)
-        if found is None:
-            found = self._usage[node] = total(self._taken[node])
-        return found
+        """Return the resources in use on a node."""
+        usage = self._usage.get(node)
+        if usage is None:
+            usage = self._usage[node] = sum_usage(self._taken[node])
+        return usage
 
     def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
-        """Return the nodes for which `fits` holds, once for each key."""
-        found = self._room.get(key)
-        if found is None:
-            found = frozenset(name for name, node in self.nodes.items() if fits(node, self.used(name)))
-            self._room[key] = found
-        return found
+        """Return the nodes for which `fits` holds; computed once for each key."""
+        names = self._room.get(key)
+        if names is None:
+            names = frozenset(name for name, node in self.nodes.items() if fits(node, self.used(name)))
+            self._room[key] = names
+        return names
 
 
-def _asked(selector: LabelSelector | None) -> Sequence[tuple[str, str] | None]:
-    """Return labels of which a pod must have one to be selected; None stands for any pod, nothing for no pod."""
+def _find_required_labels(selector: LabelSelector | None) -> Sequence[tuple[str, str] | None]:
+    """Return labels of which a pod must have one to be selected; [None] means any pod, an empty result no pod."""
     if selector is None:
         return ()
     for requirement in selector.requirements:
@@ -223,21 +225,21 @@ def _asked(selector: LabelSelector | None) -> Sequence[tuple[str, str] | None]:
 
 
 def reaches_out(affinity: PodAffinity) -> bool:
-    """Say whether some term may mean pods of other namespaces."""
+    """Say whether some term may select pods of other namespaces."""
     terms = [*affinity.required, *affinity.anti_required]
-    terms += [each.term for each in (*affinity.preferred, *affinity.anti_preferred)]
+    terms += [preferred.term for preferred in (*affinity.preferred, *affinity.anti_preferred)]
     return any(term.namespaces or term.namespace_selector is not None for term in terms)
 
 
-def _places(pods: Iterable[Pod | PlacedPods], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:
-    """Yield (pod, node, terminating) of the pods that stand on a node."""
+def _iterate_placed_pods(pods: Iterable[Pod | PlacedPod], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:
+    """Yield (pod, node, terminating) of the pods on existing nodes."""
     succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
-    for each in pods:
-        if isinstance(each, PlacedPods):
-            pod, node, ending = each
-        elif each.phase is succeeded or each.phase is failed:
+    for entry in pods:
+        if isinstance(entry, PlacedPod):
+            pod, node, ending = entry
+        elif entry.phase is succeeded or entry.phase is failed:
             continue
         else:
-            pod, node, ending = each, each.node, each.deleted is not None
+            pod, node, ending = entry, entry.node, entry.deleted is not None
         if node is not None and node in nodes:
             yield pod, node, ending

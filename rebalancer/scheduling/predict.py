@@ -1,16 +1,16 @@
-"""What the scheduler would say of a pod: node by node, plugin by plugin."""
+"""What the scheduler would decide for a pod: node by node, plugin by plugin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.feasibility import feasible, prepared, with_promised
+from rebalancer.scheduling.feasibility import feasible, iterate_nominated_nodes, prepare_filters
 from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinity
-from rebalancer.scheduling.node_order import winner
+from rebalancer.scheduling.node_order import pick_winner
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import HOSTNAME, ZONE, constraints_of
-from rebalancer.scheduling.scoring import examined, scores, totals
+from rebalancer.scheduling.scoring import count_examined_nodes, scores, totals
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.verdicts import SUCCESS, Code, Verdict
 from rebalancer.scheduling.view import View
@@ -47,7 +47,7 @@ class NodePrediction:
 
     @property
     def verdict(self) -> Verdict:
-        """What the scheduler would say of the node: the words of the plugin that rejects it, or success."""
+        """The scheduler's result for the node: the message of the plugin that rejects it, or success."""
         return SUCCESS if self.rejected_by is None else self.verdicts[self.rejected_by]
 
 
@@ -55,8 +55,9 @@ class NodePrediction:
 class Prediction:
     """What would happen to a pod if the scheduler placed it now.
 
-    `candidates` are the nodes that may win. `sampled`: the cluster is so large that the scheduler looks at a part of
-    it only, so every feasible node is a candidate. `unpredictable` says why none of this should be relied on.
+    `candidates` are the nodes that the scheduler may pick. `sampled`: the cluster is so large that the scheduler
+    examines only some of its nodes, so every feasible node is a candidate. `unpredictable`: why the prediction is not
+    reliable, None where it is.
     """
 
     pod: Pod
@@ -69,9 +70,9 @@ class Prediction:
     """The FailedScheduling message where nothing fits, as far as its first full stop; else empty."""
     sampled: bool
     may_preempt: bool
-    """Nothing fits, but pods of lower priority stand on nodes that their eviction might open."""
+    """No node is feasible, but preempting pods of lower priority may make one feasible."""
     likely: str | None
-    """The best guess at the winner; None where the scheduler draws it from several candidates at random."""
+    """The most likely node; None where the scheduler picks one of several candidates at random."""
     unpredictable: Unpredictable | None
 
     @cached_property
@@ -81,45 +82,46 @@ class Prediction:
 
 
 def predict(pod: Pod, view: View) -> Prediction:
-    """Play the scheduler for one pod in one state, without changing it.
+    """Simulate the scheduler for one pod in one state, without changing it.
 
     Where the pod runs now does not matter (`pod.node` is not read; the node that a manifest names is
-    `pod.spec.node_name`): to ask about a replacement, give the state that it would meet. The work is in proportion to
-    nodes times plugins; `feasibility.feasible` and `scoring.best` answer without reasons in a fraction of the time.
+    `pod.spec.node_name`): for a replacement, pass the state in which it would be scheduled. The cost is proportional
+    to nodes times plugins; `feasibility.feasible` and `scoring.best` give no reasons and take a fraction of the time.
     """
-    filters = prepared(pod, view)
+    filters = prepare_filters(pod, view)
     admitted = feasible(pod, view)
     ordered = [name for name in view.nodes.by_name if name in admitted]
-    sampled = len(ordered) > examined(len(view.nodes.by_name), view.profile.percentage)
+    sampled = len(ordered) > count_examined_nodes(len(view.nodes.by_name), view.profile.percentage)
     scored = scores(pod, view, ordered) if len(ordered) > 1 else {}
     sums = totals(scored, view, ordered) if scored else {}
     top = max(sums.values(), default=0)
     candidates = admitted if sampled or not sums else frozenset(name for name, total in sums.items() if total == top)
-    crowded = _crowded(pod, view)
+    crowded = _evaluate_nominated_nodes(pod, view)
     nodes = tuple(
-        _node(name, crowded.get(name) or _verdicts(name, filters), scored, sums) for name in view.nodes.by_name
+        _make_node_prediction(name, crowded.get(name) or _evaluate_node(name, filters), scored, sums)
+        for name in view.nodes.by_name
     )
     return Prediction(
         pod=pod,
         nodes=nodes,
         feasible=admitted,
         candidates=candidates,
-        certain=_agreed(pod, candidates, view),
-        failure="" if admitted else failure(nodes, filters),
+        certain=_find_common_values(pod, candidates, view),
+        failure="" if admitted else describe_failure(nodes, filters),
         sampled=sampled,
         may_preempt=not admitted and _may_preempt(pod, nodes, view),
-        likely=_likely(candidates, sums, view),
+        likely=_guess_winner(candidates, sums, view),
         unpredictable=unpredictable(pod, view),
     )
 
 
-def _likely(candidates: frozenset[str], sums: Mapping[str, int], view: View) -> str | None:
+def _guess_winner(candidates: frozenset[str], sums: Mapping[str, int], view: View) -> str | None:
     if len(candidates) <= 1:
         return next(iter(candidates), None)
-    return None if view.rules.ties_random else winner(sums, view)
+    return None if view.rules.ties_random else pick_winner(sums, view)
 
 
-def _node(
+def _make_node_prediction(
     name: str,
     verdicts: Mapping[str, Verdict],
     scored: Mapping[str, Mapping[str, int]],
@@ -133,26 +135,28 @@ def _node(
     )
 
 
-def _verdicts(name: str, filters: Sequence[Filter]) -> Mapping[str, Verdict]:
-    return {each.name: each.verdict(name) if each.refusal is None else each.refusal for each in filters}
+def _evaluate_node(name: str, filters: Sequence[Filter]) -> Mapping[str, Verdict]:
+    return {plugin.name: plugin.verdict(name) if plugin.refusal is None else plugin.refusal for plugin in filters}
 
 
-def _crowded(pod: Pod, view: View) -> Mapping[str, Mapping[str, Verdict]]:
-    """Judge the nodes that reject the pod as soon as those are there whom preemption promised them to."""
-    judged = {name: _verdicts(name, prepared(pod, state)) for name, state in with_promised(pod, view)}
-    return {name: verdicts for name, verdicts in judged.items() if not all(verdicts.values())}
+def _evaluate_nominated_nodes(pod: Pod, view: View) -> Mapping[str, Mapping[str, Verdict]]:
+    """Return the verdicts of the nodes that reject the pod once the pods nominated for them have arrived."""
+    verdicts_by_node = {
+        name: _evaluate_node(name, prepare_filters(pod, state)) for name, state in iterate_nominated_nodes(pod, view)
+    }
+    return {name: verdicts for name, verdicts in verdicts_by_node.items() if not all(verdicts.values())}
 
 
-def failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
+def describe_failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
     """Return the scheduler's message for a pod that no node admits, up to its first full stop.
 
-    Source: `framework.FitError`. Reasons with the number of nodes, in the order of the text; one plugin a node. What
-    follows in the event (about preemption) is not modelled.
+    Source: `framework.FitError`. Reasons with the number of nodes, in the order of the text; one plugin for each node.
+    The rest of the event's message (about preemption) is not modelled.
     """
     if not nodes:
         return NO_NODES
     head = f"0/{len(nodes)} nodes are available: "
-    refused = next((each.refusal for each in filters if each.refusal is not None), None)
+    refused = next((plugin.refusal for plugin in filters if plugin.refusal is not None), None)
     if refused is not None:
         return f"{head}{refused.message}."
     histogram: dict[str, int] = {}
@@ -162,9 +166,9 @@ def failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
     return head + ", ".join(sorted(f"{count} {reason}" for reason, count in histogram.items())) + "."
 
 
-def _agreed(pod: Pod, candidates: frozenset[str], view: View) -> Mapping[str, str]:
+def _find_common_values(pod: Pod, candidates: frozenset[str], view: View) -> Mapping[str, str]:
     constraints = constraints_of(pod, view)
-    keys = {HOSTNAME, ZONE, *(each.key for each in (*constraints.hard, *constraints.soft))}
+    keys = {HOSTNAME, ZONE, *(constraint.key for constraint in (*constraints.hard, *constraints.soft))}
     agreed = {}
     for key in sorted(keys):
         values = {view.nodes.values(key).get(name) for name in candidates}
@@ -179,6 +183,6 @@ def _may_preempt(pod: Pod, nodes: Sequence[NodePrediction], view: View) -> bool:
         return False
     return any(
         node.verdict.code is Code.UNSCHEDULABLE
-        and any(each.spec.priority < pod.spec.priority for each in view.pods_on(node.name))
+        and any(other.spec.priority < pod.spec.priority for other in view.pods_on(node.name))
         for node in nodes
     )

@@ -1,4 +1,4 @@
-"""A scheduler profile: what an administrator can change about the default scheduler."""
+"""A scheduler profile: what an administrator can configure of the default scheduler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The score plugins together, and which nodes they put first.
+"""The score plugins together, and the nodes with the highest total.
 
 Source: `schedule_one.go` (prioritizeNodes, numFeasibleNodesToFind). Each plugin gives 0 to 100, times its weight.
 """
@@ -31,17 +31,17 @@ SCORERS: Final[Mapping[str, Scorer]] = {
 }
 
 ALWAYS_EXAMINED: Final = 100
-"""So many feasible nodes are looked for in any case."""
+"""The scheduler searches for at least this many feasible nodes."""
 LEAST_PERCENTAGE: Final = 5
 
 
 def scores(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
     """Return each plugin's score, 0 to 100 before its weight, by plugin and node.
 
-    Plugins that have nothing to say of this pod (the scheduler skips them) are absent.
+    Plugins that the scheduler skips for this pod are absent.
     """
-    found = {name: SCORERS[name](pod, view, nodes) for name in SCORERS if name in view.profile.weights}
-    return {name: values for name, values in found.items() if values is not None}
+    by_plugin = {name: SCORERS[name](pod, view, nodes) for name in SCORERS if name in view.profile.weights}
+    return {name: values for name, values in by_plugin.items() if values is not None}
 
 
 def totals(scored: Mapping[str, Mapping[str, int]], view: View, nodes: Sequence[str]) -> Mapping[str, int]:
@@ -53,21 +53,21 @@ def totals(scored: Mapping[str, Mapping[str, int]], view: View, nodes: Sequence[
 def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
     """Return the nodes, of the feasible ones, that the scheduler may pick: the top-scoring ones.
 
-    Where it would not examine all of them (`examined`), any may win.
+    Where the scheduler would not examine all of them (`count_examined_nodes`), it may pick any.
     """
-    if len(nodes) <= 1 or len(nodes) > examined(len(view.nodes.by_name), view.profile.percentage):
+    if len(nodes) <= 1 or len(nodes) > count_examined_nodes(len(view.nodes.by_name), view.profile.percentage):
         return nodes
     ordered = sorted(nodes)
-    found = totals(scores(pod, view, ordered), view, ordered)
-    top = max(found.values())
-    return frozenset(node for node, total in found.items() if total == top)
+    sums = totals(scores(pod, view, ordered), view, ordered)
+    top = max(sums.values())
+    return frozenset(node for node, total in sums.items() if total == top)
 
 
-def examined(nodes: int, percentage: int = 0) -> int:
-    """Return how many feasible nodes the scheduler looks for in a cluster of so many nodes before it stops.
+def count_examined_nodes(nodes: int, percentage: int = 0) -> int:
+    """Return after how many feasible nodes the scheduler stops its search in a cluster of `nodes` nodes.
 
-    Below 100 nodes it looks at all; from there on at `percentage` of them, by default 50 less one for each 125 nodes.
-    It starts where it stopped the last time, so which ones cannot be known.
+    Below 100 nodes it examines all; from there on `percentage` percent of them, by default 50 less one for each 125
+    nodes. It starts where it stopped the last time, so which nodes these are cannot be known.
     """
     if nodes < ALWAYS_EXAMINED:
         return nodes

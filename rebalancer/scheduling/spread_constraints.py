@@ -23,9 +23,9 @@ class Origin(StrEnum):
     """Where an effective constraint comes from."""
 
     OWN = "own"
-    """The pod says it so."""
+    """From the pod's spec, unchanged."""
     MERGED = "merged"
-    """The pod says it, narrowed by the values of its matchLabelKeys."""
+    """From the pod's spec, narrowed by the values of its matchLabelKeys."""
     DEFAULT = "default"
     """The scheduler's default constraints."""
 
@@ -63,7 +63,7 @@ class Constraints(NamedTuple):
 NO_CONSTRAINTS: Final = Constraints((), ())
 
 
-def _soft(key: str, max_skew: int) -> SpreadConstraint:
+def _make_soft_constraint(key: str, max_skew: int) -> SpreadConstraint:
     return SpreadConstraint(
         topology_key=key,
         max_skew=max_skew,
@@ -72,27 +72,29 @@ def _soft(key: str, max_skew: int) -> SpreadConstraint:
     )
 
 
-SYSTEM_DEFAULTS: Final = (_soft(HOSTNAME, 3), _soft(ZONE, 5))
+SYSTEM_DEFAULTS: Final = (_make_soft_constraint(HOSTNAME, 3), _make_soft_constraint(ZONE, 5))
 """`defaultingType: System` (1.20 and newer)."""
 
 
 def constraints_of(pod: Pod, view: View) -> Constraints:
     """Return the hard and the soft constraints that apply to a pod.
 
-    A pod with any constraint of its own gets no default at all, not even where its own are all soft or all hard.
+    A pod with any constraint of its own gets no default constraint, even if its own are all soft or all hard.
     """
     spread = pod.spec.spread
     if spread:
-        keys = view.memo(("matched", spread), lambda: sorted({k for each in spread for k in each.match_label_keys}))
+        keys = view.memo(
+            ("matched", spread), lambda: sorted({k for constraint in spread for k in constraint.match_label_keys})
+        )
         values = tuple((key, pod.labels[key]) for key in keys if key in pod.labels)
-        return view.memo(("constraints", spread, values), lambda: _own(spread, dict(values)))
+        return view.memo(("constraints", spread, values), lambda: _apply_label_keys(spread, dict(values)))
     if view.profile.default_constraints == ():
         return NO_CONSTRAINTS
     owner = (pod.owner.kind, pod.owner.group, pod.owner.name) if pod.owner is not None else None
-    return view.memo(("defaults", pod.namespace, pod.labels, owner), lambda: _defaults(pod, view))
+    return view.memo(("defaults", pod.namespace, pod.labels, owner), lambda: _make_default_constraints(pod, view))
 
 
-def _own(spread: tuple[SpreadConstraint, ...], labels: dict[str, str]) -> Constraints:
+def _apply_label_keys(spread: tuple[SpreadConstraint, ...], labels: dict[str, str]) -> Constraints:
     made = []
     for written in spread:
         narrowing = Labels({key: labels[key] for key in written.match_label_keys if key in labels})
@@ -102,13 +104,13 @@ def _own(spread: tuple[SpreadConstraint, ...], labels: dict[str, str]) -> Constr
     return _split(made, require_all=True)
 
 
-def _defaults(pod: Pod, view: View) -> Constraints:
+def _make_default_constraints(pod: Pod, view: View) -> Constraints:
     selector = default_selector(pod, view)
     if selector.empty:
         return NO_CONSTRAINTS
     configured = view.profile.default_constraints
     chosen = SYSTEM_DEFAULTS if configured is None else configured
-    made = [(each, selector, Origin.DEFAULT) for each in chosen]
+    made = [(constraint, selector, Origin.DEFAULT) for constraint in chosen]
     return _split(made, require_all=configured is not None)
 
 
@@ -117,13 +119,13 @@ def _split(
     *,
     require_all: bool,
 ) -> Constraints:
-    """Make the two lists, each entry knowing the keys of its own list.
+    """Make the two lists; each entry has the keys of its own list.
 
     System defaults do not require every key, so that nodes without a zone label are still spread by hostname.
     """
     lists: dict[WhenUnsatisfiable, tuple[EffectiveConstraint, ...]] = {}
     for action in (WhenUnsatisfiable.DO_NOT_SCHEDULE, WhenUnsatisfiable.SCHEDULE_ANYWAY):
-        entries = [each for each in made if each[0].when_unsatisfiable is action]
+        entries = [entry for entry in made if entry[0].when_unsatisfiable is action]
         keys = tuple(sorted({written.topology_key for written, _, _ in entries}))
         lists[action] = tuple(
             EffectiveConstraint(

@@ -1,4 +1,4 @@
-"""TaintToleration: NoSchedule and NoExecute taints reject, PreferNoSchedule taints cost score.
+"""TaintToleration: NoSchedule and NoExecute taints reject, PreferNoSchedule taints lower the score.
 
 Source: `tainttoleration/taint_toleration.go`.
 """
@@ -9,8 +9,7 @@ from typing import ClassVar
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.node_index import REPELLING, tolerates
-from rebalancer.scheduling.normalize import to_hundred
-from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.plugin import Filter, scale_to_hundred
 from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable
 from rebalancer.scheduling.view import View
 
@@ -27,31 +26,33 @@ class TaintToleration(Filter):
         self._tolerated = view.nodes.tolerated(pod.spec.tolerations)
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node; before 1.35 the reason names the first taint that is not tolerated."""
+        """Evaluate one node; before 1.35 the reason names the first taint that is not tolerated."""
         if node in self._tolerated:
             return SUCCESS
         if self._view.rules.taint_reason_short:
             return unresolvable("node(s) had untolerated taint(s)")
         taints = self._view.nodes.by_name[node].taints
-        first = next(each for each in taints if each.effect in REPELLING and not tolerates(self._tolerations, each))
-        return unresolvable(f"node(s) had untolerated taint {_shown(first)}")
+        first = next(taint for taint in taints if taint.effect in REPELLING and not tolerates(self._tolerations, taint))
+        return unresolvable(f"node(s) had untolerated taint {_format_taint(first)}")
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
         return nodes & self._tolerated
 
 
-def _shown(taint: Taint) -> str:
+def _format_taint(taint: Taint) -> str:
     return f"{{{taint.key}: {taint.value}}}"
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:
     """Return 0 to 100: the fewer PreferNoSchedule taints are not tolerated, the better."""
-    tolerations = [each for each in pod.spec.tolerations if each.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}]
+    tolerations = [
+        toleration for toleration in pod.spec.tolerations if toleration.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}
+    ]
     index = view.nodes.by_name
     soft = TaintEffect.PREFER_NO_SCHEDULE
     untolerated = {
         node: sum(1 for taint in index[node].taints if taint.effect is soft and not tolerates(tolerations, taint))
         for node in nodes
     }
-    return to_hundred(untolerated, reverse=True)
+    return scale_to_hundred(untolerated, reverse=True)

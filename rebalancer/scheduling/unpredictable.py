@@ -1,4 +1,4 @@
-"""What the model does not claim to know, said instead of guessed."""
+"""Pods whose placement the model cannot predict, and why."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ FOR_CLAIMS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 
 @dataclass(frozen=True)
 class Unpredictable:
-    """Why the place of a pod cannot be foretold."""
+    """Why the node of a pod cannot be predicted."""
 
     reason: Reason
     message: str
@@ -27,22 +27,22 @@ def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
         return Unpredictable(Reason.NOT_PREDICTABLE, f"spec.nodeName is {spec.node_name}: {bypass}")
     if spec.gated:
         return Unpredictable(
-            Reason.NOT_PREDICTABLE, "it has scheduling gates: something else decides when it is placed"
+            Reason.NOT_PREDICTABLE, "it has scheduling gates: it is not scheduled until they are removed"
         )
     if spec.unpredictable:
         return Unpredictable(Reason.NOT_PREDICTABLE, f"its placement depends on {', '.join(spec.unpredictable)}")
     if view.profile.unmodelled:
         used = ", ".join(view.profile.unmodelled)
         return Unpredictable(Reason.NOT_PREDICTABLE, f"the scheduler's configuration uses {used}")
-    if any(each.operator in {"Lt", "Gt"} for each in spec.tolerations):
+    if any(toleration.operator in {"Lt", "Gt"} for toleration in spec.tolerations):
         return Unpredictable(
-            Reason.NOT_PREDICTABLE, "it has tolerations with Lt or Gt, which an alpha gate decides about"
+            Reason.NOT_PREDICTABLE, "it has tolerations with Lt or Gt, which depend on an alpha feature gate"
         )
     unknown = view.snapshot.unknown
     unread = [kind for kind in FOR_CLAIMS if kind in unknown]
     if pod.claims and unread:
-        return Unpredictable(Reason.NOT_PREDICTABLE, f"it has volume claims, and {unread[0]}s were not read")
+        return Unpredictable(Reason.NOT_PREDICTABLE, f"it has volume claims, and the snapshot has no {unread[0]} list")
     if "Service" in unknown and not spec.spread and view.profile.default_constraints != ():
-        message = "the scheduler's default constraints for it follow from Services, which were not read"
+        message = "the scheduler's default constraints for it depend on Services, which the snapshot does not have"
         return Unpredictable(Reason.NOT_PREDICTABLE, message)
     return None

@@ -1,4 +1,4 @@
-"""What a filter says of a node."""
+"""The result of a filter for a node."""
 
 from enum import StrEnum
 
@@ -16,7 +16,7 @@ class Code(StrEnum):
 
 
 class Verdict(Struct, frozen=True, gc=False):
-    """A filter's answer for one node. `reasons` are the scheduler's own sentences, none on success."""
+    """A filter's result for one node. `reasons` are the scheduler's own messages, none on success."""
 
     code: Code
     reasons: tuple[str, ...] = ()

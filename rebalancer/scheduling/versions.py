@@ -1,8 +1,8 @@
 """Differences between Kubernetes versions, as data.
 
-Only what changes a verdict or a score from 1.30 on is here (docs/semantics.md, "Versions"). Older rules, named so that
-nobody looks for them: counting of pods on ineligible nodes (up to 1.23), minDomains behind a gate (up to 1.26),
-inclusion policies behind a gate (up to 1.25).
+Only what changes a verdict or a score from 1.30 on is here (docs/semantics.md, "Versions"). Not here are the older
+rules: counting of pods on ineligible nodes (up to 1.23), minDomains behind a gate (up to 1.26), inclusion policies
+behind a gate (up to 1.25).
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class VersionRules:
     """How one version of kube-scheduler decides where versions differ."""
 
     empty_selector_counts: bool
-    """Whether `labelSelector: {}` of a spread constraint counts the namespace's pods, or nobody."""
+    """Whether `labelSelector: {}` of a spread constraint counts all pods of the namespace, or none."""
     balance_by_improvement: bool
-    """Whether BalancedAllocation compares the node with and without the pod, or looks at the outcome only."""
+    """Whether BalancedAllocation compares the node with and without the pod, or scores the node with the pod only."""
     balance_skips_idle: bool
-    """Whether BalancedAllocation says nothing of a pod that asks for nothing (kubernetes/kubernetes#130260)."""
+    """Whether BalancedAllocation skips a pod without requests (kubernetes/kubernetes#130260)."""
     ties_random: bool
     """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
     taint_reason_short: bool

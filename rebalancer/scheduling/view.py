@@ -1,8 +1,8 @@
-"""One state of a cluster, real or supposed, as every function of this package sees it.
+"""One state of a cluster, actual or hypothetical: the input of every function of this package.
 
-A `View` is made once from a snapshot. Supposed states are made from it by `without`, `with_placed` and `terminating`:
-they share all indexes with the first one and carry only the pods that stand elsewhere, so a planner can step through
-thousands of them. No view ever changes.
+A `View` is made once from a snapshot. Its methods `without`, `with_placed` and `terminating` return hypothetical
+states: they share all indexes with the first view and store only the pods whose node differs, so a planner can step
+through thousands of them. Views are immutable.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.node_index import NodeIndex
-from rebalancer.scheduling.node_usage import Usage, used_by
-from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, PlacedPods, Population, reaches_out
+from rebalancer.scheduling.node_usage import Usage, add_usage
+from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, PlacedPod, Population, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.versions import VersionRules, rules_of
-from rebalancer.scheduling.view_delta import ViewDelta, changes, forget
+from rebalancer.scheduling.view_delta import ViewDelta, compute_deltas, discard_deltas
 
 T = TypeVar("T")
 
 SETTLE_AFTER: Final = 1024
-"""Moved pods after which the indexes are rebuilt: the differences would otherwise cost more than they save."""
+"""Moved pods after which the indexes are rebuilt: from there on the deltas cost more than they save."""
 
 UNREACHABLE: Final = tuple(
     Taint("node.kubernetes.io/unreachable", effect) for effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 )
-"""Taints that the node controller puts on a node whose kubelet is silent."""
+"""Taints that the node controller adds to a node whose kubelet does not report."""
 
 
 class View:
-    """A snapshot, a scheduler profile, and where each pod stands in this state."""
+    """A snapshot, a scheduler profile, and the node of each pod in this state."""
 
     def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE) -> None:
         self.snapshot: Final = snapshot
@@ -48,81 +48,81 @@ class View:
         self.nodes: Final = NodeIndex(snapshot.nodes)
         self._memo: dict[Hashable, Any] = {}
         self._population = Population(snapshot.pods, self.nodes.by_name)
-        self._moved: dict[str, PlacedPods] = {}
+        self._moved: dict[str, PlacedPod] = {}
         self.changes_in: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs from the shared indexes, by namespace."""
         self.changes_on: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs, by node."""
 
-    # Supposed states
+    # Hypothetical states
 
     def without(self, pods: Iterable[Pod]) -> Self:
         """Return the state in which these pods are gone."""
-        return self._moving((pod, None, False) for pod in pods)
+        return self._with_moves((pod, None, False) for pod in pods)
 
     def with_placed(self, pod: Pod, node: str) -> Self:
         """Return the state in which this pod runs on that node, wherever it was before.
 
         Its labels stay as they are; the API server would add the zone and region of the node.
         """
-        return self._moving([(pod, node, False)])
+        return self._with_moves([(pod, node, False)])
 
     def terminating(self, pods: Iterable[Pod]) -> Self:
-        """Return the state in which these pods have been deleted but are still there.
+        """Return the state in which these pods are terminating.
 
-        They hold resources, ports, volumes and affinity; spread no longer counts them.
+        Their resources, ports, volumes and affinity still count; spread no longer counts them.
         """
-        return self._moving((pod, self.where(pod), True) for pod in pods)
+        return self._with_moves((pod, self.where(pod), True) for pod in pods)
 
     def without_nodes(self, nodes: Iterable[str]) -> Self:
-        """Return the state in which these nodes are gone, with all that runs there: they are no domains any more."""
+        """Return the state without these nodes and their pods: they no longer form domains."""
         gone = set(nodes)
         left = tuple(node for node in self.snapshot.nodes if node.name not in gone)
-        derived = self._deserted(gone, left)
+        derived = self._without_pods_of(gone, left)
         derived.__dict__.update(
             changes_on={node: changes for node, changes in derived.changes_on.items() if node not in gone}
         )
         return derived
 
     def with_unreachable(self, nodes: Iterable[str]) -> Self:
-        """Return the state some minutes after these nodes went silent: nothing runs there, and they take no pod.
+        """Return the state some minutes after these nodes became unreachable: they run no pods and take none.
 
-        The Node objects stay, and with them their domains, which hold nothing then.
+        The Node objects stay, and with them their domains, which are then empty.
         """
         silent = set(nodes)
-        # No room, too: a pod that tolerates every taint would be bound there and not run.
+        # No capacity either: a pod that tolerates every taint would be bound there and not run.
         there = tuple(
             structs.replace(node, taints=(*node.taints, *UNREACHABLE), ready=False, ready_since=None, pods=0)
             if node.name in silent
             else node
             for node in self.snapshot.nodes
         )
-        derived = self._deserted(silent, there)
-        # As changed nodes these are asked anew whether they have room.
+        derived = self._without_pods_of(silent, there)
+        # As changed nodes, their capacity is computed anew.
         derived.__dict__.update(changes_on={**dict.fromkeys(silent, ()), **derived.changes_on})
         return derived
 
-    def _deserted(self, deserted: Iterable[str], nodes: tuple[Node, ...]) -> Self:
+    def _without_pods_of(self, deserted: Iterable[str], nodes: tuple[Node, ...]) -> Self:
         """Return the state without the pods of some nodes, and with other nodes than before."""
         derived = self.without([pod for node in sorted(deserted) for pod in self.pods_on(node)])
-        # Answers that depend on the nodes do not hold any more; where the other pods stand, and their sums, do.
+        # Cached results that depend on the nodes are no longer valid; the index of the other pods and its sums are.
         derived.__dict__.update(snapshot=replace(self.snapshot, nodes=nodes), nodes=NodeIndex(nodes), _memo={})
         return derived
 
-    def _moving(self, pods: Iterable[tuple[Pod, str | None, bool]]) -> Self:
+    def _with_moves(self, pods: Iterable[tuple[Pod, str | None, bool]]) -> Self:
         moved, inside, on = dict(self._moved), dict(self.changes_in), dict(self.changes_on)
         for pod, node, terminating in pods:
             if node is not None and node not in self.nodes.by_name:
-                raise KeyError(f"pod {pod}: there is no node {node!r}")
-            now = PlacedPods(pod, node, terminating)
+                raise KeyError(f"pod {pod}: node {node!r} not found")
+            now = PlacedPod(pod, node, terminating)
             if pod.uid in moved:
-                forget(pod, moved[pod.uid], self._population.standing(pod.uid), inside, on)
-            for change in changes(self._population.standing(pod.uid), now):
+                discard_deltas(pod, moved[pod.uid], self._population.placement_of(pod.uid), inside, on)
+            for change in compute_deltas(self._population.placement_of(pod.uid), now):
                 namespace = change.pod.namespace
                 inside[namespace] = (*inside.get(namespace, ()), change)
                 on[change.node] = (*on.get(change.node, ()), change)
             moved[pod.uid] = now
-        # Not a copy: what this state has worked out for itself does not hold for the next.
+        # Not a copy: the cached properties of this state are not valid for the next.
         derived = object.__new__(type(self))
         derived.__dict__.update(
             snapshot=self.snapshot,
@@ -136,25 +136,25 @@ class View:
             changes_on=on,
         )
         if len(moved) > SETTLE_AFTER:
-            population = Population(list(derived.standings()), self.nodes.by_name)
+            population = Population(list(derived.placed_pods()), self.nodes.by_name)
             derived.__dict__.update(_population=population, _moved={}, changes_in={}, changes_on={})
         return derived
 
-    # Where pods stand
+    # Pods and their nodes
 
     def where(self, pod: Pod) -> str | None:
         """Return the pod's node in this state, None where it has none."""
-        standing = self._moved.get(pod.uid) or self._population.standing(pod.uid)
+        standing = self._moved.get(pod.uid) or self._population.placement_of(pod.uid)
         return standing.node if standing is not None else None
 
-    def standings(self) -> Iterable[PlacedPods]:
-        """Yield every pod that stands on a node in this state."""
+    def placed_pods(self) -> Iterable[PlacedPod]:
+        """Yield every pod that is on a node in this state."""
         moved = self._moved
-        yield from (each for each in self._population.standings if each.pod.uid not in moved)
-        yield from (each for each in moved.values() if each.node is not None)
+        yield from (placed for placed in self._population.placed_pods if placed.pod.uid not in moved)
+        yield from (placed for placed in moved.values() if placed.node is not None)
 
     def pods_on(self, node: str) -> Sequence[Pod]:
-        """Return the pods on a node, terminating ones among them."""
+        """Return the pods on a node, including terminating pods."""
         changes = self.changes_on.get(node)
         pods = self._population.on[node]
         if changes is None:
@@ -167,26 +167,29 @@ class View:
         return self.memo("owners", self._owners).get((group, kind, namespace, name))
 
     def _owners(self) -> Mapping[tuple[str, str, str, str], Workload]:
-        return {(each.group, each.kind, each.namespace, each.name): each for each in self.snapshot.workloads}
+        return {
+            (workload.group, workload.kind, workload.namespace, workload.name): workload
+            for workload in self.snapshot.workloads
+        }
 
     # Counting
 
     def live(self, namespace: str, selector: LabelSelector) -> Mapping[str, int]:
-        """Count matching pods that are not terminating, by node; nodes without any are absent."""
+        """Count matching pods that are not terminating, by node; nodes without matching pods are absent."""
         sets = self._population.live.get(namespace)
         counts = sets.per_node(selector) if sets is not None else NOBODY
-        return self._adjusted(counts, namespace, selector, terminating=(False,))
+        return self._apply_deltas(counts, namespace, selector, terminating=(False,))
 
     def present(self, namespace: str, selector: LabelSelector) -> Mapping[str, int]:
-        """Count matching pods, terminating ones among them, by node."""
+        """Count matching pods by node, including terminating pods."""
         sets = self._population.live.get(namespace)
         counts = sets.per_node(selector) if sets is not None else NOBODY
         ending = self._population.terminating.get(namespace)
         if ending is not None:
             counts = _sum(counts, ending.per_node(selector))
-        return self._adjusted(counts, namespace, selector, terminating=(False, True))
+        return self._apply_deltas(counts, namespace, selector, terminating=(False, True))
 
-    def _adjusted(
+    def _apply_deltas(
         self, counts: Mapping[str, int], namespace: str, selector: LabelSelector, terminating: tuple[bool, ...]
     ) -> Mapping[str, int]:
         changes = self.changes_in.get(namespace)
@@ -209,10 +212,10 @@ class View:
         return {node: count for node, count in adjusted.items() if count}
 
     def affine_towards(self, namespace: str) -> Iterable[tuple[str, PodAffinity, Mapping[str, int]]]:
-        """Yield pods with affinity terms that may mean a pod of this namespace: (their namespace, terms, by node)."""
+        """Yield pods with affinity terms that may select a pod of this namespace: (their namespace, terms, by node)."""
         near = {namespace, *self.changes_in}
         for other in near:
-            for affinity, places in self._affine_in(other).items():
+            for affinity, places in self._find_affine_pods(other).items():
                 if other == namespace or reaches_out(affinity):
                     yield other, affinity, places
         for other, known in self._population.reaching.items():
@@ -220,7 +223,7 @@ class View:
                 yield from ((other, affinity, places) for affinity, places in known.items())
 
     def repelling(self, pod: Pod) -> Iterable[tuple[str, PodAffinity, Mapping[str, int]]]:
-        """Yield pods whose anti-affinity may mean this pod: (their namespace, terms, by node)."""
+        """Yield pods whose anti-affinity may select this pod: (their namespace, terms, by node)."""
         population, own = self._population, pod.namespace
         meant = {(own, affinity) for affinity in population.repelling(own, pod.labels)}
         meant.update((other, affinity) for other, known in population.reaching.items() for affinity in known)
@@ -229,22 +232,22 @@ class View:
         )
         for other, affinity in meant:
             if affinity.anti_required:
-                yield other, affinity, self._places_of(other, affinity)
+                yield other, affinity, self._count_by_node(other, affinity)
 
-    def _places_of(self, namespace: str, affinity: PodAffinity) -> Mapping[str, int]:
+    def _count_by_node(self, namespace: str, affinity: PodAffinity) -> Mapping[str, int]:
         places: Mapping[str, int] = self._population.affine.get(namespace, {}).get(affinity, NOBODY)
         for pod, node, sign, _ in self.changes_in.get(namespace, ()):
             if pod.spec.pod_affinity == affinity:
                 places = _sum(places, {node: sign})
         return places
 
-    def _affine_in(self, namespace: str) -> Mapping[PodAffinity, Mapping[str, int]]:
+    def _find_affine_pods(self, namespace: str) -> Mapping[PodAffinity, Mapping[str, int]]:
         known = self._population.affine.get(namespace, {})
         changes = self.changes_in.get(namespace)
         if changes is None:
             return known
         changed = {pod.spec.pod_affinity for pod, _, _, _ in changes} - {NO_AFFINITY}
-        return {**known, **{affinity: self._places_of(namespace, affinity) for affinity in changed}}
+        return {**known, **{affinity: self._count_by_node(namespace, affinity) for affinity in changed}}
 
     @cached_property
     def namespaces(self) -> frozenset[str]:
@@ -252,16 +255,16 @@ class View:
         population = self._population
         return frozenset({*population.live, *population.terminating, *self.changes_in})
 
-    # Room
+    # Capacity
 
     def used(self, node: str) -> Usage:
-        """Return what is taken of a node."""
+        """Return the resources in use on a node."""
         before = self._population.used(node)
         changes = self.changes_on.get(node)
-        return before if changes is None else used_by(((change.pod, change.sign) for change in changes), before)
+        return before if changes is None else add_usage(((change.pod, change.sign) for change in changes), before)
 
     def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
-        """Return the nodes for which `fits` holds; `key` names the question, so that it is answered once."""
+        """Return the nodes for which `fits` holds; computed once for each `key`."""
         nodes = self._population.with_room(key, fits)
         changed = self.changes_on
         if not changed:
@@ -270,20 +273,20 @@ class View:
         return nodes.difference(changed).union(node for node in changed if fits(by_name[node], self.used(node)))
 
     def claim_users(self, namespace: str, name: str) -> int:
-        """Return how many pods use a claim, terminating ones among them."""
+        """Return how many pods use a claim, including terminating pods."""
         changes = self.changes_in.get(namespace, ())
         moved = sum(change.sign for change in changes if name in change.pod.claims)
         return self._population.claim_users.get((namespace, name), 0) + moved
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, from the store that all views of one snapshot share.
+        """Return what `make` returns, from the cache that all views of one snapshot share.
 
-        Only for answers that do not depend on where pods stand.
+        Only for results that do not depend on the nodes of pods.
         """
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = make()
-        answer: T = found
+        cached = self._memo.get(key)
+        if cached is None:
+            cached = self._memo[key] = make()
+        answer: T = cached
         return answer
 
 

@@ -1,14 +1,14 @@
-"""How a supposed state differs from the indexes that it shares with the observed one."""
+"""How a hypothetical state differs from the indexes that it shares with the observed one."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.population import PlacedPods
+from rebalancer.scheduling.population import PlacedPod
 
 
 class ViewDelta(NamedTuple):
-    """One pod more (`sign` 1) or less (-1) on a node than the indexes know of."""
+    """One pod more (`sign` 1) or less (-1) on a node than in the indexes."""
 
     pod: Pod
     node: str
@@ -16,22 +16,22 @@ class ViewDelta(NamedTuple):
     terminating: bool
 
 
-def changes(before: PlacedPods | None, now: PlacedPods) -> Iterable[ViewDelta]:
-    """Yield what moving a pod changes: one less where the indexes have it, one more where it is now."""
+def compute_deltas(before: PlacedPod | None, now: PlacedPod) -> Iterable[ViewDelta]:
+    """Yield the deltas of moving a pod: one less where the indexes have it, one more on its new node."""
     if before is not None and before.node is not None:
         yield ViewDelta(before.pod, before.node, -1, before.terminating)
     if now.node is not None:
         yield ViewDelta(now.pod, now.node, 1, now.terminating)
 
 
-def forget(
+def discard_deltas(
     pod: Pod,
-    supposed: PlacedPods,
-    before: PlacedPods | None,
+    supposed: PlacedPod,
+    before: PlacedPod | None,
     inside: dict[str, tuple[ViewDelta, ...]],
     on: dict[str, tuple[ViewDelta, ...]],
 ) -> None:
-    """Take back what an earlier move of a pod changed."""
+    """Remove the deltas of an earlier move of a pod."""
     for index, key in (
         (inside, pod.namespace),
         *((on, standing.node) for standing in (supposed, before) if standing is not None and standing.node is not None),

@@ -20,12 +20,12 @@ NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
 
 
 class VolumeBinding(Filter):
-    """Bound claims pin the pod to where their volumes are; delayed ones are served where the pod lands."""
+    """Bound claims pin the pod to the nodes of their volumes; delayed claims get their volumes on the pod's node."""
 
     name: ClassVar = "VolumeBinding"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Sort the claims; a claim that is gone, going, or waits for its volume elsewhere refuses the pod."""
+        """Sort the claims; a claim that is missing, being deleted, or unbound in immediate mode refuses the pod."""
         self._view = view
         self._key = ("volumes", pod.namespace, pod.claims)
         self._bound: list[PersistentVolume] = []
@@ -41,7 +41,7 @@ class VolumeBinding(Filter):
                 volume = view.snapshot.volume.get(claim.volume)
                 if volume is not None:
                     self._bound.append(volume)
-            elif claim.volume or not _delayed(claim, view):
+            elif claim.volume or not _is_delayed(claim, view):
                 immediate = True
             else:
                 self._delayed.append(claim)
@@ -49,19 +49,19 @@ class VolumeBinding(Filter):
             self.refusal = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node."""
+        """Evaluate one node."""
         reasons = []
-        if any(node not in reachable(volume, self._view) for volume in self._bound):
+        if any(node not in find_reachable_nodes(volume, self._view) for volume in self._bound):
             reasons.append(NODE_CONFLICT)
         if not self._servable(node):
             reasons.append(BIND_CONFLICT)
         return unresolvable(*reasons) if reasons else SUCCESS
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass; neither claims nor volumes change between supposed states."""
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass; neither claims nor volumes change between hypothetical states."""
         if not self._bound and not self._delayed and self.refusal is None:
             return nodes
-        return nodes & self._view.memo(self._key, lambda: Filter.admitted(self, self._view.nodes.names))
+        return nodes & self._view.memo(self._key, lambda: Filter.admit(self, self._view.nodes.names))
 
     def _servable(self, node: str) -> bool:
         provisioned = []
@@ -74,31 +74,31 @@ class VolumeBinding(Filter):
             else:
                 return False
         chosen: set[str] = set()
-        for claim in sorted(open_claims, key=lambda each: each.request):
-            volume = _match(claim, node, chosen, self._view)
+        for claim in sorted(open_claims, key=lambda claim: claim.request):
+            volume = _find_volume(claim, node, chosen, self._view)
             if volume is None:
                 provisioned.append(claim)
             else:
                 chosen.add(volume.name)
-        return all(_provisionable(claim, node, self._view) for claim in provisioned)
+        return all(_can_be_provisioned(claim, node, self._view) for claim in provisioned)
 
 
-def reachable(volume: PersistentVolume, view: View) -> frozenset[str]:
-    """Return the nodes from which a volume can be used: all of them where it names none."""
+def find_reachable_nodes(volume: PersistentVolume, view: View) -> frozenset[str]:
+    """Return the nodes from which a volume can be used: all nodes where it names none."""
     terms = volume.node_affinity
-    return view.nodes.names if terms is None else _selected(terms, view)
+    return view.nodes.names if terms is None else _select_nodes(terms, view)
 
 
-def _selected(terms: Sequence[NodeSelectorTerm], view: View) -> frozenset[str]:
+def _select_nodes(terms: Sequence[NodeSelectorTerm], view: View) -> frozenset[str]:
     return frozenset().union(*(view.nodes.selected(term) for term in terms))
 
 
-def _delayed(claim: PersistentVolumeClaim, view: View) -> bool:
-    found = view.snapshot.storage_class.get(claim.storage_class)
-    return found is not None and found.delayed
+def _is_delayed(claim: PersistentVolumeClaim, view: View) -> bool:
+    storage_class = view.snapshot.storage_class.get(claim.storage_class)
+    return storage_class is not None and storage_class.delayed
 
 
-def _match(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View) -> PersistentVolume | None:
+def _find_volume(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View) -> PersistentVolume | None:
     """Find the smallest available volume for a claim on a node, or the one that is reserved for it."""
     smallest: PersistentVolume | None = None
     for volume in view.snapshot.volumes:
@@ -110,11 +110,11 @@ def _match(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View)
         if volume.volume_mode != claim.volume_mode:
             continue
         if reserved:
-            return volume if node in reachable(volume, view) else None
+            return volume if node in find_reachable_nodes(volume, view) else None
         if (
             volume.phase == "Available"
             and (claim.selector is None or claim.selector.matches(volume.labels))
-            and node in reachable(volume, view)
+            and node in find_reachable_nodes(volume, view)
             and set(claim.access_modes) <= set(volume.access_modes)
             and (smallest is None or smallest.capacity > volume.capacity)
         ):
@@ -122,9 +122,9 @@ def _match(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View)
     return smallest
 
 
-def _provisionable(claim: PersistentVolumeClaim, node: str, view: View) -> bool:
-    """Say whether a volume could be made for the claim on a node, as far as its class tells."""
-    found = view.snapshot.storage_class.get(claim.storage_class)
-    if found is None or found.provisioner in NO_PROVISIONER:
+def _can_be_provisioned(claim: PersistentVolumeClaim, node: str, view: View) -> bool:
+    """Say whether the claim's storage class could provision a volume for it on a node."""
+    storage_class = view.snapshot.storage_class.get(claim.storage_class)
+    if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
         return False
-    return not found.allowed_topologies or node in _selected(found.allowed_topologies, view)
+    return not storage_class.allowed_topologies or node in _select_nodes(storage_class.allowed_topologies, view)

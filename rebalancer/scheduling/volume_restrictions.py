@@ -34,9 +34,9 @@ class VolumeRestrictions(Filter):
                 self._verdict = IN_USE
 
     def verdict(self, node: str) -> Verdict:  # noqa: ARG002  # it is the same for every node
-        """Judge one node."""
+        """Evaluate one node."""
         return self._verdict
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
         return nodes if self.refusal is None and self._verdict else frozenset()

@@ -1,6 +1,6 @@
 """VolumeZone: zone and region labels of a bound volume must match the node's.
 
-Source: `volumezone/volume_zone.go`. Volumes that carry node affinity instead are VolumeBinding's business.
+Source: `volumezone/volume_zone.go`. Volumes with node affinity are handled by VolumeBinding.
 """
 
 from collections.abc import Iterator
@@ -39,10 +39,10 @@ class VolumeZone(Filter):
             if volume is None:
                 self.refusal = unresolvable(f'persistentvolume "{claim.volume}" not found')
                 return
-            self._wanted.extend(_topologies(volume.labels))
+            self._wanted.extend(_read_topologies(volume.labels))
 
     def verdict(self, node: str) -> Verdict:
-        """Judge one node."""
+        """Evaluate one node."""
         labels = self._index.by_name[node].labels
         if not any(key in labels for key in KEYS):
             return SUCCESS
@@ -52,15 +52,15 @@ class VolumeZone(Filter):
                 return CONFLICT
         return SUCCESS
 
-    def admitted(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the nodes that pass."""
-        return nodes if not self._wanted and self.refusal is None else super().admitted(nodes)
+    def admit(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the nodes that pass."""
+        return nodes if not self._wanted and self.refusal is None else super().admit(nodes)
 
 
-def _topologies(labels: Labels) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield (key, values); a value may name several zones, joined with `__`. One with a gap is not looked at."""
+def _read_topologies(labels: Labels) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield (key, values); a value may name several zones, joined with `__`. A value with an empty zone is ignored."""
     for key in KEYS:
         if key in labels:
-            values = [each.strip() for each in labels[key].split(SEPARATOR)]
+            values = [zone.strip() for zone in labels[key].split(SEPARATOR)]
             if all(values):
                 yield key, frozenset(values)

@@ -29,25 +29,25 @@ def seed_cases() -> tuple[Mapping[str, Any], ...]:
 def view_of(case: Mapping[str, Any]) -> View:
     nodes = [
         Node(
-            name=each["name"],
-            labels=Labels(each["labels"]),
-            taints=tuple(Taint(t["key"], TaintEffect(t["effect"]), t["value"]) for t in each.get("taints", ())),
+            name=row["name"],
+            labels=Labels(row["labels"]),
+            taints=tuple(Taint(t["key"], TaintEffect(t["effect"]), t["value"]) for t in row.get("taints", ())),
             allocatable=PLENTY,
             created=NOW,
         )
-        for each in case["nodes"]
+        for row in case["nodes"]
     ]
     pods = [
         Pod(
-            namespace=each["namespace"],
-            name=each["name"],
-            uid=each["name"],
-            labels=Labels(each["labels"]),
-            node=each["node"],
+            namespace=row["namespace"],
+            name=row["name"],
+            uid=row["name"],
+            labels=Labels(row["labels"]),
+            node=row["node"],
             phase=PodPhase.RUNNING,
             created=NOW,
         )
-        for each in case["existingPods"]
+        for row in case["existingPods"]
     ]
     return View(Snapshot(taken_at=NOW, nodes=nodes, pods=pods))
 
@@ -55,12 +55,12 @@ def view_of(case: Mapping[str, Any]) -> View:
 def incoming_of(case: Mapping[str, Any]) -> Pod:
     written = case["incomingPod"]
     spec = PodSpec(
-        spread=tuple(_constraint(each) for each in written.get("constraints", ())),
+        spread=tuple(_constraint(constraint) for constraint in written.get("constraints", ())),
         node_affinity=_node_affinity(written),
         pod_affinity=PodAffinity(
             anti_required=tuple(
-                PodAffinityTerm(topology_key=each["topologyKey"], selector=selector(each["labelSelector"]))
-                for each in written.get("antiAffinity", ())
+                PodAffinityTerm(topology_key=term["topologyKey"], selector=selector(term["labelSelector"]))
+                for term in written.get("antiAffinity", ())
             )
         ),
     )
@@ -98,8 +98,10 @@ def _node_affinity(written: Mapping[str, Any]) -> NodeAffinity:
         terms = tuple(
             NodeSelectorTerm(
                 tuple(
-                    SelectorRequirement(each["key"], Operator(each["operator"]), tuple(each.get("values", ())))
-                    for each in term["matchExpressions"]
+                    SelectorRequirement(
+                        expression["key"], Operator(expression["operator"]), tuple(expression.get("values", ()))
+                    )
+                    for expression in term["matchExpressions"]
                 )
             )
             for term in required["nodeSelectorTerms"]

@@ -33,15 +33,15 @@ def test_spread_judges_each_node_as_the_seed_says(case: Case) -> None:
 @having("expected")
 def test_the_fast_path_admits_the_same_nodes(case: Case) -> None:
     view = view_of(case)
-    admitted = PodTopologySpread(incoming_of(case), view).admitted(view.nodes.names)
+    admitted = PodTopologySpread(incoming_of(case), view).admit(view.nodes.names)
     assert admitted == {node for node, code in case["expected"].items() if code == "Success"}
 
 
 @having("expectedCounts")
 def test_pods_are_counted_by_domain_as_the_seed_says(case: Case) -> None:
     pod, view = incoming_of(case), view_of(case)
-    found = [dict(counts(constraint, pod, view).by_domain) for constraint in constraints_of(pod, view).hard]
-    assert found == case["expectedCounts"]
+    counted = [dict(counts(constraint, pod, view).by_domain) for constraint in constraints_of(pod, view).hard]
+    assert counted == case["expectedCounts"]
 
 
 @having("actualSkew")

@@ -13,7 +13,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from rebalancer.adapters.simulator import START, What
+from rebalancer.adapters.simulator import START, TraceKind
 from rebalancer.cli.demo_play import Line, Play
 from rebalancer.cli.demo_view import picture
 
@@ -28,7 +28,7 @@ def test_everything_is_repaired_with_the_fewest_evictions(seed: int) -> None:
     told = list(play.go_on(HOUR))
     assert play.repaired
     assert play.evicted == play.minimum == 11
-    assert not [entry for entry in play.cluster.history if entry.what is What.REFUSED]
+    assert not [entry for entry in play.cluster.trace if entry.kind is TraceKind.REFUSED]
     assert told[-1].text == "Everything is evenly spread again"
     assert timedelta(minutes=2) < play.cluster.now - START < timedelta(minutes=4)
 

@@ -138,10 +138,13 @@ def test_what_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture
         ({"a": 1}, "found an object without kind, expected a Pod"),
         ([1], "no Kubernetes object"),
         ({"kind": "Pod", "metadata": {}}, "Pod (unnamed)"),
-        (pod("new", cpu="lots"), "Pod default/new: spec.containers[0].resources.requests.cpu: 'lots' is no quantity"),
+        (
+            pod("new", cpu="lots"),
+            "Pod default/new: spec.containers[0].resources.requests.cpu: 'lots' is not a quantity",
+        ),
         (
             pod("new", topologySpreadConstraints=[spread(max_skew=0)]),
-            "Pod default/new: spec.topologySpreadConstraints[0].maxSkew: 0 is below 1",
+            "Pod default/new: spec.topologySpreadConstraints[0].maxSkew: 0 must be at least 1",
         ),
         (
             pod("new", tolerations=[{"key": "k", "operator": "Like"}]),
@@ -161,7 +164,7 @@ def test_a_node_that_the_server_would_refuse_is_left_out_by_name_field_and_value
 ) -> None:
     assert call(tmp_path, NEW, cluster=(*CLUSTER, node("d", zone="b", cpu="many"))) == Exit.FINE
     seen = capsys.readouterr()
-    assert "Node d: status.allocatable.cpu: 'many' is no quantity" in seen.err
+    assert "Node d: status.allocatable.cpu: 'many' is not a quantity" in seen.err
     assert "of 3 nodes" in seen.out
 
 

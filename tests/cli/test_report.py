@@ -178,7 +178,7 @@ def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest
     for verb, document in (("report", ReportDocument), ("plan", PlanDocument)):
         assert entry.main([verb, "--snapshot", path]) == Exit.FINE
         shown = capsys.readouterr()
-        assert f"warning: {path} holds nothing that is read: there is nothing to judge\n" in shown.err
+        assert f"warning: {path} contains no objects of a supported kind: there is nothing to evaluate\n" in shown.err
         assert "no time in it" not in shown.err
         assert "19" not in shown.out
         assert entry.main([verb, "--snapshot", path, "-o", "json"]) == Exit.FINE

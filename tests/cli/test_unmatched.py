@@ -23,7 +23,7 @@ def warnings(capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
     """Return what is told beside the kinds that the file lacks."""
     assert main([*argv, "--snapshot", SNAPSHOT]) == 0
     lines = capsys.readouterr().err.splitlines()
-    return [line for line in lines if "lacks kinds" not in line]
+    return [line for line in lines if "add them to the kubectl command" not in line]
 
 
 @pytest.mark.parametrize("verb", [["report"], ["plan"], ["explain", "deployment/cart"]], ids=lambda verb: verb[0])

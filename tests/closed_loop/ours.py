@@ -57,21 +57,21 @@ def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outc
             assert code == 0, controller.log_file.read_text()[-4000:]
         wait_at_rest(plane)
         cycles = [datetime.fromisoformat(line["timestamp"]) for line in controller.log("cycle")]
-        found = figures(plane, scenarios, plane.audit.evictions(user=USER, since=before), cycles)
+        result = figures(plane, scenarios, plane.audit.evictions(user=USER, since=before), cycles)
         left = _plan(plane, controller.policy_file)
     return {
-        each.name: Outcome(
-            figures=found[each.name],
-            planned=_count(_announced(planned), each.name),
-            left=_count(left["evictions"], each.name),
-            **_verdict(left, each.name),
+        scenario.name: Outcome(
+            figures=result[scenario.name],
+            planned=_count(_announced(planned), scenario.name),
+            left=_count(left["evictions"], scenario.name),
+            **_verdict(left, scenario.name),
         )
-        for each in scenarios
+        for scenario in scenarios
     }
 
 
 def _groups(scenarios: Sequence[Scenario]) -> dict[str, Any]:
-    groups = [each.limit for each in scenarios if each.limit is not None]
+    groups = [scenario.limit for scenario in scenarios if scenario.limit is not None]
     return {"groups": groups} if groups else {}
 
 
@@ -85,13 +85,13 @@ def _plan(plane: ControlPlane, policy_file: Path) -> dict[str, Any]:
 
 def _announced(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     never = Reason.STEP_EXCEEDS_BUDGET
-    return [*plan["evictions"], *(each for each in plan["waiting"] if each["for"] != never)]
+    return [*plan["evictions"], *(entry for entry in plan["waiting"] if entry["for"] != never)]
 
 
 def _count(evictions: Sequence[Mapping[str, Any]], namespace: str) -> int:
-    return sum(each["namespace"] == namespace for each in evictions)
+    return sum(eviction["namespace"] == namespace for eviction in evictions)
 
 
 def _verdict(plan: Mapping[str, Any], namespace: str) -> dict[str, str]:
-    group: Mapping[str, Any] = next((each for each in plan["groups"] if each["namespace"] == namespace), {})
+    group: Mapping[str, Any] = next((group for group in plan["groups"] if group["namespace"] == namespace), {})
     return {"state": group.get("state", ""), "reason": group.get("reason") or ""}

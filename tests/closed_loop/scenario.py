@@ -60,7 +60,7 @@ class Scenario:
     @property
     def names(self) -> list[list[str]]:
         """The names of its nodes, as `counts`."""
-        return [[f"{self.zone_name(place)}-{i}" for i in range(len(each))] for place, each in enumerate(self.counts)]
+        return [[f"{self.zone_name(place)}-{i}" for i in range(len(zone))] for place, zone in enumerate(self.counts)]
 
     def zone_name(self, place: int) -> str:
         """Return the name of a zone; no other scenario has one like it."""
@@ -74,7 +74,7 @@ class Scenario:
 
     def parts(self) -> Parts:
         """Return all that has to be laid out."""
-        zones = {self.zone_name(place): len(each) for place, each in enumerate(self.counts)}
+        zones = {self.zone_name(place): len(zone) for place, zone in enumerate(self.counts)}
         made: Parts = [*nodes(zones, labels={LABEL: self.name}), *self.make(self)]
         if self.budget is not None:
             made.append(pdb("budget", self.labels, namespace=self.name, max_unavailable=self.budget))
@@ -97,9 +97,9 @@ class Scenario:
         """The fewest evictions that repair it."""
         if self.least is not None:
             return self.least
-        found = self.game.distance(self.counts)
-        assert found is not None, f"{self.name} cannot be repaired"
-        return found
+        minimum = self.game.distance(self.counts)
+        assert minimum is not None, f"{self.name} cannot be repaired"
+        return minimum
 
     def forced(self, *, spare: int = 1) -> int | None:
         """Return the fewest evictions that repair it whatever the scheduler picks, None if it cannot be forced.

@@ -136,7 +136,7 @@ def _cap(counts: Counts) -> int:
 
 
 def _shown(counts: Counts) -> str:
-    return " | ".join(",".join(map(str, each)) for each in counts)
+    return " | ".join(",".join(map(str, zone)) for zone in counts)
 
 
 LIMITS = (

@@ -26,13 +26,13 @@ def at_rest(scenario: Scenario) -> bool:
 
 def test_they_can_stand_side_by_side() -> None:
     """No two share a namespace, a node or a zone."""
-    names = [each.name for each in EVERY]
-    nodes = [node for each in EVERY for zone in each.names for node in zone]
+    names = [scenario.name for scenario in EVERY]
+    nodes = [node for scenario in EVERY for zone in scenario.names for node in zone]
     assert len(set(names)) == len(names)
     assert len(set(nodes)) == len(nodes)
 
 
-@pytest.mark.parametrize("scenario", EVERY, ids=lambda each: each.name)
+@pytest.mark.parametrize("scenario", EVERY, ids=lambda scenario: scenario.name)
 def test_pods_stand_as_counted(scenario: Scenario) -> None:
     """Every node has as many pods as its count says, whatever workloads they belong to."""
     pods = [pod for workload in scenario.make(scenario) for pod in workload.pods]
@@ -41,13 +41,13 @@ def test_pods_stand_as_counted(scenario: Scenario) -> None:
     assert len(scenario.pod_names) == len(pods) + (scenario.late is not None)
 
 
-@pytest.mark.parametrize("scenario", FORCEABLE, ids=lambda each: each.name)
+@pytest.mark.parametrize("scenario", FORCEABLE, ids=lambda scenario: scenario.name)
 def test_something_is_to_be_repaired(scenario: Scenario) -> None:
     """The constraints are violated wherever an eviction is needed, and nowhere else."""
     assert at_rest(scenario) == (scenario.distance == 0)
 
 
-@pytest.mark.parametrize("scenario", [*LIMITS, *LIMITED], ids=lambda each: each.name)
+@pytest.mark.parametrize("scenario", [*LIMITS, *LIMITED], ids=lambda scenario: scenario.name)
 def test_nothing_but_the_limit_is_violated(scenario: Scenario) -> None:
     """The hard constraints hold; a node holds a third or more, and a place for what is over exists."""
     nodes = [held for zone in scenario.counts for held in zone]

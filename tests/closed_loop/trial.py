@@ -66,7 +66,7 @@ def wait_at_rest(plane: ControlPlane) -> None:
     since = time.monotonic()
     while True:
         reason = unsettled(plane.api, unschedulable=None)
-        pods = {each["metadata"]["uid"]: each["spec"].get("nodeName", "") for each in plane.api.list("/api/v1/pods")}
+        pods = {pod["metadata"]["uid"]: pod["spec"].get("nodeName", "") for pod in plane.api.list("/api/v1/pods")}
         if reason or pods != seen:
             seen, since = pods, time.monotonic()
         elif all(pods.values()) or time.monotonic() - since > QUIET_SECONDS:
@@ -83,22 +83,24 @@ def figures(
     asked: dict[str, list[Request]] = {}
     for request in requests:
         asked.setdefault(request.namespace, []).append(request)
-    return {each.name: _figures(plane.api, each, asked.get(each.name, []), cycles) for each in scenarios}
+    return {
+        scenario.name: _figures(plane.api, scenario, asked.get(scenario.name, []), cycles) for scenario in scenarios
+    }
 
 
 def _figures(api: Api, scenario: Scenario, asked: Sequence[Request], cycles: Sequence[datetime]) -> Figures:
-    granted = [each for each in asked if each.code == 201]
+    granted = [record for record in asked if record.code == 201]
     left = Counter(scenario.pod_names)
-    left.subtract(each.name for each in granted)
-    nodes = [each["spec"].get("nodeName", "") for each in _pods(api, scenario)]
+    left.subtract(record.name for record in granted)
+    nodes = [pod["spec"].get("nodeName", "") for pod in _pods(api, scenario)]
     by_node = Counter(nodes)
     counts = [[by_node[node] for node in zone] for zone in scenario.names]
     return Figures(
         evictions=len(granted),
-        refused=sum(each.code == 429 for each in asked),
+        refused=sum(record.code == 429 for record in asked),
         again=-sum(count for count in left.values() if count < 0),
-        dear=sum(bool(scenario.dear) and each.name.startswith(scenario.dear) for each in granted),
-        cycles=len({bisect_right(cycles, each.received) for each in granted}),
+        dear=sum(bool(scenario.dear) and record.name.startswith(scenario.dear) for record in granted),
+        cycles=len({bisect_right(cycles, record.received) for record in granted}),
         pending=by_node[""],
         holds=satisfied(counts, scenario.zone or UNBOUND, scenario.host or UNBOUND) and _within(scenario, counts),
         counts=counts,
@@ -106,9 +108,9 @@ def _figures(api: Api, scenario: Scenario, asked: Sequence[Request], cycles: Seq
 
 
 def _pods(api: Api, scenario: Scenario) -> list[dict[str, dict[str, str]]]:
-    found = api.list(f"/api/v1/namespaces/{scenario.name}/pods")
-    assert all(each["spec"]["nodeSelector"] == {LABEL: scenario.name} for each in found)
-    return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+    pods = api.list(f"/api/v1/namespaces/{scenario.name}/pods")
+    assert all(pod["spec"]["nodeSelector"] == {LABEL: scenario.name} for pod in pods)
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 
 def _within(scenario: Scenario, counts: Counts) -> bool:

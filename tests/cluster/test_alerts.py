@@ -62,10 +62,8 @@ def redis(name: str, shards: Sequence[Sequence[str]]) -> list[Workload]:
 
 def counts(api: Api, name: str) -> list[int]:
     """Count the pods of a cluster by node, the most first."""
-    pods = [
-        each for each in api.list(CACHE, labels=f"{INSTANCE}={name}") if "deletionTimestamp" not in each["metadata"]
-    ]
-    return sorted(Counter(each["spec"].get("nodeName", "") for each in pods).values(), reverse=True)
+    pods = [pod for pod in api.list(CACHE, labels=f"{INSTANCE}={name}") if "deletionTimestamp" not in pod["metadata"]]
+    return sorted(Counter(pod["spec"].get("nodeName", "") for pod in pods).values(), reverse=True)
 
 
 @pytest.fixture
@@ -73,10 +71,10 @@ def promtool() -> Path:
     """Find everything that is needed, so that nothing is started in vain."""
     try:
         programs((KUBE_STATE_METRICS,))
-        found = {name: packaged(name) for name in NAMES}
+        paths = {name: packaged(name) for name in NAMES}
     except MissingPart as missing:
         or_skip(missing)
-    return found["promtool"]
+    return paths["promtool"]
 
 
 def started(cluster: ControlPlane, folder: Path) -> Controller:
@@ -97,7 +95,7 @@ def test_alerts_arrive_are_resolved_and_outlive_the_controller(
         first = running.enter_context(started(cluster, tmp_path / "first"))
         first.wait_for("leading")
         second = running.enter_context(started(cluster, tmp_path / "second"))
-        ports = [each.wait_for("listening")[0]["port"] for each in (first, second)]
+        ports = [controller.wait_for("listening")[0]["port"] for controller in (first, second)]
         with Stack(cluster, tmp_path / "stack", replicas=ports, rules=shortened()) as stack:
             told = check_limit_alerts(stack)
             check_dashboard(stack)

@@ -26,18 +26,18 @@ from tests.control_plane.plane import ControlPlane
 
 def faults(scenario: Scenario, outcome: Outcome) -> list[str]:
     """Return what is not as promised."""
-    found, forced, least = outcome.figures, scenario.forced(), scenario.distance
+    figures, forced, least = outcome.figures, scenario.forced(), scenario.distance
     said = {
-        f"{found.refused} evictions were refused for a budget": found.refused,
-        f"{found.pending} pods are left pending": found.pending,
-        f"{found.again} evictions were of pods that had been moved before": found.again,
-        f"{found.dear} evictions were of pods that were to be spared": found.dear,
+        f"{figures.refused} evictions were refused for a budget": figures.refused,
+        f"{figures.pending} pods are left pending": figures.pending,
+        f"{figures.again} evictions were of pods that had been moved before": figures.again,
+        f"{figures.dear} evictions were of pods that were to be spared": figures.dear,
         f"it ended with {outcome.left} evictions planned": outcome.left,
-        f"{outcome.planned} evictions were announced, {found.evictions} made": outcome.planned > found.evictions,
-        f"{found.evictions} evictions, the least is {least}": found.evictions > least + 1,
-        f"{found.evictions} evictions, {forced} can be forced": forced == least != found.evictions,
-        f"forced in {forced}, but not repaired ({outcome.reason}): {found.counts}": forced and not found.repaired,
-        f"neither repaired nor with a reason: {found.counts}": not found.repaired and not outcome.reason,
+        f"{outcome.planned} evictions were announced, {figures.evictions} made": outcome.planned > figures.evictions,
+        f"{figures.evictions} evictions, the least is {least}": figures.evictions > least + 1,
+        f"{figures.evictions} evictions, {forced} can be forced": forced == least != figures.evictions,
+        f"forced in {forced}, but not repaired ({outcome.reason}): {figures.counts}": forced and not figures.repaired,
+        f"neither repaired nor with a reason: {figures.counts}": not figures.repaired and not outcome.reason,
     }
     return [fault for fault, wrong in said.items() if wrong]
 
@@ -50,8 +50,12 @@ def outcomes(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Ou
 
 def check(plane: ControlPlane, scenarios: Sequence[Scenario]) -> None:
     """Let them be repaired, and fail with everything that is not as promised."""
-    found = outcomes(plane, scenarios)
-    wrong = [f"{each.name} ({each.title}): {fault}" for each in scenarios for fault in faults(each, found[each.name])]
+    results = outcomes(plane, scenarios)
+    wrong = [
+        f"{scenario.name} ({scenario.title}): {fault}"
+        for scenario in scenarios
+        for fault in faults(scenario, results[scenario.name])
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -75,14 +79,14 @@ def test_many_random_clusters(cluster: ControlPlane, first: int) -> None:
 def test_limits_that_nothing_forces(cluster: ControlPlane) -> None:
     """Nineteen of twenty landings are as predicted; after three misses at the most it stops, and says so."""
     scenarios = [*LIMITS, *LIMITED]
-    found = outcomes(cluster, scenarios)
+    results = outcomes(cluster, scenarios)
     evictions = misses = 0
-    for each in scenarios:
-        outcome = found[each.name]
-        missed = outcome.figures.evictions - (each.distance - over(outcome.figures.counts))
-        assert missed <= 3, each.title
-        assert (outcome.figures.refused, outcome.figures.pending, outcome.left) == (0, 0, 0), each.title
-        assert outcome.figures.repaired or outcome.reason, each.title
+    for scenario in scenarios:
+        outcome = results[scenario.name]
+        missed = outcome.figures.evictions - (scenario.distance - over(outcome.figures.counts))
+        assert missed <= 3, scenario.title
+        assert (outcome.figures.refused, outcome.figures.pending, outcome.left) == (0, 0, 0), scenario.title
+        assert outcome.figures.repaired or outcome.reason, scenario.title
         evictions += outcome.figures.evictions
         misses += missed
     print(f"{evictions} evictions, {misses} of them missed")

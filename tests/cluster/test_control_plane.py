@@ -42,7 +42,7 @@ WEB = {"app": "web"}
 
 def places(api: Api, *, labels: str = "", path: str = DEMO) -> dict[str, str]:
     """Return the node of each pod."""
-    return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in api.list(path, labels=labels)}
+    return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in api.list(path, labels=labels)}
 
 
 def test_versions(control_plane: ControlPlane) -> None:
@@ -70,12 +70,12 @@ def test_exact_layout(cluster: ControlPlane, build: type) -> None:
     """Pods stand exactly where they were laid out, adopted by their controller and not doubled or replaced."""
     web = build("web", {"a-0": 4, "b-0": 1}, namespace="demo", topologySpreadConstraints=[spread(labels=WEB)])
     lay_out(cluster, [*nodes({"a": 1, "b": 2}), web])
-    wanted = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in web.pods}
+    wanted = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in web.pods}
     assert places(cluster.api) == wanted
     time.sleep(1)
     assert places(cluster.api) == wanted
     assert not cluster.audit.requests(user="system:kube-controller-manager", resource="pods", namespace="demo")
-    owners = {owner["kind"] for each in cluster.api.list(DEMO) for owner in each["metadata"]["ownerReferences"]}
+    owners = {owner["kind"] for pod in cluster.api.list(DEMO) for owner in pod["metadata"]["ownerReferences"]}
     assert owners == {web.owners[0]["kind"]}
 
 
@@ -87,7 +87,7 @@ def test_replacement(cluster: ControlPlane, build: type) -> None:
     victim = web.pod_names[0]
     before = cluster.api.get(f"{DEMO}/{victim}")["metadata"]["uid"]
     cluster.api.delete(f"{DEMO}/{victim}")
-    wait_until(lambda: before not in {each["metadata"]["uid"] for each in cluster.api.list(DEMO)}, what="the pod to go")
+    wait_until(lambda: before not in {pod["metadata"]["uid"] for pod in cluster.api.list(DEMO)}, what="the pod to go")
     wait_settled(cluster)
     assert Counter(place.split("-")[0] for place in places(cluster.api).values()) == {"a": 3, "b": 2}
 
@@ -96,8 +96,8 @@ def test_deployment_is_whole(cluster: ControlPlane) -> None:
     """A Deployment laid out adopts its ReplicaSet, counts its pods and can be rolled out."""
     lay_out(cluster, [*nodes({"a": 2}), deployment("web", ["a-0", "a-0", "a-1"], namespace="demo")])
     path = "/apis/apps/v1/namespaces/demo/deployments/web"
-    found = cluster.api.get(path)
-    assert found["status"]["availableReplicas"] == 3
+    stored = cluster.api.get(path)
+    assert stored["status"]["availableReplicas"] == 3
     assert len(cluster.api.list("/apis/apps/v1/namespaces/demo/replicasets")) == 1
     cluster.api.patch(path, {"spec": {"template": {"metadata": {"annotations": {"again": "yes"}}}}})
     wait_settled(cluster)
@@ -122,12 +122,12 @@ def test_evictions_are_audited(cluster: ControlPlane) -> None:
     assert client.evict("demo", "web-0", preconditions={}) == 201
     assert client.evict("demo", "web-1") == 429
     cluster.api.evict("demo", "web-1", dryRun=["All"])
-    found = cluster.audit.evictions("admin", since=mark)
-    assert [(each.name, each.code) for each in found] == [("web-0", 201), ("web-1", 429)]
-    assert found[0].body is not None
-    assert found[0].body["deleteOptions"] == {"preconditions": {}}
-    assert found[1].reason == "TooManyRequests"
-    assert [each.name for each in cluster.audit.evictions("admin", since=mark, code=429)] == ["web-1"]
+    evictions = cluster.audit.evictions("admin", since=mark)
+    assert [(eviction.name, eviction.code) for eviction in evictions] == [("web-0", 201), ("web-1", 429)]
+    assert evictions[0].body is not None
+    assert evictions[0].body["deleteOptions"] == {"preconditions": {}}
+    assert evictions[1].reason == "TooManyRequests"
+    assert [eviction.name for eviction in cluster.audit.evictions("admin", since=mark, code=429)] == ["web-1"]
     assert cluster.audit.evictions("harness", since=mark) == []
     assert len(cluster.audit.evictions("harness", since=mark, dry_run=True)) == 1
     assert cluster.audit.evictions(since=cluster.audit.mark()) == []
@@ -157,7 +157,7 @@ def test_stateful_set_with_volumes(cluster: ControlPlane) -> None:
     web = stateful_set("web", ["a-0", "a-0"], namespace="demo", workload={"volumeClaimTemplates": [template]})
     lay_out(cluster, [*nodes({"a": 1}), web])
     claims = cluster.api.list("/api/v1/namespaces/demo/persistentvolumeclaims")
-    assert [each["metadata"]["name"] for each in claims] == ["data-web-0", "data-web-1"]
+    assert [claim["metadata"]["name"] for claim in claims] == ["data-web-0", "data-web-1"]
     assert set(places(cluster.api)) == {"web-0", "web-1"}
 
 
@@ -222,7 +222,7 @@ def test_service_account_has_its_role_only(cluster: ControlPlane) -> None:
     refused = subprocess.run([*kubectl, "nodes"], capture_output=True, text=True, check=False)
     assert "Forbidden" in refused.stderr
     asked = cluster.audit.requests(user=user_name("demo/reader"), verb="list", resource="nodes")
-    assert [each.code for each in asked] == [403]
+    assert [right.code for right in asked] == [403]
 
 
 def test_apply(cluster: ControlPlane) -> None:
@@ -265,8 +265,8 @@ def test_clean_start_two(cluster: ControlPlane) -> None:
     """The next test finds none of it."""
     for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/deployments", "/apis/policy/v1/poddisruptionbudgets"):
         assert cluster.api.list(path) == []
-    for each in cluster.api.list("/api/v1/namespaces"):
-        assert set(each["metadata"]["labels"]) == {"kubernetes.io/metadata.name"}
+    for space in cluster.api.list("/api/v1/namespaces"):
+        assert set(space["metadata"]["labels"]) == {"kubernetes.io/metadata.name"}
     assert cluster.api.find("/api/v1/namespaces/default/configmaps/left") is None
     assert cluster.api.find("/apis/scheduling.k8s.io/v1/priorityclasses/high") is None
     assert cluster.api.list("/api/v1/events") == []

@@ -14,8 +14,8 @@ from tests.control_plane.plane import ControlPlane
 def told(api: Api) -> list[dict[str, Any]]:
     """Return the events about deadlocks, the pod's first."""
     events = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
-    found = [each for each in events if each["reason"] == "PlacementDeadlock"]
-    return sorted(found, key=lambda each: each["regarding"]["kind"] != "Pod")
+    deadlocks = [event for event in events if event["reason"] == "PlacementDeadlock"]
+    return sorted(deadlocks, key=lambda event: event["regarding"]["kind"] != "Pod")
 
 
 def test_a_placement_deadlock_is_told_on_the_pod_and_its_workload(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_placement_deadlock_is_told_on_the_pod_and_its_workload(cluster: Contr
     on = {"a-0": 2, "a-1": 1, "b-0": 2}
     web = deployment("web", on, namespace="shop", replicas=6, topologySpreadConstraints=constraints("web"))
     lay_out(cluster, [*nodes({"a": 2, "b": 1}), web], unschedulable=1)
-    (waiting,) = [each for each in cluster.api.list("/api/v1/namespaces/shop/pods") if not each["spec"].get("nodeName")]
+    (waiting,) = [pod for pod in cluster.api.list("/api/v1/namespaces/shop/pods") if not pod["spec"].get("nodeName")]
     owner = cluster.api.get("/apis/apps/v1/namespaces/shop/deployments/web")
     with Controller(cluster, tmp_path, policy("Observe")) as controller:
         wait_until(lambda: len(told(cluster.api)) == 2, what="the events about the deadlock")

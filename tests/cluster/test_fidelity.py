@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rebalancer.scheduling.configuration import profiles
+from rebalancer.scheduling.configuration import read_profiles
 from tests.control_plane.build import MissingPart, programs
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.fidelity.arena import Arena, arena
@@ -130,7 +130,7 @@ def test_a_scheduler_configuration_changes_the_model_as_it_changes_the_scheduler
     """Three profiles, read from the same file by both: default constraints, added affinity, weights, strategies."""
     ready()
     document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    known = profiles(yaml.safe_dump({**document, "profiles": list(PROFILES)}).encode())
+    known = read_profiles(yaml.safe_dump({**document, "profiles": list(PROFILES)}).encode())
     tally = Tally()
     with arena(profiles=PROFILES) as made:
         for seed in range(CONFIGURED):

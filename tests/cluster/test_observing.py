@@ -46,10 +46,10 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
         )
         assert status is not None
         assert controller.stop() == 0
-    writes = [each for each in cluster.audit.requests(user=USER) if each.verb not in READING]
-    assert {each.resource for each in writes} == {"leases", "events", "configmaps"}
-    assert {each.name for each in writes if each.resource == "configmaps"} <= {"rebalancer-status", ""}
-    refused = {(each.resource, each.code) for each in writes if each.code >= 300}
+    writes = [request for request in cluster.audit.requests(user=USER) if request.verb not in READING]
+    assert {write.resource for write in writes} == {"leases", "events", "configmaps"}
+    assert {write.name for write in writes if write.resource == "configmaps"} <= {"rebalancer-status", ""}
+    refused = {(write.resource, write.code) for write in writes if write.code >= 300}
     expected = {("configmaps", 404), ("events", 409)}
     assert refused <= expected, "before the first status; what the process before has told"
     document = json.loads(status["data"]["status.json"])
@@ -80,15 +80,15 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
 
 def check_limit_events(api: Api, counts: list[int | None]) -> None:
     """Demand one object for each owner and pod, however often it was told; what comes again is counted."""
-    found = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
-    ours = [each for each in found if each["reason"] == "ShareLimitViolated"]
-    objects = [(each["regarding"]["kind"], each["regarding"]["name"]) for each in ours]
+    events = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
+    ours = [event for event in events if event["reason"] == "ShareLimitViolated"]
+    objects = [(event["regarding"]["kind"], event["regarding"]["name"]) for event in ours]
     assert len(set(objects)) == len(objects)
     assert {name for kind, name in objects if kind != "Pod"} == {"web", "db"}
     assert sum(kind == "Pod" for kind, _ in objects) == 5 + 3
-    assert all(each["regarding"]["uid"] and each["action"] == "Assess" for each in ours)
-    assert all("workloads/zone-third: topology.kubernetes.io/zone " in each["note"] for each in ours)
-    assert {(each.get("series") or {}).get("count") for each in ours} <= set(counts)
+    assert all(event["regarding"]["uid"] and event["action"] == "Assess" for event in ours)
+    assert all("workloads/zone-third: topology.kubernetes.io/zone " in event["note"] for event in ours)
+    assert {(event.get("series") or {}).get("count") for event in ours} <= set(counts)
 
 
 def kubectl(plane: ControlPlane, *arguments: str) -> bytes:
@@ -111,16 +111,16 @@ def test_a_file_gives_the_same_plan_as_the_cluster(cluster: ControlPlane, tmp_pa
     live = rebalancer("plan", "--kubeconfig", str(cluster.kubeconfig()), "--policy", str(file), "-o", "json")
     assert live.returncode == 0, live.stderr
     assert json.loads(live.stdout)["totals"]["evictions"] == 6
-    dump, found = b"", live
+    dump, result = b"", live
     for form in ("json", "yaml"):
         dump = kubectl(cluster, "get", KINDS, "-A", "-o", form)
-        found = rebalancer("plan", "--snapshot", "-", "--policy", str(file), "-o", "json", stdin=dump)
-        assert found.returncode == 0, found.stderr
-        (warning,) = found.stderr.decode().splitlines()
+        result = rebalancer("plan", "--snapshot", "-", "--policy", str(file), "-o", "json", stdin=dump)
+        assert result.returncode == 0, result.stderr
+        (warning,) = result.stderr.decode().splitlines()
         assert "ReplicationController" in warning, "a list does not say of which kinds there are none"
-        assert without_times(found.stdout) == without_times(live.stdout)
+        assert without_times(result.stdout) == without_times(live.stdout)
     again = rebalancer("plan", "--snapshot", "-", "--policy", str(file), "-o", "json", stdin=dump)
-    assert again.stdout == found.stdout, "same input, same bytes"
+    assert again.stdout == result.stdout, "same input, same bytes"
 
 
 def test_a_balanced_cluster_is_left_alone(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_pods_on_empty_dir_count(cluster: ControlPlane, tmp_path: Path) -> None:
         controller.wait_for("cycle", count=10)
     assert cluster.audit.evictions(user=USER) == []
     pods = cluster.api.list("/api/v1/namespaces/shop/pods", labels="app=pair")
-    assert Counter(each["spec"]["nodeName"] for each in pods) == {"a-0": 4, "b-0": 4, "c-0": 4}
+    assert Counter(pod["spec"]["nodeName"] for pod in pods) == {"a-0": 4, "b-0": 4, "c-0": 4}
 
 
 def test_the_manifests_apply(cluster: ControlPlane) -> None:
@@ -187,6 +187,6 @@ def test_the_manifests_apply(cluster: ControlPlane) -> None:
     wait_settled(cluster)
     pods = cluster.api.list(f"/api/v1/namespaces/{NAMESPACE}/pods", labels="app.kubernetes.io/name=rebalancer")
     assert len(pods) == 2
-    assert all(each["status"]["phase"] == "Running" for each in pods)
+    assert all(pod["status"]["phase"] == "Running" for pod in pods)
     policy_map = cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-policy")
     assert yaml.safe_load(policy_map["data"]["policy.yaml"])["mode"] == "Evict"

@@ -40,8 +40,8 @@ def lay_out_shop(plane: ControlPlane) -> None:
 
 def counts(api: Api, app: str) -> Counter[str]:
     """Count the pods of a workload by node; those that are on their way out do not count."""
-    pods = [each for each in api.list(SHOP, labels=f"app={app}") if "deletionTimestamp" not in each["metadata"]]
-    return Counter(each["spec"].get("nodeName", "") for each in pods)
+    pods = [pod for pod in api.list(SHOP, labels=f"app={app}") if "deletionTimestamp" not in pod["metadata"]]
+    return Counter(pod["spec"].get("nodeName", "") for pod in pods)
 
 
 def balanced(api: Api) -> bool:
@@ -87,10 +87,10 @@ def test_a_zone_that_returns_is_filled_again(cluster: ControlPlane, tmp_path: Pa
         assert len(samples) > 50
         assert all(healthy >= desired for healthy, desired in samples)
         evictions = cluster.audit.evictions(user=USER)
-        assert [each.code for each in evictions] == [201] * MINIMUM
-        assert all((each.body or {})["deleteOptions"]["preconditions"]["uid"] for each in evictions)
-        assert not [each for each in cluster.audit.requests(user=USER) if each.code in {403, 429}]
-        check_events(cluster.api, {each.name for each in evictions})
+        assert [eviction.code for eviction in evictions] == [201] * MINIMUM
+        assert all((eviction.body or {})["deleteOptions"]["preconditions"]["uid"] for eviction in evictions)
+        assert not [request for request in cluster.audit.requests(user=USER) if request.code in {403, 429}]
+        check_events(cluster.api, {eviction.name for eviction in evictions})
         check_metrics(controller.metrics())
         assert controller.stop() == 0
 
@@ -99,11 +99,11 @@ def check_events(api: Api, evicted: set[str]) -> None:
     """Events of every eviction and its verification stand on the pod and on its workload."""
 
     def told() -> set[tuple[str, str]]:
-        found = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
-        ours = [each for each in found if each["reportingController"] == "rebalancer.dev/rebalancer"]
-        assert all(each["action"] and each["note"] and each["reportingInstance"] for each in ours)
-        assert all(each["regarding"]["uid"] for each in ours), "kubectl describe finds events by UID"
-        return {(each["reason"], f"{each['regarding']['kind']}/{each['regarding']['name']}") for each in ours}
+        events = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
+        ours = [event for event in events if event["reportingController"] == "rebalancer.dev/rebalancer"]
+        assert all(event["action"] and event["note"] and event["reportingInstance"] for event in ours)
+        assert all(event["regarding"]["uid"] for event in ours), "kubectl describe finds events by UID"
+        return {(event["reason"], f"{event['regarding']['kind']}/{event['regarding']['name']}") for event in ours}
 
     wanted = {(reason, f"Pod/{name}") for name in evicted for reason in ("Evicted", "MoveVerified")}
     wanted |= {

@@ -33,7 +33,7 @@ def test_a_replacement_lands_on_one_of_the_candidates(cluster: ControlPlane, kin
     """A ReplicaSet's meets the old pod terminating, a StatefulSet's comes when that is gone."""
     random = Random(f"{kind} {seed}")
     machines = nodes({"a": 3, "b": 2, "c": 2}, cpu="8", memory="32Gi")
-    names = [each["metadata"]["name"] for each in machines]
+    names = [machine["metadata"]["name"] for machine in machines]
     load = [
         pod(f"load-{number}", on=random.choice(names), namespace="demo", cpu=random.choice(("500m", "1", "2")))
         for number in range(10)
@@ -49,7 +49,7 @@ def test_a_replacement_lands_on_one_of_the_candidates(cluster: ControlPlane, kin
     lay_out(cluster, [*machines, *load, web])
     for _ in range(ROUNDS):
         view = read_view(cluster.api)
-        members = sorted((each for each in view.snapshot.pods if each.owner is not None), key=lambda each: each.name)
+        members = sorted((pod for pod in view.snapshot.pods if pod.owner is not None), key=lambda pod: pod.name)
         victim = random.choice(members)
         new = replacement(victim, view)
         assert isinstance(new, Pod)
@@ -57,12 +57,12 @@ def test_a_replacement_lands_on_one_of_the_candidates(cluster: ControlPlane, kin
         prediction = predict(new, state)
         if not prediction.feasible:
             continue
-        before = {each.uid for each in members}
+        before = {member.uid for member in members}
         assert cluster.api.evict("demo", victim.name) == 201
 
         def landed(before: set[str] = before) -> list[Manifest]:
-            found = cluster.api.list("/api/v1/namespaces/demo/pods", labels="app=web")
-            return [each for each in found if each["metadata"]["uid"] not in before and each["spec"].get("nodeName")]
+            pods = cluster.api.list("/api/v1/namespaces/demo/pods", labels="app=web")
+            return [pod for pod in pods if pod["metadata"]["uid"] not in before and pod["spec"].get("nodeName")]
 
         arrived = wait_until(landed, what="the replacement to be placed")
         assert arrived[0]["spec"]["nodeName"] in prediction.candidates

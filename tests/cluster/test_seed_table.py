@@ -118,13 +118,13 @@ class Row(NamedTuple):
 
 def expected(api: Api, zones: str) -> dict[tuple[str, str], Row]:
     """Count from the API's own objects what R1 to R8 say, by limit and the shard or zone that it is about."""
-    zone_of = {each["metadata"]["name"]: each["metadata"]["labels"][AZ] for each in api.list("/api/v1/nodes")}
+    zone_of = {node["metadata"]["name"]: node["metadata"]["labels"][AZ] for node in api.list("/api/v1/nodes")}
     standing = [
-        (each["metadata"]["labels"][SHARD], each["spec"]["nodeName"])
-        for each in api.list(PODS)
-        if each["spec"].get("nodeName") and "deletionTimestamp" not in each["metadata"]
+        (pod["metadata"]["labels"][SHARD], pod["spec"]["nodeName"])
+        for pod in api.list(PODS)
+        if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
     ]
-    wanted = sum(each["spec"]["replicas"] for each in api.list(SETS))
+    wanted = sum(owner["spec"]["replicas"] for owner in api.list(SETS))
     nodes = Counter(name for _, name in standing)
     in_zones = Counter(zone_of[name] for _, name in standing)
     per_zone = [in_zones[zone] for zone in zones]
@@ -212,9 +212,9 @@ def test_limits_equal_an_independent_count_after_every_step(
     for step in steps(redis, zones, shards):
         wanted = expected(cluster.api, zones)
         assert len(wanted) >= redis.shards + 1
-        found = reported(cluster)
-        print(step, sorted(name for name, row in found.items() if not row.holds))
-        assert without_empty(found) == without_empty(wanted), step
+        report = reported(cluster)
+        print(step, sorted(name for name, row in report.items() if not row.holds))
+        assert without_empty(report) == without_empty(wanted), step
         repaired(cluster, tmp_path)
         after = expected(cluster.api, zones)
         left = {limit for (limit, _), row in after.items() if not row.holds and limit in ACTED_ON}
@@ -243,7 +243,7 @@ def repaired(plane: ControlPlane, folder: Path) -> None:
         *("--namespace", "rebalancer-system", "--metrics-address", "127.0.0.1:0"),
     )
     assert done.returncode == 0, done.stderr
-    assert all(each["spec"].get("nodeName") for each in plane.api.list(PODS))
+    assert all(pod["spec"].get("nodeName") for pod in plane.api.list(PODS))
 
 
 def explained(plane: ControlPlane, folder: Path) -> set[str]:

@@ -50,9 +50,9 @@ def test_a_bad_policy_is_refused_at_the_start(cluster: ControlPlane, tmp_path: P
         ("plan", "--policy", str(file), *access),
         ("policy", "validate", str(file)),
     ):
-        found = rebalancer(*command)
-        message = found.stderr.decode()
-        assert found.returncode == 1, message
+        result = rebalancer(*command)
+        message = result.stderr.decode()
+        assert result.returncode == 1, message
         assert where in message
         assert what in message
         assert "Traceback" not in message
@@ -61,10 +61,10 @@ def test_a_bad_policy_is_refused_at_the_start(cluster: ControlPlane, tmp_path: P
 
 def test_a_missing_policy_file(cluster: ControlPlane) -> None:
     """A policy that is not there is an error that names it, not the default policy."""
-    found = rebalancer("run", "--policy", "no/such/policy.yaml", "--kubeconfig", str(cluster.kubeconfig()))
-    assert found.returncode == 1
-    assert "no/such/policy.yaml" in found.stderr.decode()
-    assert "Traceback" not in found.stderr.decode()
+    result = rebalancer("run", "--policy", "no/such/policy.yaml", "--kubeconfig", str(cluster.kubeconfig()))
+    assert result.returncode == 1
+    assert "no/such/policy.yaml" in result.stderr.decode()
+    assert "Traceback" not in result.stderr.decode()
 
 
 def test_an_unreachable_server(tmp_path: Path) -> None:
@@ -75,12 +75,12 @@ def test_an_unreachable_server(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig(f"https://127.0.0.1:{port}"))
     for verb in (("run",), ("report",), ("plan",), ("resume",), ("pause", "--reason", "a test")):
-        found = rebalancer(*verb, "--kubeconfig", str(file))
-        message = found.stderr.decode().strip().splitlines()
-        assert found.returncode == 1
+        result = rebalancer(*verb, "--kubeconfig", str(file))
+        message = result.stderr.decode().strip().splitlines()
+        assert result.returncode == 1
         assert f"127.0.0.1:{port}" in message[-1]
         assert message[-1].startswith("error: ")
-        assert "Traceback" not in found.stderr.decode()
+        assert "Traceback" not in result.stderr.decode()
 
 
 def test_a_signal_while_the_server_is_silent(tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def test_no_permission(cluster: ControlPlane, tmp_path: Path) -> None:
     access = ("--kubeconfig", str(cluster.kubeconfig(account)))
     pause = ("pause", "--reason", "a test")
     for verb in (("run", "--metrics-address=127.0.0.1:0"), ("plan",), ("report",), pause, ("resume",)):
-        found = rebalancer(*verb, *access)
-        message = found.stderr.decode()
-        assert found.returncode == 1, message
+        result = rebalancer(*verb, *access)
+        message = result.stderr.decode()
+        assert result.returncode == 1, message
         assert "forbidden" in message
         assert "Traceback" not in message
     assert cluster.audit.evictions() == []
@@ -132,9 +132,9 @@ def test_a_right_that_is_missing_to_look(cluster: ControlPlane) -> None:
     """Who may not list disruption budgets is warned that they are unknown, and still gets a report."""
     account = f"{NAMESPACE}/half"
     grant(cluster.api, account, [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list"]}])
-    found = rebalancer("report", "--kubeconfig", str(cluster.kubeconfig(account)))
-    assert found.returncode == 0
-    assert "PodDisruptionBudget" in found.stderr.decode()
+    result = rebalancer("report", "--kubeconfig", str(cluster.kubeconfig(account)))
+    assert result.returncode == 0
+    assert "PodDisruptionBudget" in result.stderr.decode()
 
 
 def test_the_policy_is_reloaded(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_the_policy_is_reloaded(cluster: ControlPlane, tmp_path: Path) -> None:
 
 
 def reasons(plane: ControlPlane) -> set[str]:
-    found = plane.api.list(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
-    return {each["reason"] for each in found}
+    events = plane.api.list(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
+    return {event["reason"] for event in events}
 
 
 def test_the_policy_from_a_config_map(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -196,12 +196,12 @@ def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
         assert paused.returncode == 0, paused.stderr
         assert b"until resumed by " in paused.stdout
         created = cluster.audit.requests(verb="create", resource="configmaps")
-        (written,) = (each for each in created if each.user != USER and each.agent.startswith("rebalancer/"))
+        (written,) = (record for record in created if record.user != USER and record.agent.startswith("rebalancer/"))
         seen = datetime.fromisoformat(controller.wait_for("paused")[0]["timestamp"])
         assert seen - written.answered < timedelta(seconds=1)
         count = len(controller.log("cycle"))
         controller.wait_for("cycle", count=count + 4)
-        sent = [each.received for each in cluster.audit.evictions(user=USER)]
+        sent = [eviction.received for eviction in cluster.audit.evictions(user=USER)]
         assert 1 <= len(sent) < 6
         assert max(sent) < written.answered + timedelta(seconds=1)
         assert controller.log("cycle")[-1]["now"] == 0
@@ -215,7 +215,7 @@ def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
         assert b"zone b is upgraded" in resumed.stdout
         wait_until(lambda: balanced(cluster.api), what="balance", timeout=90)
         assert controller.metrics()["rebalancer_paused"] == 0
-    assert [each.code for each in cluster.audit.evictions(user=USER)] == [201] * 6
+    assert [eviction.code for eviction in cluster.audit.evictions(user=USER)] == [201] * 6
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
@@ -256,13 +256,13 @@ def test_a_restart_repeats_nothing(cluster: ControlPlane, tmp_path: Path) -> Non
         wait_until(lambda: balanced(cluster.api), what="balance", timeout=300)
     # A request that was under way when the process was killed may show as broken off, carried out or not.
     assert len(before - staying(cluster)) == 6
-    assert {each.code for each in cluster.audit.evictions(user=USER)} <= {201, 504}
+    assert {eviction.code for eviction in cluster.audit.evictions(user=USER)} <= {201, 504}
 
 
 def staying(plane: ControlPlane) -> set[str]:
     """Name the pods by UID. One on its way out is gone, as in what `balanced` counts."""
-    pods = [each["metadata"] for each in plane.api.list("/api/v1/namespaces/shop/pods")]
-    return {each["uid"] for each in pods if "deletionTimestamp" not in each}
+    pods = [pod["metadata"] for pod in plane.api.list("/api/v1/namespaces/shop/pods")]
+    return {pod["uid"] for pod in pods if "deletionTimestamp" not in pod}
 
 
 def test_two_controllers_act_as_one(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -277,9 +277,9 @@ def test_two_controllers_act_as_one(cluster: ControlPlane, tmp_path: Path) -> No
         Controller(cluster, folders[1], policy("Evict")) as two,
     ):
         wait_until(lambda: balanced(cluster.api), what="balance", timeout=120)
-        assert sum(bool(each.log("leading")) for each in (one, two)) == 1
+        assert sum(bool(controller.log("leading")) for controller in (one, two)) == 1
         assert one.get("/readyz").status == two.get("/readyz").status == 200
-    assert [each.code for each in cluster.audit.evictions(user=USER)] == [201] * 6
+    assert [eviction.code for eviction in cluster.audit.evictions(user=USER)] == [201] * 6
 
 
 def test_once(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_once(cluster: ControlPlane, tmp_path: Path) -> None:
     with Controller(cluster, tmp_path, policy("Evict", spread={"for": "10m"}), "--once") as controller:
         assert controller.wait(90) == 0
     assert balanced(cluster.api)
-    assert [each.code for each in cluster.audit.evictions(user=USER)] == [201] * 6
+    assert [eviction.code for eviction in cluster.audit.evictions(user=USER)] == [201] * 6
 
 
 def test_once_beside_a_leader(cluster: ControlPlane, tmp_path: Path) -> None:

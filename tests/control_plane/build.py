@@ -119,10 +119,10 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
     Raises MissingPart if something is missing and can't be built.
     """
     wanted = tuple(wanted)
-    found = {program.name: path for program in wanted if (path := _found(program))}
-    missing = [program for program in wanted if program.name not in found]
+    paths = {program.name: path for program in wanted if (path := _found(program))}
+    missing = [program for program in wanted if program.name not in paths]
     if not missing:
-        return found
+        return paths
     names = ", ".join(program.name for program in missing)
     if not (go := shutil.which("go")):
         message = f"no Go here to build {names}; install Go or set {GIVEN_FOLDER} to a folder that has them"
@@ -132,8 +132,8 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(folder / ".lock"):
             # Whoever held the lock before may have built it meanwhile.
-            found[program.name] = _found(program) or _build(program, go=go, folder=folder)
-    return found
+            paths[program.name] = _found(program) or _build(program, go=go, folder=folder)
+    return paths
 
 
 def _found(program: Program) -> Path | None:
@@ -201,11 +201,11 @@ def main() -> int:
     everything = (*PROGRAMS, *MONITORING)
     before = {program.name: path for program in everything if (path := _found(program))}
     try:
-        found = programs(everything)
+        paths = programs(everything)
     except MissingPart as missing:
         _say(str(missing))
         return 1
-    for name, path in found.items():
+    for name, path in paths.items():
         if name in before:
             _say(f"{name:<24} found")
         sys.stdout.write(f"{path}\n")

@@ -104,11 +104,11 @@ class Cleaner:
         # A controller may be in the middle of making pods for an owner that is deleted, so look twice.
         while empty_looks < LOOKS:
             left = sorted(item for item in self._items() if self._foreign(item))
-            ending = [each for each in self._namespaces() if "deletionTimestamp" in each["metadata"]]
+            ending = [namespace for namespace in self._namespaces() if "deletionTimestamp" in namespace["metadata"]]
             empty_looks = 0 if left or ending else empty_looks + 1
             waited = time.monotonic() - started
             if not empty_looks and waited > CLEAN_SECONDS:
-                names = [item.path for item in left] + [each["metadata"]["name"] for each in ending]
+                names = [item.path for item in left] + [item["metadata"]["name"] for item in ending]
                 raise NotCleanError(f"left over from a previous test: {', '.join(names[:10])}")
             delete = functools.partial(self._delete, force=waited > PATIENCE_SECONDS)
             for items in _grouped(left):
@@ -151,23 +151,23 @@ class Cleaner:
         plural = collection.rsplit("/", maxsplit=1)[1]
         order = FIRST.index(plural) if plural in FIRST else len(FIRST)
         try:
-            found = self._api.request("GET", collection, accept=PARTIAL)["items"] or ()
+            items = self._api.request("GET", collection, accept=PARTIAL)["items"] or ()
         except ApiError as error:
             # A custom resource whose definition goes away.
             if error.code == NOT_FOUND:
                 return []
             raise
-        metadata = (item["metadata"] for item in found)
-        return [Item(order, collection, each.get("namespace", ""), each["name"]) for each in metadata]
+        metadata = (item["metadata"] for item in items)
+        return [Item(order, collection, item.get("namespace", ""), item["name"]) for item in metadata]
 
     def _collections(self) -> list[str]:
         """Return the paths of everything that can be listed and deleted, each in its preferred version."""
         groups = self._api.get("/apis")["groups"]
         roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
-        found = zip(roots, in_parallel(self._api.get, roots), strict=True)
+        results = zip(roots, in_parallel(self._api.get, roots), strict=True)
         return [
             f"{root}/{resource['name']}"
-            for root, document in found
+            for root, document in results
             for resource in document["resources"]
             if {"list", "delete"} <= set(resource["verbs"]) and resource["name"] not in FOLLOWERS | APART
         ]

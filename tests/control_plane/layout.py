@@ -65,12 +65,12 @@ def lay_out(
     workloads = [part for part in parts if isinstance(part, Workload)]
     api = plane.api
     _make_namespaces(api, manifests, workloads)
-    _make(api, [each for each in manifests if each["kind"] in CLUSTER_KINDS - {"Namespace", "Node"}])
-    new_nodes = [each for each in manifests if each["kind"] == "Node"]
+    _make(api, [manifest for manifest in manifests if manifest["kind"] in CLUSTER_KINDS - {"Namespace", "Node"}])
+    new_nodes = [manifest for manifest in manifests if manifest["kind"] == "Node"]
     _make(api, new_nodes)
-    _wait_ready(api, [each["metadata"]["name"] for each in new_nodes])
-    pods = [each for each in manifests if each["kind"] == "Pod"]
-    rest = [each for each in manifests if each["kind"] not in CLUSTER_KINDS | {"Pod"}]
+    _wait_ready(api, [new_node["metadata"]["name"] for new_node in new_nodes])
+    pods = [manifest for manifest in manifests if manifest["kind"] == "Pod"]
+    rest = [manifest for manifest in manifests if manifest["kind"] not in CLUSTER_KINDS | {"Pod"}]
     # Claims, accounts, priority classes: what pods need to be admitted. Budgets and services do no harm before them.
     _make(api, [*rest, *(claim for workload in workloads for claim in workload.claims)])
     adopted = in_parallel(lambda workload: _with_revision(api, workload), workloads)
@@ -96,9 +96,9 @@ def lose_nodes(plane: ControlPlane, *names: str, gc: bool = False) -> list[Manif
         api.delete(f"/api/v1/nodes/{name}")
 
     def emptied() -> bool:
-        left = [each for name in names for each in api.list("/api/v1/pods", fields=f"spec.nodeName={name}")]
+        left = [pod for name in names for pod in api.list("/api/v1/pods", fields=f"spec.nodeName={name}")]
         if not gc:
-            in_parallel(lambda each: api.delete(object_path(each), grace_seconds=0, missing_ok=True), _typed(left))
+            in_parallel(lambda name: api.delete(object_path(name), grace_seconds=0, missing_ok=True), _typed(left))
         return not left
 
     wait_until(emptied, what=f"the pods of {', '.join(names)} to go", timeout=120)
@@ -108,7 +108,7 @@ def lose_nodes(plane: ControlPlane, *names: str, gc: bool = False) -> list[Manif
 def return_nodes(plane: ControlPlane, lost: Sequence[Manifest]) -> None:
     """Bring lost nodes back, empty, and wait until they are Ready."""
     _make(plane.api, lost)
-    _wait_ready(plane.api, [each["metadata"]["name"] for each in lost])
+    _wait_ready(plane.api, [node["metadata"]["name"] for node in lost])
 
 
 def _make(api: Api, manifests: Iterable[Manifest]) -> None:
@@ -117,10 +117,10 @@ def _make(api: Api, manifests: Iterable[Manifest]) -> None:
 
 def _make_namespaces(api: Api, manifests: Sequence[Manifest], workloads: Sequence[Workload]) -> None:
     # Those of earlier tests are still there, without their labels.
-    api.apply(each for each in manifests if each["kind"] == "Namespace")
-    names = {namespace_of(each) for each in manifests if each["kind"] not in CLUSTER_KINDS}
+    api.apply(manifest for manifest in manifests if manifest["kind"] == "Namespace")
+    names = {namespace_of(manifest) for manifest in manifests if manifest["kind"] not in CLUSTER_KINDS}
     names |= {workload.namespace for workload in workloads}
-    names |= {each["metadata"]["name"] for each in manifests if each["kind"] == "Namespace"}
+    names |= {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "Namespace"}
     for name in sorted(names):
         ensure_namespace(api, name)
 
@@ -129,7 +129,7 @@ def _wait_ready(api: Api, names: Sequence[str]) -> None:
     wanted = set(names)
 
     def ready() -> bool:
-        return wanted <= {each["metadata"]["name"] for each in api.list("/api/v1/nodes") if node_ready(each)}
+        return wanted <= {node["metadata"]["name"] for node in api.list("/api/v1/nodes") if node_ready(node)}
 
     if wanted:
         wait_until(ready, what=f"{len(wanted)} nodes to become Ready")
@@ -158,10 +158,10 @@ def _wait_seen(api: Api, namespaces: Iterable[str]) -> None:
 def _wait_adopted(api: Api, workloads: Sequence[Workload], depth: int) -> None:
     """Wait until the owners have their dependents: a Deployment must find its ReplicaSet with its pods in it."""
     collection = "/apis/apps/v1/replicasets" if depth else "/api/v1/pods"
-    wanted = {key_of(each) for workload in workloads for each in (workload.owners[:1] if depth else workload.pods)}
+    wanted = {key_of(owner) for workload in workloads for owner in (workload.owners[:1] if depth else workload.pods)}
 
     def adopted() -> bool:
-        owned = {key_of(each) for each in api.list(collection) if each["metadata"].get("ownerReferences")}
+        owned = {key_of(owner) for owner in api.list(collection) if owner["metadata"].get("ownerReferences")}
         return wanted <= owned
 
     if wanted:
@@ -188,37 +188,37 @@ def _with_revision(api: Api, workload: Workload) -> Workload:
     )
     api.delete(path)
     pods = copy.deepcopy(workload.pods)
-    for each in pods:
-        each["metadata"]["labels"][REVISION_HASH] = revision
+    for member in pods:
+        member["metadata"]["labels"][REVISION_HASH] = revision
     return dataclasses.replace(workload, pods=pods)
 
 
 def _check(plane: ControlPlane, workloads: Sequence[Workload]) -> None:
     for wanted in itertools.chain.from_iterable(workload.pods for workload in workloads):
         path = object_path(wanted)
-        found = plane.api.find(path)
-        if found is None:
+        stored = plane.api.find(path)
+        if stored is None:
             deleted = plane.audit.requests(verb="delete", where=lambda request, path=path: request.path == path)  # type: ignore[misc]
             users = ", ".join(request.user for request in deleted) or "somebody"
             message = f"{path} was laid out, but {users} deleted it"
             raise LayoutError(message)
         place = wanted["spec"].get("nodeName")
-        if place and found["spec"].get("nodeName") != place:
-            message = f"{path} was laid out on {place}, but stands on {found['spec'].get('nodeName')}"
+        if place and stored["spec"].get("nodeName") != place:
+            message = f"{path} was laid out on {place}, but stands on {stored['spec'].get('nodeName')}"
             raise LayoutError(message)
 
 
 def _typed(pods: Iterable[Manifest]) -> list[Manifest]:
     """Items of a list have no kind; give them theirs."""
-    return [{"apiVersion": "v1", "kind": "Pod", **each} for each in pods]
+    return [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods]
 
 
-def _stripped(found: Manifest) -> Manifest:
+def _stripped(manifest: Manifest) -> Manifest:
     """Return what a node was made from, without what the server and the controllers wrote into it."""
     metadata = {
-        name: found["metadata"][name] for name in ("name", "labels", "annotations") if name in found["metadata"]
+        name: manifest["metadata"][name] for name in ("name", "labels", "annotations") if name in manifest["metadata"]
     }
-    spec = {name: value for name, value in found["spec"].items() if name in {"taints", "unschedulable"}}
+    spec = {name: value for name, value in manifest["spec"].items() if name in {"taints", "unschedulable"}}
     spec["taints"] = [t for t in spec.get("taints", ()) if not t["key"].startswith("node.kubernetes.io/")]
-    status = {name: found["status"][name] for name in ("capacity", "allocatable")}
+    status = {name: manifest["status"][name] for name in ("capacity", "allocatable")}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}

@@ -236,6 +236,6 @@ def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on; all are held until the last is known, so that they differ."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for socket in sockets:
+            socket.bind(("127.0.0.1", 0))
+        return [socket.getsockname()[1] for socket in sockets]

@@ -57,7 +57,7 @@ def node_ready(node: Manifest) -> bool:
 def condition(manifest: Manifest, kind: str) -> str:
     """Return the status of a condition: `True`, `False`, `Unknown`, or empty if it isn't there."""
     conditions: list[dict[str, Any]] = manifest.get("status", {}).get("conditions") or []
-    return next((str(each["status"]) for each in conditions if each["type"] == kind), "")
+    return next((str(condition["status"]) for condition in conditions if condition["type"] == kind), "")
 
 
 def _is_unschedulable(pod: Manifest) -> bool:
@@ -101,14 +101,14 @@ def _owners_unsettled(api: Api, pods: list[Manifest]) -> str:
 
 
 def _owned(pod: Manifest, owner: Manifest) -> bool:
-    return any(each["uid"] == owner["metadata"]["uid"] for each in pod["metadata"].get("ownerReferences", ()))
+    return any(reference["uid"] == owner["metadata"]["uid"] for reference in pod["metadata"].get("ownerReferences", ()))
 
 
 def _budgets_unsettled(api: Api) -> str:
     for budget in api.list("/apis/policy/v1/poddisruptionbudgets"):
         status = budget.get("status", {})
         name = f"budget {_name(budget)}"
-        if any(each["reason"] == "SyncFailed" for each in status.get("conditions", ())):
+        if any(condition["reason"] == "SyncFailed" for condition in status.get("conditions", ())):
             continue
         if status.get("observedGeneration") != budget["metadata"]["generation"]:
             return f"{name}: its last change hasn't been seen"

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Faults, SimulatedCluster, most_crowded
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Faults, SimulatedCluster, pick_most_crowded
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import Happened, PauseRead
 from rebalancer.model.moves import Move
@@ -51,7 +51,7 @@ skew = st.integers(1, 2)
 def test_repair(counts: list[list[int]], zone: int, host: int, seed: int, stateful: bool, crowded: bool) -> None:
     """At most one eviction more than the distance, nothing pending or worse, no budget overspent, then it is quiet."""
     blueprint = lopsided(counts, zone, host, stateful=stateful)
-    cluster = SimulatedCluster(blueprint.snapshot(), seed=seed, choose=most_crowded if crowded else None)
+    cluster = SimulatedCluster(blueprint.snapshot(), seed=seed, choose=pick_most_crowded if crowded else None)
     simulation = Simulation(cluster, eager())
     before = min_evictions(state(counts), bounds(zone, host), 0)
     simulation.cycles(2 * (before or 2) + 4, apart=30)
@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
     def history() -> list[object]:
         cluster = SimulatedCluster(lopsided([[4, 2], [3], [0, 0]], 1, 2).snapshot(), seed=7)
         Simulation(cluster, eager()).cycles(15)
-        return list(cluster.history)
+        return list(cluster.trace)
 
     assert history() == history()
 

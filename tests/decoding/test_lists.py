@@ -9,7 +9,7 @@ import pytest
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, PODS
-from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, snapshot
+from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, make_snapshot
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import HostPort, Pod, PodPhase, Resources
 from rebalancer.model.snapshot import Fault
@@ -183,8 +183,8 @@ def test_what_is_no_list(data: bytes) -> None:
 def test_absent_is_not_empty() -> None:
     """A kind that a mixed list does not mention is unknown; an empty list of a kind says that there is none."""
     mixed = decode_file(listed(POD, {"kind": "Secret", "metadata": {"name": "x"}}))
-    found = snapshot(mixed.objects, taken_at=datetime.now(UTC), known=mixed.kinds)
-    assert found.unknown == {kind.name for kind in KINDS} - {"Pod"}
+    gathered = make_snapshot(mixed.objects, taken_at=datetime.now(UTC), known=mixed.kinds)
+    assert gathered.unknown == {kind.name for kind in KINDS} - {"Pod"}
     assert decode_file(listed(kind="NodeList")).kinds == {"Node"}
 
 
@@ -204,8 +204,8 @@ def test_a_node_that_a_template_names_is_a_wish_and_that_of_a_pod_is_where_it_st
         "metadata": {"name": "web", "namespace": "shop", "uid": "r1", "creationTimestamp": "2026-01-02T03:04:05Z"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {**POD["spec"], "nodeName": "n1"}}},
     }
-    found = decode_file(listed(POD, owner)).objects
-    (pod,), (workload,) = found["pods"], found["workloads"]
+    decoded = decode_file(listed(POD, owner)).objects
+    (pod,), (workload,) = decoded["pods"], decoded["workloads"]
     assert isinstance(pod, Pod)
     assert (pod.node, pod.spec.node_name) == ("n1", None)
     assert isinstance(workload, Workload)

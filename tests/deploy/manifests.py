@@ -27,9 +27,9 @@ def build(folder: Path) -> dict[tuple[str, str, str], Manifest]:
     built: dict[tuple[str, str, str], Manifest] = {}
     for resource in kustomization["resources"]:
         path = folder / resource
-        found = build(path) if path.is_dir() else {identity(each): each for each in documents(path)}
-        assert not built.keys() & found.keys()
-        built |= found
+        objects = build(path) if path.is_dir() else {identity(document): document for document in documents(path)}
+        assert not built.keys() & objects.keys()
+        built |= objects
     for patch in kustomization.get("patches", ()):
         (change,) = documents(folder / patch["path"])
         assert change.keys() == {"apiVersion", "kind", "metadata", "data"}

@@ -87,7 +87,7 @@ def test_selectors_find_the_pods(manifests: dict[tuple[str, str, str], Manifest]
         deployment["spec"]["selector"]["matchLabels"],
         manifests["Service", NAMESPACE, "rebalancer-metrics"]["spec"]["selector"],
         manifests["PodDisruptionBudget", NAMESPACE, "rebalancer"]["spec"]["selector"]["matchLabels"],
-        *(each["labelSelector"]["matchLabels"] for each in template["spec"]["topologySpreadConstraints"]),
+        *(constraint["labelSelector"]["matchLabels"] for constraint in template["spec"]["topologySpreadConstraints"]),
     ]
     assert all(selector.items() <= template["metadata"]["labels"].items() for selector in selectors)
 
@@ -161,9 +161,9 @@ def test_a_drain_never_takes_both_replicas(
 def rules(manifest: Manifest) -> set[tuple[str, str, str, str]]:
     """Flatten rules to (group, resource, name or "any", verb)."""
     return {
-        each
+        triple
         for rule in manifest["rules"]
-        for each in product(
+        for triple in product(
             (group or "core" for group in rule["apiGroups"]),
             rule["resources"],
             rule.get("resourceNames", ["any"]),
@@ -178,14 +178,14 @@ def documented(columns: list[str]) -> set[tuple[str, str, str, str]]:
     header = "| " + " | ".join(columns) + " |"
     assert header in lines, header
     next(lines)
-    found: set[tuple[str, str, str, str]] = set()
+    rights: set[tuple[str, str, str, str]] = set()
     for line in lines:
         if not line.startswith("|"):
             break
         row = dict(zip(columns, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
         split = [row.get(column, "any").split(", ") for column in ("API group", "resources", "names", "verbs")]
-        found |= {(group, resource, name, verb) for group, resource, name, verb in product(*split)}
-    return found
+        rights |= {(group, resource, name, verb) for group, resource, name, verb in product(*split)}
+    return rights
 
 
 def test_the_rights_are_exactly_the_documented_ones() -> None:
@@ -219,7 +219,7 @@ def test_each_binding_gives_its_role_to_the_account_of_the_pods(
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
     assert ("ServiceAccount", NAMESPACE, account) in manifests
     bindings = {key: manifest for key, manifest in manifests.items() if key[0].endswith("Binding")}
-    bound = {(each["roleRef"]["kind"], key[1], each["roleRef"]["name"]) for key, each in bindings.items()}
+    bound = {(binding["roleRef"]["kind"], key[1], binding["roleRef"]["name"]) for key, binding in bindings.items()}
     assert bound == {key for key in manifests if key[0] in {"Role", "ClusterRole"}}
     for manifest in bindings.values():
         assert manifest["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]

@@ -90,21 +90,23 @@ class Arena:
 
     def _set(self, scene: Scene) -> None:
         self.log.events.clear()
-        in_parallel(self._create, [each for each in scene.others if "persistent" not in each["kind"].lower()])
-        in_parallel(self._create, [each for each in scene.others if "persistent" in each["kind"].lower()])
+        in_parallel(self._create, [other for other in scene.others if "persistent" not in other["kind"].lower()])
+        in_parallel(self._create, [other for other in scene.others if "persistent" in other["kind"].lower()])
         nodes = in_parallel(self._create_node, scene.nodes)
         in_parallel(self.api.replace, nodes)
         pods = in_parallel(self._create, scene.pods)
-        dying = [each for each in pods if each["metadata"]["name"] in scene.terminating]
-        in_parallel(lambda each: self.api.delete(object_path(each | {"kind": "Pod", "apiVersion": "v1"})), dying)
-        names = [f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in pods]
-        changed = [*dying, *(each for each in scene.pods if "status" in each)]
-        changed_names = [f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in changed]
+        dying = [pod for pod in pods if pod["metadata"]["name"] in scene.terminating]
+        in_parallel(
+            lambda manifest: self.api.delete(object_path(manifest | {"kind": "Pod", "apiVersion": "v1"})), dying
+        )
+        names = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods]
+        changed = [*dying, *(pod for pod in scene.pods if "status" in pod)]
+        changed_names = [f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}" for manifest in changed]
         events = self.log.events
 
         def seen() -> bool:
             return (
-                all(events["Update event for node", each["metadata"]["name"]] for each in nodes)
+                all(events["Update event for node", node["metadata"]["name"]] for node in nodes)
                 and all(events["Add event for scheduled pod", name] for name in names)
                 and all(events["Update event for scheduled pod", name] for name in changed_names)
             )
@@ -171,11 +173,11 @@ class Arena:
         return view_of({**self._still, **read_kinds(self.api, MOVING, self._intern)}, self.profile)
 
     def _clear(self) -> None:
-        gone = [each["metadata"]["name"] for each in self.api.list("/api/v1/nodes")]
+        gone = [node["metadata"]["name"] for node in self.api.list("/api/v1/nodes")]
         in_parallel(self._delete_all, COLLECTIONS)
         for collection in COLLECTIONS:
             if "persistent" in collection:
-                in_parallel(self._let_go, [(collection, each) for each in self.api.list(collection)])
+                in_parallel(self._let_go, [(collection, item) for item in self.api.list(collection)])
         events = self.log.events
         self.log.wait(lambda: all(events["Delete event for node", name] for name in gone), "the end of the scene")
         time.sleep(UNSEEN_SECONDS)
@@ -183,9 +185,9 @@ class Arena:
     def _delete_all(self, collection: str) -> None:
         self.api.request("DELETE", collection, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 
-    def _let_go(self, found: tuple[str, Manifest]) -> None:
-        collection, each = found
-        self.api.patch(f"{collection}/{each['metadata']['name']}", {"metadata": {"finalizers": None}})
+    def _let_go(self, entry: tuple[str, Manifest]) -> None:
+        collection, manifest = entry
+        self.api.patch(f"{collection}/{manifest['metadata']['name']}", {"metadata": {"finalizers": None}})
 
 
 def _typed(manifest: Manifest) -> Manifest:

@@ -80,7 +80,7 @@ def _rejections(prediction: Prediction, decision: Decision, view: View) -> Itera
     tainted = {name for name, by in rejected.items() if by == "TaintToleration"}
     if not (decision.failure and not decision.tainted) and tainted != decision.tainted:
         yield f"taints reject: model {sorted(tainted)}, scheduler {sorted(decision.tainted)}"
-    counts = {each.constraint.key: each for each in PodTopologySpread(prediction.pod, view).counts}
+    counts = {count.constraint.key: count for count in PodTopologySpread(prediction.pod, view).counts}
     for name, said in decision.spread_failures.items():
         if "matchNum" not in said:
             continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS
-from rebalancer.decoding.lists import decode, snapshot
+from rebalancer.decoding.lists import decode, make_snapshot
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Fault, Snapshot
 from tests.control_plane.resources import Manifest
@@ -27,7 +27,7 @@ def decoded(scene: Scene) -> tuple[Snapshot, list[Pod]]:
     newcomers = [
         _object(manifest, f"new{position}", scene, intern) for position, (_, manifest) in enumerate(scene.newcomers)
     ]
-    return snapshot(objects, taken_at=TAKEN_AT, known=[kind.name for kind in KINDS]), newcomers
+    return make_snapshot(objects, taken_at=TAKEN_AT, known=[kind.name for kind in KINDS]), newcomers
 
 
 def _object(manifest: Manifest, uid: str, scene: Scene, intern: Interner) -> Any:
@@ -35,6 +35,6 @@ def _object(manifest: Manifest, uid: str, scene: Scene, intern: Interner) -> Any
     made["metadata"]["uid"] = uid
     if manifest["kind"] == "Pod" and made["metadata"]["name"] in scene.terminating:
         made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    found = decode(KIND_NAMED[manifest["kind"]], json.dumps(made).encode(), intern)
-    assert not isinstance(found, Fault), found
-    return found
+    decoded = decode(KIND_NAMED[manifest["kind"]], json.dumps(made).encode(), intern)
+    assert not isinstance(decoded, Fault), decoded
+    return decoded

@@ -9,7 +9,7 @@ from typing import Any
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, ResourceKind
-from rebalancer.decoding.lists import decode_page, snapshot
+from rebalancer.decoding.lists import decode_page, make_snapshot
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.view import View
 from tests.control_plane.api import Api, in_parallel
@@ -30,7 +30,7 @@ def read_kinds(api: Api, kinds: Sequence[ResourceKind], intern: Interner) -> Obj
 def view_of(objects: Objects, profile: Profile = DEFAULT_PROFILE) -> View:
     """Put objects of every kind together."""
     known = [kind.name for kind in KINDS]
-    return View(snapshot(objects, taken_at=datetime.now(UTC), known=known), profile)
+    return View(make_snapshot(objects, taken_at=datetime.now(UTC), known=known), profile)
 
 
 def read_view(api: Api) -> View:

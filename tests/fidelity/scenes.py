@@ -107,7 +107,7 @@ class _Maker:
         density = random.choice((0.5, 1, 2, 3) if self.wild else (1, 2, 4, 6))
         crowded = [random.random() ** 2 for _ in range(count)]
         for number in range(round(count * density)):
-            where = random.choices(range(count), weights=[0.1 + each for each in crowded])[0]
+            where = random.choices(range(count), weights=[0.1 + node for node in crowded])[0]
             self._existing(number, f"n{where:02}")
         if self.wild:
             self.scene.others += volumes.classes()

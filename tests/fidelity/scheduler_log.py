@@ -62,9 +62,9 @@ class SchedulerLog:
             self._offset = log.tell()
         *lines, self._rest = data.split(b"\n")
         for line in lines:
-            found = _LINE.match(line.decode("utf-8", "replace"))
-            if found is not None:
-                self._take(found["message"], dict(_fields(found["fields"])))
+            match = _LINE.match(line.decode("utf-8", "replace"))
+            if match is not None:
+                self._take(match["message"], dict(_fields(match["fields"])))
 
     def _take(self, message: str, fields: dict[str, Any]) -> None:
         if " event for " in message:

@@ -33,7 +33,9 @@ class Tally:
         """Count a trial."""
         prediction, decision = trial.prediction, trial.decision
         self.trials[trial.family] += 1
-        self.wrong += [f"seed {trial.seed}, {trial.family}, {prediction.pod}: {each}" for each in trial.wrong]
+        self.wrong += [
+            f"seed {trial.seed}, {trial.family}, {prediction.pod}: {difference}" for difference in trial.wrong
+        ]
         for plugin, scored in decision.scores.items():
             self.plugins[plugin] += len(scored)
         if decision.failure:

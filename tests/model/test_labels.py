@@ -64,14 +64,14 @@ requirements = st.builds(
 
 
 @given(st.lists(requirements, max_size=4), st.dictionaries(words, words, max_size=3), st.randoms(use_true_random=False))
-def test_spelling_does_not_matter(found: list[SelectorRequirement], labels: dict[str, str], random: object) -> None:
+def test_spelling_does_not_matter(drawn: list[SelectorRequirement], labels: dict[str, str], random: object) -> None:
     """Order and repetition of requirements and values change neither meaning nor equality."""
-    plain = LabelSelector.of(None, found)
+    plain = LabelSelector.of(None, drawn)
     mixed = LabelSelector.of(
-        None, [SelectorRequirement(e.key, e.operator, (*e.values, *e.values)) for e in reversed(found)]
+        None, [SelectorRequirement(e.key, e.operator, (*e.values, *e.values)) for e in reversed(drawn)]
     )
     assert plain == mixed
-    assert plain.matches(labels) == all(each.matches(labels) for each in found)
+    assert plain.matches(labels) == all(requirement.matches(labels) for requirement in drawn)
 
 
 def test_narrowed() -> None:

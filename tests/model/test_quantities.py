@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
-from rebalancer.model.quantities import QuantityError, milli, units
+from rebalancer.model.quantities import QuantityError, parse_milli, parse_units
 
 numbers = st.from_regex(r"[+-]?([0-9]{1,9}(\.[0-9]{0,6})?|\.[0-9]{1,6})", fullmatch=True)
 suffixes = st.sampled_from(["", "n", "u", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"])
@@ -22,8 +22,8 @@ def capped(value: int) -> int:
 def test_as_the_client(number: str, suffix: str) -> None:
     """Our parser and the official client's agree on what both take, rounded up to whole units."""
     value = parse_quantity(number + suffix)  # type: ignore[no-untyped-call]
-    assert units(number + suffix) == capped(math.ceil(value))
-    assert milli(number + suffix) == capped(math.ceil(value * 1000))
+    assert parse_units(number + suffix) == capped(math.ceil(value))
+    assert parse_milli(number + suffix) == capped(math.ceil(value * 1000))
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_as_the_client(number: str, suffix: str) -> None:
 )
 def test_examples(text: str, whole: int, thousandths: int) -> None:
     """An exponent is no suffix, and fractions round up."""
-    assert units(text) == whole
-    assert milli(text) == min(thousandths, 2**63 - 1)
+    assert parse_units(text) == whole
+    assert parse_milli(text) == min(thousandths, 2**63 - 1)
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_examples(text: str, whole: int, thousandths: int) -> None:
 def test_refused(text: str) -> None:
     """What the API server refuses is refused, in other scripts' digits too."""
     with pytest.raises(QuantityError, match="quantity"):
-        units(text)
+        parse_units(text)
 
 
 def test_far_exponents_cost_nothing() -> None:
     """A quantity with a million digits is capped, not computed."""
-    assert units("1e999999999") == 2**63 - 1
-    assert units("1e-999999999") == 1
+    assert parse_units("1e999999999") == 2**63 - 1
+    assert parse_units("1e-999999999") == 1

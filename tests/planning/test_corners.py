@@ -40,7 +40,7 @@ from rebalancer.planning.steps.forced import SearchState as Standing
 from rebalancer.planning.steps.lookahead import lookahead_step
 from rebalancer.planning.steps.reachability import is_unreachable
 from rebalancer.policy import Amount, Policy
-from rebalancer.scheduling.node_usage import used_by
+from rebalancer.scheduling.node_usage import add_usage
 from rebalancer.scheduling.view import View
 from tests.planning.multi_class.test_classes import changed, limit, planned, policy, softly, together
 from tests.planning.states import bounds, state
@@ -75,7 +75,7 @@ def joined(blueprint: ClusterBuilder) -> Snapshot:
 def test_amounts_of_named_resources_add_up() -> None:
     """Extended resources are counted by name, both ways."""
     holds = msgspec.structs.replace(pod({"a": "b"}, on="n"), requests=Resources(extended=(("gpu", 2),)))
-    used = used_by([(holds, 1), (holds, 1), (holds, -1)])
+    used = add_usage([(holds, 1), (holds, 1), (holds, -1)])
     assert used.extended == {"gpu": 2}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.policy import Basis, Condition, LimitAction, Policy, PolicyError, Share, load_policy
-from rebalancer.policy.conditions import greatest
+from rebalancer.policy.conditions import find_greatest
 from tests.policy import strategies
 
 NETEASE = Path(__file__).parents[2] / "config" / "examples" / "netease.yaml"
@@ -92,9 +92,9 @@ def test_everything_else_is_no_share(written: str) -> None:
 )
 def test_the_greatest_number_that_meets_conditions_is_found(drawn: list[Condition]) -> None:
     """Held against trying them all; beyond the numbers named, all or none meet."""
-    fitting = [number for number in range(12) if all(each.holds(number) for each in drawn)]
+    fitting = [number for number in range(12) if all(condition.holds(number) for condition in drawn)]
     expected = -1 if not fitting else None if fitting[-1] == 11 else fitting[-1]
-    assert greatest(*drawn) == expected
+    assert find_greatest(*drawn) == expected
 
 
 @pytest.mark.parametrize(("written", "meets"), [(3, {3}), ("!=3", {2, 4}), ("<3", {2}), (">=3", {3, 4}), ("=2", {2})])
@@ -143,7 +143,7 @@ def test_the_example_says_the_rules_of_the_design_for_every_number_of_zones() ->
         ("maxShare: 0", 'maxShare: found 0; expected an operator and a share such as "<1/3"'),
         (
             'maxShare: "<=100%"',
-            'maxShare: found "<=100%"; expected less than the whole, which would be no limit: an op',
+            'maxShare: found "<=100%"; expected a share below the whole: an op',
         ),
         ('maxShare: "= 1/3"', 'maxShare: found "= 1/3"; expected an operator and a share such as "<1/3"'),
         ('maxShare: "≤ 1/3"', 'maxShare: found "≤ 1/3"; expected an operator and a share such as "<1/3"'),
@@ -171,15 +171,15 @@ def test_a_bad_limit_is_refused_with_line_and_example(line: str, problem: str) -
 CONTRADICTIONS: dict[str, tuple[list[str], str]] = {
     "more at least than at most": (
         ["name: few, topologyKey: zone, maxPods: 2", "name: many, topologyKey: zone, minPods: 3"],
-        ":8: groups[0].limits[1]: contradicts few on line 7: a domain of zone cannot hold minPods 3 and maxPods 2; exp",
+        ":8: groups[0].limits[1]: contradicts few on line 7: a domain of zone cannot satisfy minPods 3 and maxPods 2;",
     ),
     "more at least than a share allows": (
         ["name: a, topologyKey: zone, minPods: 3", 'name: b, when: {total: 6}, topologyKey: zone, maxShare: "<1/2"'],
-        ":8: groups[0].limits[1]: contradicts a on line 7: a domain of zone cannot hold minPods 3 and maxShare <1/2",
+        ":8: groups[0].limits[1]: contradicts a on line 7: a domain of zone cannot satisfy minPods 3 and maxShare <1/2",
     ),
     "none allowed": (
         ["name: a, topologyKey: zone, minPods: 1", 'name: b, when: {total: 2}, topologyKey: zone, maxShare: "<1/2"'],
-        ":8: groups[0].limits[1]: contradicts a on line 7: a domain of zone cannot hold minPods 1 and maxShare <1/2",
+        ":8: groups[0].limits[1]: contradicts a on line 7: a domain of zone cannot satisfy minPods 1 and maxShare <1/2",
     ),
     "a part needs more than the whole may have": (
         [
@@ -205,11 +205,11 @@ CONTRADICTIONS: dict[str, tuple[list[str], str]] = {
     ),
     "never in force": (
         ['name: never, when: {zones: "<0"}, topologyKey: zone, maxPods: 1'],
-        ":7: groups[0].limits[0]: no number is as `when` asks",
+        ":7: groups[0].limits[0]: no number satisfies `when`",
     ),
     "one name for two limits": (
         ["name: a, topologyKey: zone, maxPods: 2", "name: a, topologyKey: host, maxPods: 3"],
-        ':8: groups[0].limits[1].name: found "a" a second time; it is on line 7 too; expected a name of its own',
+        ':8: groups[0].limits[1].name: found "a", which line 7 has already; expected a unique name',
     ),
 }
 
@@ -223,7 +223,7 @@ def test_what_cannot_hold_together_is_refused(rows: list[str], problem: str) -> 
 def test_two_groups_of_one_name_are_refused() -> None:
     """The name tells them apart in metrics and annotations."""
     assert refused(HEADER + "- {name: g, selector: {}}\n") == [
-        'policy.yaml:6: groups[1].name: found "g" a second time; it is on line 4 too; expected a name of its own'
+        'policy.yaml:6: groups[1].name: found "g", which line 4 has already; expected a unique name'
     ]
 
 
@@ -233,7 +233,7 @@ def groups(one: str, two: str) -> str:
     rows = [
         f"- {{name: g{at}, {fields}, limits: [{{name: l{at}, topologyKey: zone, {bound}, {of_limit}}}]}}\n"
         for at, (bound, (fields, _, of_limit)) in enumerate(
-            zip(bounds, (each.partition(" | ") for each in (one, two)), strict=True)
+            zip(bounds, (group.partition(" | ") for group in (one, two)), strict=True)
         )
     ]
     return HEADER.partition("- name")[0] + "".join(rows).replace(", }", "}")
@@ -260,7 +260,7 @@ def test_groups_of_the_same_pods_must_agree(one: str, two: str) -> None:
     """However their selectors are written."""
     (told,) = refused(groups(one, two))
     assert told.startswith(
-        "policy.yaml:5: groups[1].limits[0]: contradicts g0/l0 on line 4: a domain of zone cannot hold"
+        "policy.yaml:5: groups[1].limits[0]: contradicts g0/l0 on line 4: a domain of zone cannot satisfy"
     )
 
 

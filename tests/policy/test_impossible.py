@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.policy import Condition, Limit, PolicyError, PolicyGroup, Selector, Share, When, load_policy
-from rebalancer.policy.impossible import impossible
+from rebalancer.policy.impossible import explain_impossible
 
 ZONE = "topology.kubernetes.io/zone"
 MOST = 16
@@ -93,22 +93,22 @@ def test_what_nothing_satisfies_is_refused_and_nothing_else(
 ) -> None:
     """By conditions, bound, domains and key; and what is proposed instead is not refused for the same reason again."""
     limit = limited(bound, zones, total, topology_key=key, domains=domains)
-    told = impossible(limit, GROUP)
+    told = explain_impossible(limit, GROUP)
     assert bool(told) == (not satisfiable(limit)), told
     for field, written in re.findall(r'(maxPods|minPods|share such as)[: "]+(<=\d+/\d+|\d+)', told):
         name = {"maxPods": "max_pods", "minPods": "min_pods"}.get(field, "max_share")
         change: dict[str, Any] = {name: Share.of(written) if name == "max_share" else int(written)}
-        assert reason(impossible(limit.model_copy(update=change), GROUP)) != reason(told)
+        assert reason(explain_impossible(limit.model_copy(update=change), GROUP)) != reason(told)
     for written in re.findall(r'when\.total: "(>=\d+)"', told):
         when = When(zones=zones, total=Condition.of(written))
-        assert reason(impossible(limit.model_copy(update={"when": when}), GROUP)) != reason(told)
+        assert reason(explain_impossible(limit.model_copy(update={"when": when}), GROUP)) != reason(told)
 
 
 @pytest.mark.parametrize("bound", [{"max_share": Share.of("<1/3")}, {"max_pods": 1}, {"min_pods": 9}])
 def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None:
     """What each of them holds is not the total that `when` speaks of."""
     limit = limited(bound, None, Condition.of("<3"), topology_key="rack", within="room", domains=("x",))
-    assert impossible(limit, GROUP) == ""
+    assert explain_impossible(limit, GROUP) == ""
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None
         ),
         (
             f'when: {{zones: "<=2", total: ">=6"}}, topologyKey: {ZONE}, maxPods: 2',
-            "2 zones with 2 pods each hold 4, when.total asks for 6; expected maxPods: 3, or a smaller when.total",
+            "2 zones with 2 pods each hold 4, when.total requires 6; expected maxPods: 3, or a smaller when.total",
         ),
         (
             'when: {total: "<=2"}, topologyKey: rack, minPods: 3',
@@ -148,11 +148,11 @@ def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None
         ),
         (
             "when: {total: 0}, topologyKey: rack, maxPods: 1",
-            "no number is as `when` asks (of pods at least 1); expected",
+            "no number satisfies `when` (with at least 1 pod); expected",
         ),
         (
             f"when: {{zones: 0}}, topologyKey: {ZONE}, maxPods: 1",
-            f"without a zone there is no domain of {ZONE}; expect",
+            f"with 0 zones there is no domain of {ZONE}; expect",
         ),
     ],
 )

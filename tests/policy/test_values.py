@@ -150,7 +150,7 @@ def test_every_valid_selector_matches_as_kubernetes_documents(document: dict[str
     """Held against the documented meaning, over labels with the keys and values that the selector names."""
     pairs = [*document.get("matchLabels", {}).items()]
     written = document.get("matchExpressions", [])
-    pairs += [(each["key"], value) for each in written for value in each.get("values", ["x"])]
+    pairs += [(expression["key"], value) for expression in written for value in expression.get("values", ["x"])]
     labels = dict(data.draw(st.lists(st.sampled_from(pairs)))) if pairs else {}
     meant: dict[str, Callable[[str, list[str]], bool]] = {
         "In": lambda key, values: labels.get(key) in values,
@@ -159,7 +159,7 @@ def test_every_valid_selector_matches_as_kubernetes_documents(document: dict[str
         "DoesNotExist": lambda key, _: key not in labels,
     }
     expected = document.get("matchLabels", {}).items() <= labels.items() and all(
-        meant[each["operator"]](each["key"], each.get("values", [])) for each in written
+        meant[expression["operator"]](expression["key"], expression.get("values", [])) for expression in written
     )
     selector = Selector.model_validate(document)
     assert selector.compiled.matches(labels) == expected

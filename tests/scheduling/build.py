@@ -26,8 +26,8 @@ def selector(written: Mapping[str, Any] | None = None, **match_labels: str) -> L
     if written is None:
         return LabelSelector.of(match_labels) if match_labels else None
     expressions = [
-        SelectorRequirement(each["key"], Operator(each["operator"]), tuple(each.get("values") or ()))
-        for each in written.get("matchExpressions", ())
+        SelectorRequirement(expression["key"], Operator(expression["operator"]), tuple(expression.get("values") or ()))
+        for expression in written.get("matchExpressions", ())
     ]
     return LabelSelector.of(written.get("matchLabels", {}), expressions)
 

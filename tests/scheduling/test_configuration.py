@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from rebalancer.model.affinity import NodeSelectorTerm
-from rebalancer.scheduling.configuration import ConfigurationError, profiles
+from rebalancer.scheduling.configuration import ConfigurationError, read_profiles
 from rebalancer.scheduling.profile import DEFAULT_WEIGHTS, Profile
 
 
@@ -21,7 +21,7 @@ def written(*made: dict[str, Any], **top: Any) -> bytes:
 
 
 def only(data: bytes) -> Profile:
-    (profile,) = profiles(data).values()
+    (profile,) = read_profiles(data).values()
     return profile
 
 
@@ -48,8 +48,8 @@ def test_the_default_plugins_written_out_are_the_default_scheduler() -> None:
 
 
 def test_profiles_are_found_by_the_name_that_pods_give() -> None:
-    found = profiles(written({"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 30}))
-    assert {name: profile.percentage for name, profile in found.items()} == {"a": 0, "b": 30}
+    profiles = read_profiles(written({"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 30}))
+    assert {name: profile.percentage for name, profile in profiles.items()} == {"a": 0, "b": 30}
 
 
 def test_weights_change_and_score_plugins_go() -> None:
@@ -82,7 +82,7 @@ def test_default_constraints_come_as_a_list_or_from_the_system() -> None:
     listed = with_arguments("PodTopologySpread", defaultingType="List", defaultConstraints=[entry])
     constraints = only(written(listed)).default_constraints
     assert constraints is not None
-    assert [(each.topology_key, each.max_skew) for each in constraints] == [("zone", 1)]
+    assert [(constraint.topology_key, constraint.max_skew) for constraint in constraints] == [("zone", 1)]
     assert only(written(with_arguments("PodTopologySpread", defaultingType="List"))).default_constraints == ()
     assert only(written(with_arguments("PodTopologySpread", defaultingType="System"))).default_constraints is None
 
@@ -134,12 +134,12 @@ def listed(**fields: Any) -> bytes:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"a: [", "no YAML"),
+        (b"a: [", "not valid YAML"),
         (b"[]", "is not a mapping"),
         (b"kind: Pod\napiVersion: v1", "apiVersion 'v1', kind 'Pod': expected kubescheduler.config.k8s.io/v1"),
         (b"kind: Pod", "apiVersion: missing; expected a text"),
         (written({"schedulerName": 3}), "profiles[0].schedulerName: 3 is not a text"),
-        (written({}, {}), "profiles[1].schedulerName: 'default-scheduler' is there twice"),
+        (written({}, {}), "profiles[1].schedulerName: 'default-scheduler' is taken; give each profile its own name"),
         (written(percentageOfNodesToScore=101), "percentageOfNodesToScore: 101 is not a whole number from 0 to 100"),
         (written(percentageOfNodesToScore=True), "percentageOfNodesToScore: True is not a whole number"),
         (written({"plugins": []}), "profiles[0].plugins: [] is not a mapping"),
@@ -149,7 +149,7 @@ def listed(**fields: Any) -> bytes:
         (listed(labelSelector={}), "defaultConstraints[0].labelSelector: must be empty"),
         (
             written(with_arguments("PodTopologySpread", defaultConstraints=[CONSTRAINT])),
-            "defaultingType System takes none",
+            "must be empty with defaultingType System",
         ),
         (
             written(with_arguments("InterPodAffinity", ignorePreferredTermsOfExistingPods="yes")),
@@ -159,5 +159,5 @@ def listed(**fields: Any) -> bytes:
 )
 def test_a_mistake_is_named_with_field_and_value(data: bytes, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        profiles(data)
+        read_profiles(data)
     assert message in str(caught.value)

@@ -29,9 +29,9 @@ CORDON = "node.kubernetes.io/unschedulable"
 
 def rejection(incoming: Pod, view: View, name: str) -> tuple[str | None, str]:
     """Return the plugin that rejects a node, and its words."""
-    found = predict(incoming, view).node[name]
-    plugin = found.rejected_by
-    return plugin, found.verdicts[plugin].message if plugin else ""
+    result = predict(incoming, view).node[name]
+    plugin = result.rejected_by
+    return plugin, result.verdicts[plugin].message if plugin else ""
 
 
 def asking(**fields: Any) -> Pod:
@@ -39,7 +39,7 @@ def asking(**fields: Any) -> Pod:
 
 
 def test_filters_stand_in_the_schedulers_order() -> None:
-    assert [each.name for each in FILTERS] == [
+    assert [plugin.name for plugin in FILTERS] == [
         "NodeUnschedulable",
         "NodeName",
         "TaintToleration",
@@ -167,8 +167,8 @@ class TestNodeAffinity:
     def test_contradicting_names_refuse_the_pod(self) -> None:
         fields = tuple(SelectorRequirement("metadata.name", Operator.IN, (name,)) for name in "ab")
         incoming = asking(node_affinity=NodeAffinity(required=(NodeSelectorTerm((), fields),)))
-        found = predict(incoming, View(snapshot([node("a"), node("b")])))
-        assert found.failure == "0/2 nodes are available: pod affinity terms conflict."
+        prediction = predict(incoming, View(snapshot([node("a"), node("b")])))
+        assert prediction.failure == "0/2 nodes are available: pod affinity terms conflict."
 
     def test_affinity_that_the_profile_adds_is_enforced(self) -> None:
         profile = Profile(added_affinity=NodeAffinity(required=(term(("disk", "In", ("ssd",))),)))
@@ -250,8 +250,8 @@ class TestPorts:
 
 class TestPodAffinity:
     def avoiding(self, key: str = HOSTNAME, **fields: Any) -> PodAffinity:
-        found = fields.pop("selects", selector(app="web"))
-        return PodAffinity(anti_required=(PodAffinityTerm(topology_key=key, selector=found, **fields),))
+        selected = fields.pop("selects", selector(app="web"))
+        return PodAffinity(anti_required=(PodAffinityTerm(topology_key=key, selector=selected, **fields),))
 
     def joining(self, key: str = ZONE) -> PodAffinity:
         return PodAffinity(required=(PodAffinityTerm(topology_key=key, selector=selector(app="web")),))
@@ -381,9 +381,9 @@ class TestVolumes:
     )
     def test_a_claim_that_cannot_serve_refuses_the_pod(self, fields: dict[str, Any] | None, words: str) -> None:
         claims = [] if fields is None else [self.claim(**fields)]
-        found = predict(self.user(), self.view(*claims, storage_classes=[StorageClass(name="now")]))
-        assert found.failure == f"0/3 nodes are available: {words}."
-        assert not any(each.feasible for each in found.nodes)
+        prediction = predict(self.user(), self.view(*claims, storage_classes=[StorageClass(name="now")]))
+        assert prediction.failure == f"0/3 nodes are available: {words}."
+        assert not any(node.feasible for node in prediction.nodes)
 
     def test_a_delayed_claim_goes_where_its_class_may_make_volumes(self) -> None:
         kind = StorageClass(

@@ -263,9 +263,9 @@ class TestSkew:
     @pytest.mark.parametrize(("allowed", "violated"), [(1, True), (2, False)])
     def test_it_is_the_greatest_count_less_the_minimum(self, allowed: int, violated: bool) -> None:
         view = View(snapshot(zones("a", "b", "c"), webs(a_1=4, b_1=2, c_1=3)))
-        found = first(web(spread(selects=WEB, max_skew=allowed)), view)
-        assert (found.maximum, found.minimum, found.skew, found.violated) == (4, 2, 2, violated)
-        assert [found.skew_of(zone) for zone in "abc"] == [2, 0, 1]
+        row = first(web(spread(selects=WEB, max_skew=allowed)), view)
+        assert (row.maximum, row.minimum, row.skew, row.violated) == (4, 2, 2, violated)
+        assert [row.skew_of(zone) for zone in "abc"] == [2, 0, 1]
 
 
 class TestSeveralConstraints:
@@ -297,7 +297,7 @@ class TestDefaults:
         incoming, workload = self.owned()
         constraints = constraints_of(incoming, View(snapshot(zones("a"), workloads=[workload])))
         assert constraints.hard == ()
-        assert [(each.key, each.max_skew, each.origin) for each in constraints.soft] == [
+        assert [(constraint.key, constraint.max_skew, constraint.origin) for constraint in constraints.soft] == [
             (HOSTNAME, 3, Origin.DEFAULT),
             (ZONE, 5, Origin.DEFAULT),
         ]
@@ -332,7 +332,7 @@ class TestDefaults:
         with_soft = pod({"app": "web"}, spec=PodSpec(spread=(spread(selects=WEB, soft=True),)), owner=incoming.owner)
         constraints = constraints_of(with_soft, view)
         assert constraints.hard == ()
-        assert [each.origin for each in constraints.soft] == [Origin.OWN]
+        assert [constraint.origin for constraint in constraints.soft] == [Origin.OWN]
 
     def test_a_profiles_list_replaces_them_and_may_be_hard(self) -> None:
         incoming, workload = self.owned()

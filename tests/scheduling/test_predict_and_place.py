@@ -12,12 +12,12 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.storage import PersistentVolumeClaim
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.admission import AUTOMATIC
-from rebalancer.scheduling.node_order import node_order, winner
+from rebalancer.scheduling.node_order import node_order, pick_winner
 from rebalancer.scheduling.place import any_feasible, outcomes, place
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.template_defaults import DEFAULT_TOLERATIONS
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from tests.acceptance.seed import incoming_of, seed_cases, view_of
@@ -29,24 +29,24 @@ WEB = selector(app="web") or LabelSelector()
 class TestPredict:
     def test_it_says_every_filters_verdict_and_every_score(self) -> None:
         view = View(snapshot([node("a", {ZONE: "a"}), node("b", {ZONE: "a"}), node("c", taints=(taint("k"),))]))
-        found = predict(pod(), view)
-        assert found.node["c"].rejected_by == "TaintToleration"
-        assert not found.node["c"].feasible
-        assert found.node["c"].scores == {}
-        assert len(found.node["c"].verdicts) == 12
-        assert found.node["a"].scores["TaintToleration"] == 100
-        assert found.node["a"].total == sum(
-            score * view.profile.weights[plugin] for plugin, score in found.node["a"].scores.items()
+        prediction = predict(pod(), view)
+        assert prediction.node["c"].rejected_by == "TaintToleration"
+        assert not prediction.node["c"].feasible
+        assert prediction.node["c"].scores == {}
+        assert len(prediction.node["c"].verdicts) == 12
+        assert prediction.node["a"].scores["TaintToleration"] == 100
+        assert prediction.node["a"].total == sum(
+            score * view.profile.weights[plugin] for plugin, score in prediction.node["a"].scores.items()
         )
-        assert found.candidates == {"a", "b"}
-        assert found.certain == {ZONE: "a"}
-        assert found.failure == ""
+        assert prediction.candidates == {"a", "b"}
+        assert prediction.certain == {ZONE: "a"}
+        assert prediction.failure == ""
 
     def test_one_feasible_node_is_not_scored_and_certain(self) -> None:
-        found = predict(pod(), View(snapshot([node("a", {ZONE: "z"})])))
-        assert found.node["a"].total is None
-        assert found.certain == {HOSTNAME: "a", ZONE: "z"}
-        assert found.likely == "a"
+        prediction = predict(pod(), View(snapshot([node("a", {ZONE: "z"})])))
+        assert prediction.node["a"].total is None
+        assert prediction.certain == {HOSTNAME: "a", ZONE: "z"}
+        assert prediction.likely == "a"
 
     def test_the_winner_of_a_tie_is_guessed_only_where_it_is_not_drawn(self) -> None:
         nodes = [node("a"), node("b")]
@@ -73,10 +73,10 @@ class TestPredict:
     def test_a_large_cluster_makes_every_feasible_node_a_candidate(self) -> None:
         nodes = [node(f"n{number}", {ZONE: "ab"[number % 2]}) for number in range(130)]
         busy = [pod(on=f"n{number}", scored=(9999, 1)) for number in range(0, 130, 2)]
-        found = predict(pod(), View(snapshot(nodes, busy)))
-        assert found.sampled
-        assert found.candidates == found.feasible
-        assert found.certain == {}
+        prediction = predict(pod(), View(snapshot(nodes, busy)))
+        assert prediction.sampled
+        assert prediction.candidates == prediction.feasible
+        assert prediction.certain == {}
 
     @pytest.mark.parametrize(
         ("fields", "reason"),
@@ -89,9 +89,9 @@ class TestPredict:
         ],
     )
     def test_what_is_not_modelled_is_said(self, fields: dict[str, Any], reason: Reason) -> None:
-        found = predict(pod(spec=PodSpec(**fields)), View(snapshot([node("a")]))).unpredictable
-        assert found is not None
-        assert found.reason is reason
+        prediction = predict(pod(spec=PodSpec(**fields)), View(snapshot([node("a")]))).unpredictable
+        assert prediction is not None
+        assert prediction.reason is reason
 
     def test_a_configuration_or_volumes_that_are_not_known_make_it_unpredictable(self) -> None:
         nodes = [node("a")]
@@ -116,7 +116,7 @@ class TestNodeOrder:
     )
     def test_the_winner_is_the_root_of_the_heap(self, totals: tuple[int, ...], expected: str) -> None:
         view = View(snapshot([node(f"n{number}") for number in range(len(totals))]))
-        assert winner({f"n{number}": total for number, total in enumerate(totals)}, view) == expected
+        assert pick_winner({f"n{number}": total for number, total in enumerate(totals)}, view) == expected
 
 
 class TestPlace:
@@ -147,18 +147,18 @@ class TestPlace:
         assert outcome.pending == ()
 
     def test_every_choice_is_enumerated_and_a_deadlock_is_among_them(self) -> None:
-        case = next(each for each in seed_cases() if each["id"] == "seed/47")
+        case = next(seed_case for seed_case in seed_cases() if seed_case["id"] == "seed/47")
         view, second = view_of(case), incoming_of(case)
-        third = incoming_of(next(each for each in seed_cases() if each["id"] == "seed/48"))
+        third = incoming_of(next(seed_case for seed_case in seed_cases() if seed_case["id"] == "seed/48"))
         third = changed(third, uid="third", created=NOW.replace(year=2027))
-        found = list(outcomes([changed(second, uid="second"), third], view, any_feasible))
-        ends = {tuple(sorted(outcome.node.items())): len(outcome.pending) for outcome in found}
+        placements = list(outcomes([changed(second, uid="second"), third], view, any_feasible))
+        ends = {tuple(sorted(outcome.node.items())): len(outcome.pending) for outcome in placements}
         assert ends == {(("second", "Node2"),): 1, (("second", "Node5"), ("third", "Node2")): 0}
 
     def test_by_default_every_node_of_the_highest_total_is_a_choice(self) -> None:
         busy = pod(on="c", scored=(9999, 1))
-        found = list(outcomes([pod(uid="new")], View(snapshot([node("a"), node("b"), node("c")], [busy]))))
-        assert [outcome.node for outcome in found] == [{"new": "a"}, {"new": "b"}]
+        placements = list(outcomes([pod(uid="new")], View(snapshot([node("a"), node("b"), node("c")], [busy]))))
+        assert [outcome.node for outcome in placements] == [{"new": "a"}, {"new": "b"}]
 
     def test_nothing_to_place_is_one_outcome(self) -> None:
         assert [outcome.placed for outcome in outcomes([], View(snapshot([])))] == [()]
@@ -186,27 +186,27 @@ class TestReplacement:
         return replacement(evicted, View(snapshot([node("a")], [evicted, *others], workloads=[owner], **fields)))
 
     def test_it_is_like_a_live_pod_but_unplaced_and_another(self) -> None:
-        spec = PodSpec(tolerations=AUTOMATIC, requests=Resources(cpu=5), priority=3)
+        spec = PodSpec(tolerations=DEFAULT_TOLERATIONS, requests=Resources(cpu=5), priority=3)
         evicted = self.member(spec=spec, claims=("shared",))
         owner = self.owned(template=PodTemplate(labels=Labels({"app": "web"}), claims=("shared",)))
-        found = self.made(evicted, owner)
-        assert isinstance(found, Pod)
-        assert found.spec == spec
-        assert (found.node, found.uid == evicted.uid, found.claims) == (None, False, ("shared",))
+        new = self.made(evicted, owner)
+        assert isinstance(new, Pod)
+        assert new.spec == spec
+        assert (new.node, new.uid == evicted.uid, new.claims) == (None, False, ("shared",))
 
     def test_the_current_revision_is_the_model_not_the_evicted_pod(self) -> None:
         old = self.member({"pod-template-hash": "1"}, spec=PodSpec(priority=1))
         new = self.member({"pod-template-hash": "2"}, spec=PodSpec(priority=2))
         template = PodTemplate(labels=Labels({"app": "web", "pod-template-hash": "2"}))
-        found = self.made(old, self.owned(revision="2", template=template), new)
-        assert isinstance(found, Pod)
-        assert found.spec.priority == 2
-        assert found.labels["pod-template-hash"] == "2"
+        made = self.made(old, self.owned(revision="2", template=template), new)
+        assert isinstance(made, Pod)
+        assert made.spec.priority == 2
+        assert made.labels["pod-template-hash"] == "2"
 
     def test_labels_come_from_the_template_not_from_roles_and_nodes_of_live_pods(self) -> None:
-        found = self.made(self.member({"role": "leader", ZONE: "a"}), self.owned())
-        assert isinstance(found, Pod)
-        assert found.labels == {"app": "web"}
+        new = self.made(self.member({"role": "leader", ZONE: "a"}), self.owned())
+        assert isinstance(new, Pod)
+        assert new.labels == {"app": "web"}
         unknown = self.made(self.member({"role": "leader", ZONE: "a"}), self.owned(template=None))
         assert isinstance(unknown, Pod)
         assert unknown.labels == {"app": "web", "role": "leader"}
@@ -215,9 +215,9 @@ class TestReplacement:
         template = PodTemplate(labels=Labels({"app": "web"}), requests=Resources(cpu=100))
         resized = self.member(spec=PodSpec(requests=Resources(cpu=900)))
         plain = self.member(spec=PodSpec(requests=Resources(cpu=100)))
-        found = self.made(resized, self.owned(template=template), plain)
-        assert isinstance(found, Pod)
-        assert found.requests.cpu == 100
+        new = self.made(resized, self.owned(template=template), plain)
+        assert isinstance(new, Pod)
+        assert new.requests.cpu == 100
 
     def test_without_a_live_pod_the_template_is_taken_with_what_admission_adds(self) -> None:
         spec = PodSpec(
@@ -234,13 +234,13 @@ class TestReplacement:
         labels = Labels({"app": "web", "hash": "2", "tier": "x"})
         owner = self.owned(template=PodTemplate(labels=labels, spec=spec), revision="2")
         high = PriorityClass(name="high", value=1000, preempts=False)
-        found = self.made(self.member({"pod-template-hash": "1"}), owner, priority_classes=[high])
-        assert isinstance(found, Pod)
-        assert (found.spec.priority, found.spec.preempts) == (1000, False)
-        assert found.spec.tolerations == AUTOMATIC
+        new = self.made(self.member({"pod-template-hash": "1"}), owner, priority_classes=[high])
+        assert isinstance(new, Pod)
+        assert (new.spec.priority, new.spec.preempts) == (1000, False)
+        assert new.spec.tolerations == DEFAULT_TOLERATIONS
         merged = selector(app="web", hash="2")
-        assert found.spec.spread[0].selector == merged
-        anti = found.spec.pod_affinity.anti_required[0].selector
+        assert new.spec.spread[0].selector == merged
+        anti = new.spec.pod_affinity.anti_required[0].selector
         assert anti is not None
         assert not anti.matches({"app": "web", "hash": "2", "tier": "x"})
         assert anti.matches({"app": "web", "hash": "2", "tier": "y"})
@@ -249,16 +249,16 @@ class TestReplacement:
         null = PodAffinityTerm(topology_key=HOSTNAME, selector=None, match_label_keys=("app",))
         spec = PodSpec(pod_affinity=PodAffinity(anti_required=(null,)))
         template = PodTemplate(labels=Labels({"app": "web"}), spec=spec)
-        found = self.made(self.member(), self.owned(template=template, revision="2"))
-        assert isinstance(found, Pod)
-        assert found.spec.pod_affinity.anti_required[0].selector is None
+        new = self.made(self.member(), self.owned(template=template, revision="2"))
+        assert isinstance(new, Pod)
+        assert new.spec.pod_affinity.anti_required[0].selector is None
 
     def test_the_default_priority_class_applies_where_none_is_named(self) -> None:
         owner = self.owned(revision="2")
         classes = [PriorityClass(name="usual", value=7, default=True)]
-        found = self.made(self.member(), owner, priority_classes=classes)
-        assert isinstance(found, Pod)
-        assert (found.spec.priority_class, found.spec.priority) == ("usual", 7)
+        new = self.made(self.member(), owner, priority_classes=classes)
+        assert isinstance(new, Pod)
+        assert (new.spec.priority_class, new.spec.priority) == ("usual", 7)
 
     def test_a_stateful_sets_pod_keeps_name_ordinal_and_claims(self) -> None:
         labels = {"apps.kubernetes.io/pod-index": "3", "controller-revision-hash": "1"}
@@ -266,25 +266,25 @@ class TestReplacement:
         other = self.member(
             {"apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "2"}, kind="StatefulSet", name="web-0"
         )
-        found = self.made(evicted, self.owned("StatefulSet", revision="2"), other)
-        assert isinstance(found, Pod)
-        assert (found.name, found.claims) == ("web-3", ("data-web-3",))
-        assert found.labels["apps.kubernetes.io/pod-index"] == "3"
-        assert found.labels["controller-revision-hash"] == "2"
+        new = self.made(evicted, self.owned("StatefulSet", revision="2"), other)
+        assert isinstance(new, Pod)
+        assert (new.name, new.claims) == ("web-3", ("data-web-3",))
+        assert new.labels["apps.kubernetes.io/pod-index"] == "3"
+        assert new.labels["controller-revision-hash"] == "2"
 
     def test_a_stateful_set_without_live_pods_labels_by_its_template(self) -> None:
-        found = self.made(self.member(kind="StatefulSet", name="web-3"), self.owned("StatefulSet", revision="2"))
-        assert isinstance(found, Pod)
-        assert found.labels["statefulset.kubernetes.io/pod-name"] == "web-3"
-        assert found.labels["controller-revision-hash"] == "2"
+        new = self.made(self.member(kind="StatefulSet", name="web-3"), self.owned("StatefulSet", revision="2"))
+        assert isinstance(new, Pod)
+        assert new.labels["statefulset.kubernetes.io/pod-name"] == "web-3"
+        assert new.labels["controller-revision-hash"] == "2"
 
     def test_an_owner_without_revisions_is_compared_with_its_template(self) -> None:
         template = PodTemplate(labels=Labels({"app": "web"}), spec=PodSpec(spread=(spread(max_skew=2, selects=WEB),)))
         owner = self.owned("ReplicationController", template=template)
         changed_since = self.member(spec=PodSpec(spread=(spread(max_skew=1, selects=WEB),)))
-        found = self.made(changed_since, owner)
-        assert isinstance(found, Pod)
-        assert found.spec.spread[0].max_skew == 2
+        new = self.made(changed_since, owner)
+        assert isinstance(new, Pod)
+        assert new.spec.spread[0].max_skew == 2
 
     @pytest.mark.parametrize(
         ("fields", "reason"),
@@ -310,9 +310,9 @@ class TestReplacement:
         ],
     )
     def test_what_would_not_come_or_is_not_known_is_said(self, fields: dict[str, Any], reason: Reason) -> None:
-        found = self.made(self.member(), self.owned(**fields))
-        assert isinstance(found, Unpredictable)
-        assert found.reason is reason
+        new = self.made(self.member(), self.owned(**fields))
+        assert isinstance(new, Unpredictable)
+        assert new.reason is reason
 
     def test_bare_pods_other_schedulers_and_ephemeral_volumes_are_not_foretold(self) -> None:
         view = View(snapshot([node("a")]))

@@ -13,8 +13,8 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.affinity_terms import selects
-from rebalancer.scheduling.feasibility import feasible, prepared
-from rebalancer.scheduling.inter_pod_affinity import theirs
+from rebalancer.scheduling.feasibility import feasible, prepare_filters
+from rebalancer.scheduling.inter_pod_affinity import find_repelled_values
 from rebalancer.scheduling.node_index import REPELLING, required_part, tolerates
 from rebalancer.scheduling.pod_topology_spread import constraints_of, counts
 from rebalancer.scheduling.predict import Prediction, predict
@@ -68,8 +68,8 @@ def test_a_namespace_nobody_means_changes_nothing(cluster: Cluster) -> None:
     state, newcomers = cluster
     means_all = any(
         term.namespace_selector is not None
-        for each in (*state.pods, *newcomers)
-        for affinity in [each.spec.pod_affinity]
+        for pod in (*state.pods, *newcomers)
+        for affinity in [pod.spec.pod_affinity]
         for term in (
             *affinity.required,
             *affinity.anti_required,
@@ -109,7 +109,7 @@ def test_counting_by_index_equals_counting_one_by_one(cluster: Cluster) -> None:
 
 def by_hand(constraint: EffectiveConstraint, newcomer: Pod, view: View) -> Mapping[str, int]:
     """Count as one would with the specification at hand and no thought of speed."""
-    found: dict[str, int] = {}
+    by_domain: dict[str, int] = {}
     affinity = required_part(newcomer.spec.node_affinity)
     for node in view.snapshot.nodes:
         if not all(key in node.labels for key in constraint.required_keys):
@@ -121,8 +121,8 @@ def by_hand(constraint: EffectiveConstraint, newcomer: Pod, view: View) -> Mappi
                 terms is not None
                 and not any(
                     (term.expressions or term.fields)
-                    and all(each.matches(node.labels) for each in term.expressions)
-                    and all(each.matches({"metadata.name": node.name}) for each in term.fields)
+                    and all(expression.matches(node.labels) for expression in term.expressions)
+                    and all(field.matches({"metadata.name": node.name}) for field in term.fields)
                     for term in terms
                 )
             ):
@@ -133,18 +133,18 @@ def by_hand(constraint: EffectiveConstraint, newcomer: Pod, view: View) -> Mappi
             continue
         matching = sum(
             1
-            for each in view.snapshot.pods
-            if each.node == node.name
-            and each.namespace == newcomer.namespace
-            and each.deleted is None
-            and not each.finished
+            for pod in view.snapshot.pods
+            if pod.node == node.name
+            and pod.namespace == newcomer.namespace
+            and pod.deleted is None
+            and not pod.finished
             and constraint.selector is not None
             and not constraint.selector.empty
-            and constraint.selector.matches(each.labels)
+            and constraint.selector.matches(pod.labels)
         )
         value = node.labels[constraint.key]
-        found[value] = found.get(value, 0) + matching
-    return found
+        by_domain[value] = by_domain.get(value, 0) + matching
+    return by_domain
 
 
 @settings(max_examples=60, deadline=None)
@@ -153,13 +153,15 @@ def test_the_fast_paths_say_what_the_long_ones_say(cluster: Cluster) -> None:
     state, newcomers = cluster
     view = View(state)
     for newcomer in newcomers:
-        found = predict(newcomer, view)
-        passing = {node.name for node in found.nodes if node.feasible}
-        assert feasible(newcomer, view) == passing == found.feasible
-        assert best(newcomer, view, found.feasible) == found.candidates
-        for each in prepared(newcomer, view):
-            one_by_one = {name for name in view.nodes.names if each.refusal is None and each.verdict(name)}
-            assert each.admitted(view.nodes.names) == one_by_one, each.name
+        prediction = predict(newcomer, view)
+        passing = {node.name for node in prediction.nodes if node.feasible}
+        assert feasible(newcomer, view) == passing == prediction.feasible
+        assert best(newcomer, view, prediction.feasible) == prediction.candidates
+        for prepare_filter in prepare_filters(newcomer, view):
+            one_by_one = {
+                name for name in view.nodes.names if prepare_filter.refusal is None and prepare_filter.verdict(name)
+            }
+            assert prepare_filter.admit(view.nodes.names) == one_by_one, prepare_filter.name
 
 
 @settings(max_examples=60, deadline=None)
@@ -167,7 +169,7 @@ def test_the_fast_paths_say_what_the_long_ones_say(cluster: Cluster) -> None:
 def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data: st.DataObject) -> None:
     state, newcomers = cluster
     view = View(state)
-    pods = {each.uid: each for each in state.pods}
+    pods = {pod.uid: pod for pod in state.pods}
     names = sorted(view.nodes.names)
     for _ in range(data.draw(st.integers(1, 6), label="moves")):
         chosen = data.draw(st.sampled_from([*state.pods, *newcomers[1:]]), label="pod")
@@ -186,8 +188,8 @@ def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data:
                 pass
     observed = View(replace(state, pods=tuple(pods.values())))
     assert said(predict(newcomers[0], view)) == said(predict(newcomers[0], observed))
-    assert {each.pod.uid: (each.node, each.terminating) for each in view.standings()} == {
-        each.pod.uid: (each.node, each.terminating) for each in observed.standings()
+    assert {placed_pod.pod.uid: (placed_pod.node, placed_pod.terminating) for placed_pod in view.placed_pods()} == {
+        placed_pod.pod.uid: (placed_pod.node, placed_pod.terminating) for placed_pod in observed.placed_pods()
     }
 
 
@@ -196,16 +198,16 @@ def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data:
 def test_looking_anti_affinity_up_by_label_finds_all_of_it(cluster: Cluster, data: st.DataObject) -> None:
     """The index gives what asking every term of every pod gives, in supposed states too."""
     state, newcomers = cluster
-    gone = data.draw(st.lists(st.sampled_from(state.pods), unique_by=lambda each: each.uid)) if state.pods else []
+    gone = data.draw(st.lists(st.sampled_from(state.pods), unique_by=lambda node: node.uid)) if state.pods else []
     view = View(state).without(gone)
     for newcomer in newcomers:
         if state.nodes:
             view = view.with_placed(newcomer, data.draw(st.sampled_from(state.nodes)).name)
-    for each in (*newcomers, *gone):
+    for newcomer in (*newcomers, *gone):
         naive: dict[str, set[str]] = {}
-        for standing in view.standings():
+        for standing in view.placed_pods():
             for term in standing.pod.spec.pod_affinity.anti_required:
                 value = view.nodes.values(term.topology_key).get(standing.node or "")
-                if value is not None and selects(term, standing.pod.namespace, each, view):
+                if value is not None and selects(term, standing.pod.namespace, newcomer, view):
                     naive.setdefault(term.topology_key, set()).add(value)
-        assert {key: values for key, values in theirs(each, view).items() if values} == naive
+        assert {key: values for key, values in find_repelled_values(newcomer, view).items() if values} == naive

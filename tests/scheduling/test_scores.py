@@ -21,7 +21,7 @@ from rebalancer.scheduling import (
     taint_toleration,
 )
 from rebalancer.scheduling.profile import Profile
-from rebalancer.scheduling.scoring import best, examined, scores
+from rebalancer.scheduling.scoring import best, count_examined_nodes, scores
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, pod, selector, snapshot, spread, taint, term
 
@@ -46,8 +46,8 @@ class TestTaintToleration:
             node("b", taints=(taint("x", "PreferNoSchedule"),)),
             node("c", taints=tuple(taint(key, "PreferNoSchedule") for key in "xyz")),
         ]
-        found = taint_toleration.score(pod(), View(snapshot(nodes)), ["a", "b", "c"])
-        assert found == {"a": 100, "b": 67, "c": 0}
+        scores = taint_toleration.score(pod(), View(snapshot(nodes)), ["a", "b", "c"])
+        assert scores == {"a": 100, "b": 67, "c": 0}
 
     def test_without_any_all_are_equal(self) -> None:
         assert taint_toleration.score(pod(), View(snapshot([node("a")])), ["a"]) == {"a": 100}
@@ -139,7 +139,7 @@ class TestImages:
         [("app", "app:latest"), ("app:1", "app:1"), ("host:5000/app", "host:5000/app:latest"), ("h:1/a:2", "h:1/a:2")],
     )
     def test_a_name_without_a_tag_means_latest(self, written: str, meant: str) -> None:
-        assert image_locality.normalized(written) == meant
+        assert image_locality.normalize_image_name(written) == meant
 
 
 class TestPodAffinity:
@@ -186,19 +186,19 @@ class TestSpread:
     ) -> None:
         names = ["a", "b", "c", "d"]
         view = View(snapshot([node(n, {ZONE: n}) for n in names], webs(**dict(zip(names, counts, strict=True)))))
-        found = pod_topology_spread_score.score(soft(ZONE, max_skew=max_skew), view, names)
-        assert found == dict(zip(names, expected, strict=True))
+        scores = pod_topology_spread_score.score(soft(ZONE, max_skew=max_skew), view, names)
+        assert scores == dict(zip(names, expected, strict=True))
 
     def test_pods_on_nodes_that_are_no_candidates_count_for_their_zone(self) -> None:
         nodes = [node("a1", {ZONE: "a"}), node("a2", {ZONE: "a"}), node("b1", {ZONE: "b"})]
-        found = pod_topology_spread_score.score(soft(ZONE), View(snapshot(nodes, webs(a2=2, b1=1))), ["a1", "b1"])
+        scores = pod_topology_spread_score.score(soft(ZONE), View(snapshot(nodes, webs(a2=2, b1=1))), ["a1", "b1"])
         # Two zones: a round(2 * ln 4) = 3, b round(ln 4) = 1.
-        assert found == {"a1": 33, "b1": 100}
+        assert scores == {"a1": 33, "b1": 100}
 
     def test_by_host_name_each_node_counts_for_itself_whatever_its_label(self) -> None:
         nodes = [node("a", {HOSTNAME: "same"}), node("b", {HOSTNAME: "same"})]
-        found = pod_topology_spread_score.score(soft(HOSTNAME), View(snapshot(nodes, webs(a=2, b=1))), ["a", "b"])
-        assert found == {"a": 33, "b": 100}
+        scores = pod_topology_spread_score.score(soft(HOSTNAME), View(snapshot(nodes, webs(a=2, b=1))), ["a", "b"])
+        assert scores == {"a": 33, "b": 100}
 
     def test_a_candidate_without_a_key_gets_nothing(self) -> None:
         nodes = [node("a", {ZONE: "a"}), node("x")]
@@ -217,13 +217,13 @@ class TestSpread:
         assert pod_topology_spread_score.score(incoming, view, ["a", "x"]) is None
         services = [_service()]
         view = View(snapshot(nodes, webs(a=9), services=services))
-        found = pod_topology_spread_score.score(incoming, view, ["a", "x"])
+        scores = pod_topology_spread_score.score(incoming, view, ["a", "x"])
         # a: round(9 * ln 4 + 2 + 9 * ln 4 + 4) = 31; x: round(2) by host name alone.
-        assert found == {"a": 100 * 2 // 31, "x": 100}
+        assert scores == {"a": 100 * 2 // 31, "x": 100}
 
     def test_halves_are_rounded_up(self) -> None:
-        assert pod_topology_spread_score._rounded(2.5) == 3
-        assert pod_topology_spread_score._rounded(2.4999) == 2
+        assert pod_topology_spread_score._round_half_up(2.5) == 3
+        assert pod_topology_spread_score._round_half_up(2.4999) == 2
 
     def test_nothing_counted_makes_all_equal(self) -> None:
         view = View(snapshot([node("a", {ZONE: "a"}), node("b", {ZONE: "b"})]))
@@ -266,7 +266,7 @@ class TestTogether:
         ],
     )
     def test_large_clusters_are_looked_at_in_part(self, nodes: int, percentage: int, expected: int) -> None:
-        assert examined(nodes, percentage) == expected
+        assert count_examined_nodes(nodes, percentage) == expected
 
     def test_where_only_a_part_is_looked_at_any_feasible_node_may_win(self) -> None:
         view = View(snapshot([node(f"n{number}") for number in range(130)], [pod(on="n0", scored=(9999, GIBI))]))

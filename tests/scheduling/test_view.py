@@ -8,7 +8,7 @@ from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling import view as view_module
 from rebalancer.scheduling.feasibility import feasible
-from rebalancer.scheduling.inter_pod_affinity import theirs
+from rebalancer.scheduling.inter_pod_affinity import find_repelled_values
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import NOW, changed, node, pod, selector, snapshot, spread
@@ -26,7 +26,7 @@ def test_a_pod_that_is_gone_counts_nowhere() -> None:
     fewer = view.without(made.pods[:2])
     assert fewer.live("default", WEB) == {"a": 1}
     assert fewer.where(made.pods[0]) is None
-    assert [each.name for each in fewer.pods_on("a")] == ["w2"]
+    assert [other.name for other in fewer.pods_on("a")] == ["w2"]
     assert view.live("default", WEB) == {"a": 3}
 
 
@@ -57,13 +57,13 @@ def test_the_filter_follows_the_state() -> None:
     made = cluster()
     incoming = pod({"app": "web"}, spec=PodSpec(spread=(spread("kubernetes.io/hostname", selects=WEB),)))
     view = View(made)
-    assert PodTopologySpread(incoming, view).admitted(view.nodes.names) == {"b"}
+    assert PodTopologySpread(incoming, view).admit(view.nodes.names) == {"b"}
     balanced = view.without(made.pods)
-    assert PodTopologySpread(incoming, balanced).admitted(view.nodes.names) == {"a", "b"}
+    assert PodTopologySpread(incoming, balanced).admit(view.nodes.names) == {"a", "b"}
 
 
 def test_a_node_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(KeyError, match="there is no node 'nowhere'"):
+    with pytest.raises(KeyError, match="node 'nowhere' not found"):
         View(cluster()).with_placed(pod(), "nowhere")
 
 
@@ -75,7 +75,7 @@ def test_many_moves_settle_without_a_visible_difference(monkeypatch: pytest.Monk
         view = view.with_placed(pod({"app": "web"}, name=f"n{number}"), "b")
     assert view.live("default", WEB) == {"a": 2, "b": 12}
     assert view.present("default", WEB) == {"a": 3, "b": 12}
-    assert changed(made.pods[0]).uid in {standing.pod.uid for standing in view.standings()}
+    assert changed(made.pods[0]).uid in {standing.pod.uid for standing in view.placed_pods()}
 
 
 def test_anti_affinity_is_found_whatever_its_selector_asks_for() -> None:
@@ -91,7 +91,12 @@ def test_anti_affinity_is_found_whatever_its_selector_asks_for() -> None:
         term = PodAffinityTerm(topology_key="kubernetes.io/hostname", selector=selects)
         guard = pod({"app": "guard"}, on="a", spec=PodSpec(pod_affinity=PodAffinity(anti_required=(term,))))
         view = View(snapshot([node("a"), node("b")], [guard]))
-        assert [bool(theirs(each, view).get("kubernetes.io/hostname")) for each in (web, other)] == [of_web, of_other]
+        assert [
+            bool(find_repelled_values(present, view).get("kubernetes.io/hostname")) for present in (web, other)
+        ] == [
+            of_web,
+            of_other,
+        ]
 
 
 def test_nodes_that_are_gone_are_no_domains() -> None:
@@ -103,7 +108,7 @@ def test_nodes_that_are_gone_are_no_domains() -> None:
     incoming = pod({"app": "web"}, spec=PodSpec(spread=(spread("kubernetes.io/hostname", selects=WEB),)))
     assert feasible(incoming, view) == {"b"}
     assert feasible(incoming, View(made)) == {"b"}
-    with pytest.raises(KeyError, match="there is no node 'a'"):
+    with pytest.raises(KeyError, match="node 'a' not found"):
         view.with_placed(incoming, "a")
 
 

@@ -1,7 +1,7 @@
 """Clusters from files: what `kubectl get … -o json|yaml` prints.
 
-`snapshots` is the door, `encodings` brings bytes into the form that is decoded, `times` says when it was taken, and
-`gaps` what cannot be judged for want of a kind.
+`snapshots` reads a file, `encodings` converts its bytes to JSON, `times` finds when it was written, and `gaps` reports
+the kinds that it does not contain.
 """
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot

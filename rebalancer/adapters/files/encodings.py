@@ -1,7 +1,7 @@
-"""From the bytes of a file to the bytes of a JSON document, with a clear word on what a file is that is neither.
+"""Converts the bytes of a file in JSON or YAML to JSON; anything else is refused with what the file is.
 
-JSON passes through untouched, since it is the way large clusters come. YAML is loaded by libyaml and written as JSON:
-the objects are decoded by the same code whatever the file was.
+JSON is passed on unchanged, since files of large clusters are JSON. YAML is loaded by libyaml and written as JSON: the
+same code decodes the objects of both.
 """
 
 import codecs
@@ -17,7 +17,7 @@ _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
 class UnreadableSnapshot(ValueError):  # noqa: N818  # it names what the file is, as callers read it
-    """The file holds no cluster; the message names the file, says what it is, and what would do."""
+    """The file is not a snapshot of a cluster; the message names the file, what it is, and what is expected."""
 
 
 class _Loader(yaml.CSafeLoader):
@@ -30,7 +30,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def as_json(data: bytes, source: str) -> bytes:
+def convert_to_json(data: bytes, source: str) -> bytes:
     """Return a file's document as JSON; raise UnreadableSnapshot where there is none."""
     if data.startswith(_UTF_16):
         raise UnreadableSnapshot(
@@ -45,7 +45,7 @@ def as_json(data: bytes, source: str) -> bytes:
 
 
 def _check_text(data: bytes, source: str) -> None:
-    """Refuse what is no text, piece by piece: a large file need not be in memory twice."""
+    """Refuse binary data, chunk by chunk, so that a large file is not in memory twice."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     pieces = memoryview(data)
     try:
@@ -67,4 +67,4 @@ def _from_yaml(data: bytes, source: str) -> bytes:
     except yaml.YAMLError as error:
         raise UnreadableSnapshot(f"{source}: neither JSON nor YAML ({error})") from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise UnreadableSnapshot(f"{source}: YAML that JSON cannot hold ({error})") from None
+        raise UnreadableSnapshot(f"{source}: this YAML cannot be represented as JSON ({error})") from None

@@ -1,30 +1,34 @@
-"""What cannot be judged because a file does not mention a kind: absent is unknown, not empty."""
+"""The kinds that a file does not contain, and what they are needed for: such a kind is unknown, not empty."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
 
-_JUDGED_BY: Final[Mapping[str, str]] = {
-    "Pod": "what is to be counted",
-    "Node": "which domains there are",
-    "PodDisruptionBudget": "whether a budget lets a pod go",
-    "ReplicaSet": "who replaces a pod",
-    "Deployment": "who replaces a pod",
-    "StatefulSet": "who replaces a pod",
-    "ReplicationController": "who replaces a pod",
-    "Namespace": "annotations of namespaces and affinity that selects them",
-    "Service": "the scheduler's default constraints",
-    "PersistentVolume": "where volumes tie a pod to",
-    "PersistentVolumeClaim": "where volumes tie a pod to",
-    "StorageClass": "where volumes tie a pod to",
-    "CSINode": "how many volumes a node may attach",
-    "PriorityClass": "priorities of new pods",
+_NEEDED_FOR: Final[Mapping[str, str]] = {
+    "Pod": "everything",
+    "Node": "domains",
+    "PodDisruptionBudget": "disruption budgets",
+    "ReplicaSet": "replacements",
+    "Deployment": "replacements",
+    "StatefulSet": "replacements",
+    "ReplicationController": "replacements",
+    "Namespace": "namespace annotations and selectors",
+    "Service": "default constraints",
+    "PersistentVolume": "volumes",
+    "PersistentVolumeClaim": "volumes",
+    "StorageClass": "volumes",
+    "CSINode": "volume limits",
+    "PriorityClass": "priorities",
 }
 
 
-def told(unknown: Collection[str]) -> str:
-    """Name the kinds and what hangs on them in one line; "" where every kind is known."""
+def describe_missing_kinds(unknown: Collection[str]) -> str:
+    """List the unknown kinds, in the plural, and what they are needed for; "" if every kind is known."""
     kinds: dict[str, list[str]] = {}
-    for kind in _JUDGED_BY:
+    for kind in _NEEDED_FOR:
         if kind in unknown:
-            kinds.setdefault(_JUDGED_BY[kind], []).append(kind)
-    return "; ".join(f"{', '.join(named)} ({judged})" for judged, named in kinds.items())
+            kinds.setdefault(_NEEDED_FOR[kind], []).append(kind)
+    return ", ".join(f"{', '.join(map(_plural, named))} ({use})" for use, named in kinds.items())
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"

@@ -1,5 +1,5 @@
-"""The API server, over the official client's transport: authentication and TLS are its, decoding is ours.
+"""The API server: the official client does authentication and TLS, this project does the decoding.
 
-`transport` sends requests, `reflector` keeps a store of one kind up to date, `cluster` is the port the loop knows,
-`evictions`, `events`, `lease` and `configmaps` write.
+`transport` sends requests, `reflector` keeps a store of one kind up to date, `cluster` implements the control loop's
+port, `evictions`, `events`, `lease` and `configmaps` write.
 """

@@ -1,4 +1,4 @@
-"""The real cluster behind the loop's port: one reflector a kind, and the writes."""
+"""The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, ResourceKind
-from rebalancer.decoding.lists import Gathered, decode_page, snapshot
+from rebalancer.decoding.lists import DecodedObjects, decode_page, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Fault, Snapshot
@@ -19,10 +19,10 @@ from rebalancer.ports import Document, EvictionAnswer
 from rebalancer.reporting.events.workload_events import Event
 
 STALE_AFTER = 150.0
-"""Seconds of silence of one watch after which nothing is evicted any more: bookmarks come about every 60."""
+"""Seconds without an event of one watch after which nothing is evicted; bookmarks come about every 60 seconds."""
 
 FAILING_AFTER = 10.0
-"""Seconds for which a watch may fail before what it knew is trusted no longer."""
+"""Seconds for which a watch may fail before its objects count as stale."""
 
 _PAGE = "500"
 _FORBIDDEN = frozenset({401, 403})
@@ -35,7 +35,7 @@ class _VersionInfo(msgspec.Struct, frozen=True):
 
 
 def server_version(transport: Transport) -> Version:
-    """Ask the API server for its version; raise ClusterError where it does not say."""
+    """Request the API server's version; raise ClusterError if the response has none."""
     data = transport.request("GET", "/version")
     try:
         info = msgspec.json.decode(data, type=_VersionInfo)
@@ -45,9 +45,9 @@ def server_version(transport: Transport) -> Version:
 
 
 class KubernetesCluster:
-    """A cluster watched for as long as the process runs.
+    """A cluster that is watched as long as the process runs.
 
-    `control` watches the ConfigMap with the kill switch: a view that does not have it cannot be trusted either.
+    `control` watches the ConfigMap with the kill switch: without it the snapshot counts as stale, too.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class KubernetesCluster:
         self.reflectors[CONFIG_MAPS.name] = control
 
     def start(self) -> None:
-        """Begin to watch every kind."""
+        """Start to watch every kind."""
         for reflector in self.reflectors.values():
             reflector.start()
 
     def stop(self) -> None:
-        """End every watch and publish what events are left."""
+        """End every watch and publish the queued events."""
         for reflector in self.reflectors.values():
             reflector.stop()
         self._recorder.close(timeout=2.0)
@@ -79,22 +79,22 @@ class KubernetesCluster:
         return all(reflector.synced.is_set() for reflector in self.reflectors.values())
 
     def forbidden(self) -> str:
-        """Say which kind this identity may not watch, "" if none: waiting would not help."""
-        return next((each.error for each in self.reflectors.values() if each.status in _FORBIDDEN), "")
+        """Return the error of a kind that this identity may not watch, "" if there is none; waiting does not help."""
+        return next((reflector.error for reflector in self.reflectors.values() if reflector.status in _FORBIDDEN), "")
 
     def staleness(self) -> str:
-        """Say why the snapshot cannot be trusted, "" if it can."""
+        """Say why the snapshot is stale, "" if it is not."""
         for name, reflector in self.reflectors.items():
             if not reflector.synced.is_set():
                 return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
             if reflector.failing > FAILING_AFTER:
-                return f"{name}: cannot be watched for {reflector.failing:.0f}s: {reflector.error}"
+                return f"{name}: the watch has failed for {reflector.failing:.0f}s: {reflector.error}"
             if reflector.age > STALE_AFTER:
-                return f"{name}: nothing heard from the API server for {reflector.age:.0f}s"
+                return f"{name}: no watch event from the API server for {reflector.age:.0f}s"
         return ""
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return everything the watches have brought."""
+        """Return all objects that the watches have received."""
         objects: dict[str, list[object]] = {kind.field: [] for kind in KINDS}
         faults: list[Fault] = []
         known = []
@@ -105,36 +105,36 @@ class KubernetesCluster:
             faults.extend(contents.faults)
             if reflector.synced.is_set():
                 known.append(kind.name)
-        return snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
+        return make_snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
 
     def evict(self, move: Move) -> EvictionAnswer:
-        """Ask for an eviction; see `evictions`."""
+        """Request an eviction; see `evictions`."""
         return evict(self._transport, move)
 
     def record(self, event: Event) -> None:
-        """Publish an event; see `events`. Workloads get their UID: `kubectl describe` goes by it."""
+        """Publish an event; see `events`. Workloads get their UID: `kubectl describe` selects events by it."""
         regarding = event.regarding
         if not regarding.uid and regarding.kind in self.reflectors:
-            found = self.reflectors[regarding.kind].get(regarding.namespace, regarding.name)
-            uid = getattr(found, "uid", "")
+            workload = self.reflectors[regarding.kind].get(regarding.namespace, regarding.name)
+            uid = getattr(workload, "uid", "")
             event = msgspec.structs.replace(event, regarding=msgspec.structs.replace(regarding, uid=uid))
         self._recorder.record(event)
 
     def save(self, documents: tuple[Document, ...]) -> bool:
-        """Keep documents in the status ConfigMap."""
+        """Store documents in the status ConfigMap."""
         return self._status.save(documents)
 
     def load(self, key: str) -> str:
-        """Return a kept document."""
+        """Return a stored document."""
         return self._status.load(key)
 
 
 def read_once(transport: Transport, now: datetime) -> Snapshot:
-    """List every kind once, for a command that only looks.
+    """List every kind once, for a command that only reads.
 
-    A kind that may not be listed is unknown, as if a file left it out; pods and nodes are needed.
+    A kind that may not be listed is unknown, as if a file did not contain it; pods and nodes are required.
     """
-    gathered = Gathered()
+    gathered = DecodedObjects()
     version = server_version(transport)
     for kind in KINDS:
         try:
@@ -142,10 +142,10 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
         except RequestRefused as error:
             if kind.name in _NEEDED or error.status not in _FORBIDDEN:
                 raise
-    return snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
+    return make_snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
 
 
-def _list_into(gathered: Gathered, transport: Transport, kind: ResourceKind) -> None:
+def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:
     intern = Interner()
     token = ""
     while True:

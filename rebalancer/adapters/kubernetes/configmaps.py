@@ -1,4 +1,4 @@
-"""ConfigMaps: the policy and the switches that people write, the status that we write."""
+"""ConfigMaps: the policy and the switches that people write, the status that the controller writes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,21 +14,21 @@ from rebalancer.ports import Document
 
 STATUS, CONTROL = "rebalancer-status", "rebalancer-control"
 LIMIT = 256 * 1024
-"""Bytes that the status may take; a longer document is left out rather than cut in the middle."""
+"""Bytes that the status may take; a document that exceeds them is left out, not truncated."""
 
 _NOT_FOUND, _CONFLICT = 404, 409
 _LABELS = {"app.kubernetes.io/name": "rebalancer"}
 _log = structlog.get_logger("rebalancer.configmaps")
 
 
-class _Wire(wire.Wire, frozen=True):
+class _WireConfigMap(wire.Wire, frozen=True):
     metadata: wire.Metadata
     data: dict[str, str] | None = None
     binary_data: dict[str, msgspec.Raw] | None = None
 
 
 class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
-    """A ConfigMap: its keys that hold text, and the names of those that hold anything else."""
+    """A ConfigMap: its keys with text, and the names of its keys with binary data."""
 
     namespace: str
     name: str
@@ -37,14 +37,14 @@ class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
     binary: frozenset[str] = frozenset()
 
 
-def _config_map(found: _Wire, _: Interner) -> ConfigMap:
-    metadata = found.metadata
+def _decode_config_map(config_map: _WireConfigMap, _: Interner) -> ConfigMap:
+    metadata = config_map.metadata
     return ConfigMap(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        data=found.data or {},
-        binary=frozenset(found.binary_data or ()),
+        data=config_map.data or {},
+        binary=frozenset(config_map.binary_data or ()),
     )
 
 
@@ -55,8 +55,8 @@ CONFIG_MAPS = ResourceKind(
     plural="configmaps",
     namespaced=True,
     field="config_maps",
-    decoder=msgspec.json.Decoder(_Wire),
-    convert=_config_map,
+    decoder=msgspec.json.Decoder(_WireConfigMap),
+    convert=_decode_config_map,
 )
 
 
@@ -70,21 +70,21 @@ class StatusMap:
         self._saved: dict[str, str] = {}
 
     def save(self, documents: tuple[Document, ...]) -> bool:
-        """Write the documents over what was there, and say whether the first of them is safe.
+        """Replace the stored documents, and say whether the first of them is stored.
 
-        What does not fit is left out, but never the first: then nothing is written. Failures are logged.
+        Documents that do not fit are left out; if the first does not fit, nothing is written. Failures are logged.
         """
         data: dict[str, str] = {}
-        room = LIMIT
+        capacity = LIMIT
         for document in documents:
             size = len(document.text.encode())
-            if size > room and not data:
-                _log.error("status does not fit", key=document.key, bytes=size, room=room)
+            if size > capacity and not data:
+                _log.error("status document too large", key=document.key, bytes=size, available=capacity)
                 return False
-            if size > room:
-                _log.warning("status document left out", key=document.key, bytes=size, room=room)
+            if size > capacity:
+                _log.warning("status document left out", key=document.key, bytes=size, available=capacity)
                 continue
-            room -= size
+            capacity -= size
             data[document.key] = document.text
         if data == self._saved:
             return True
@@ -112,19 +112,19 @@ class StatusMap:
             self._transport.request("POST", self._path, body=body)
 
     def load(self, key: str) -> str:
-        """Return a document, "" if there is none; raise ClusterError where that cannot be told."""
+        """Return a document, "" if there is none; raise ClusterError if the request fails."""
         try:
-            found = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
+            config_map = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
         except RequestRefused as error:
             if error.status == _NOT_FOUND:
                 return ""
             raise
-        text: str = (found.data or {}).get(key, "")
+        text: str = (config_map.data or {}).get(key, "")
         return text
 
 
 class ControlMap:
-    """The control ConfigMap of one namespace, for the command line; every request may raise ClusterError."""
+    """The control ConfigMap of one namespace, for the command line; every method that sends may raise ClusterError."""
 
     def __init__(self, transport: Transport, namespace: str) -> None:
         self._transport = transport
@@ -138,12 +138,12 @@ class ControlMap:
     def read(self) -> ConfigMap | None:
         """Return it, None if there is none."""
         try:
-            found = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{CONTROL}"))
+            config_map = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{CONTROL}"))
         except RequestRefused as error:
             if error.status == _NOT_FOUND:
                 return None
             raise
-        return _config_map(found, Interner())
+        return _decode_config_map(config_map, Interner())
 
     def put(self, key: str, text: str) -> None:
         """Write one key; the others stay as they are."""
@@ -155,7 +155,7 @@ class ControlMap:
             self._create(key, text)
 
     def remove(self, key: str) -> None:
-        """Take one key out; the others stay as they are."""
+        """Remove one key; the others stay as they are."""
         self._merge(key, None)
 
     def _merge(self, key: str, text: str | None) -> None:
@@ -175,4 +175,4 @@ class ControlMap:
         except RequestRefused as error:
             if error.status != _CONFLICT:
                 raise
-            self._merge(key, text)  # somebody else was quicker
+            self._merge(key, text)  # created by somebody else in the meantime

@@ -1,4 +1,4 @@
-"""Events through events.k8s.io/v1, from a queue of its own: a slow or full API server never holds the loop up."""
+"""Events through events.k8s.io/v1, from a queue in a thread: a slow API server never delays the control loop."""
 
 import hashlib
 import queue
@@ -40,10 +40,10 @@ _log = structlog.get_logger("rebalancer.events")
 
 
 class Recorder:
-    """Publishes events in the order in which they were given, from a thread of its own.
+    """Publishes events in the order in which they were recorded, from a thread of its own.
 
-    An event that comes again is a series: one object, patched. Its name follows from what it says, so that a process
-    that has just started finds those of the last one.
+    A repeated event is a series: one object, patched. Its name is a hash of its content, so that a restarted process
+    continues the series of its predecessor.
     """
 
     def __init__(self, transport: Transport, *, instance: str) -> None:
@@ -55,14 +55,14 @@ class Recorder:
         self._thread.start()
 
     def record(self, event: Event) -> None:
-        """Take an event; where the queue is full it is dropped, and the log says so."""
+        """Queue an event; if the queue is full, drop it and log that."""
         try:
             self._queue.put_nowait(event)
         except queue.Full:
-            _log.warning("event dropped, too many are waiting", reason=event.reason)
+            _log.warning("event dropped: the queue is full", reason=event.reason)
 
     def close(self, timeout: float) -> None:
-        """Publish what is queued, then end; what takes longer than `timeout` seconds is left."""
+        """Publish the queued events, then end; after `timeout` seconds the rest is dropped."""
         try:
             self._queue.put(None, timeout=timeout)
         except queue.Full:
@@ -77,40 +77,40 @@ class Recorder:
                 _log.warning("event not published", reason=event.reason, error=str(error))
 
     def _publish(self, event: Event) -> None:
-        """Create the event, or count it up where it is there already. The API server forgets events after an hour."""
+        """Create the event, or increment the count of its series. The API server deletes events after an hour."""
         namespace = event.regarding.namespace or "default"
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-        name = _name(event)
+        name = _make_name(event)
         key = f"{namespace}/{name}"
         known = self._counts.pop(key, 0)
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         try:
-            count = self._counted_up(f"{path}/{name}", known, now) if known else 0
+            count = self._increment_series(f"{path}/{name}", known, now) if known else 0
             if not count:
                 self._transport.request("POST", path, body=self._body(event, name, namespace, now))
                 count = 1
         except RequestRefused as error:
             if error.status != _CONFLICT:
                 raise
-            count = self._counted_up(f"{path}/{name}", 0, now) or 1
+            count = self._increment_series(f"{path}/{name}", 0, now) or 1
         self._counts[key] = count
         if len(self._counts) > _REMEMBERED:
             self._counts.popitem(last=False)
 
-    def _counted_up(self, path: str, known: int, now: str) -> int:
-        """Add one to a series and return its count; 0 where the event is gone. `known` 0: ask the server first."""
+    def _increment_series(self, path: str, known: int, now: str) -> int:
+        """Add one to a series and return its count; 0 if the event was deleted. `known` 0: read the count first."""
         try:
             if not known:
-                # A patch without a change is an answer to a question, and needs no right to read events.
-                found = msgspec.json.decode(self._patch(path, {}), type=_Published)
-                known = found.series.count if found.series is not None else 1
+                # A patch without a change returns the event, and needs no permission to read events.
+                published = msgspec.json.decode(self._patch(path, {}), type=_Published)
+                known = published.series.count if published.series is not None else 1
             self._patch(path, {"series": {"count": known + 1, "lastObservedTime": now}})
         except RequestRefused as error:
             if error.status != _GONE:
                 raise
             return 0
         except msgspec.DecodeError as error:
-            raise ClusterError(f"PATCH {path}: the answer is no event: {error}") from error
+            raise ClusterError(f"PATCH {path}: the response is not an event: {error}") from error
         return known + 1
 
     def _patch(self, path: str, change: dict[str, Any]) -> bytes:
@@ -140,8 +140,8 @@ class Recorder:
         }
 
 
-def _name(event: Event) -> str:
-    """Name an event by all that it says; the API server refuses to change any of it later."""
+def _make_name(event: Event) -> str:
+    """Return an event's name: a hash of its content, which the API server does not allow to change later."""
     regarding = event.regarding
-    said = f"{regarding.kind}\0{regarding.uid}\0{event.reason}\0{event.note}"
-    return f"{regarding.name[:230]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    content = f"{regarding.kind}\0{regarding.uid}\0{event.reason}\0{event.note}"
+    return f"{regarding.name[:230]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"

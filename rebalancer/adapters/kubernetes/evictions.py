@@ -1,8 +1,8 @@
-"""Evictions, and what each answer means.
+"""Eviction requests, and the meaning of each response.
 
-Every request carries the pod's UID, so that a repeated or late one cannot hit a StatefulSet's replacement of the same
-name. Every answer's body is read; the HTTP code alone does not tell a spent budget from an overloaded server.
-Rules: docs/semantics.md, "Responses".
+Every request has the pod's UID, so that a repeated or late request cannot evict a StatefulSet's replacement of the same
+name. The body of every response is read; the HTTP code alone does not distinguish a used-up budget from an overloaded
+server. Rules: docs/semantics.md, "Responses".
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
 def evict(transport: Transport, move: Move) -> EvictionAnswer:
-    """Ask for the eviction of a move's pod."""
+    """Request the eviction of a move's pod."""
     path = f"/api/v1/namespaces/{move.namespace}/pods/{move.pod}/eviction"
     body = {
         "apiVersion": "policy/v1",
@@ -29,25 +29,25 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     try:
         data = transport.request("POST", path, body=body)
     except RequestRefused as error:
-        return EvictionAnswer(_meaning(error.status, error.details), str(error))
+        return EvictionAnswer(_classify(error.status, error.details), str(error))
     except Unreachable as error:
         return EvictionAnswer(EvictionResult.UNKNOWN, str(error))
     try:
         status = msgspec.json.decode(data)
     except msgspec.DecodeError:
-        return EvictionAnswer(EvictionResult.UNKNOWN, "the answer is no JSON")
+        return EvictionAnswer(EvictionResult.UNKNOWN, "the response is not JSON")
     if not isinstance(status, dict) or status.get("status") != "Success":
-        return EvictionAnswer(EvictionResult.UNKNOWN, f"the answer does not say Success: {data[:200]!r}")
+        return EvictionAnswer(EvictionResult.UNKNOWN, f"the response does not have status Success: {data[:200]!r}")
     return EvictionAnswer(EvictionResult.EVICTED)
 
 
-def _meaning(code: int, status: Mapping[str, Any]) -> EvictionResult:  # a table of the API's answers
+def _classify(code: int, status: Mapping[str, Any]) -> EvictionResult:  # a table of the API's answers
     details = status.get("details") or {}
     causes = {cause.get("reason") for cause in details.get("causes") or () if isinstance(cause, dict)}
     message = str(status.get("message", ""))
     match code:
         case 404:
-            # A budget can vanish during the server's own retries; then the pod is still there.
+            # A budget can be deleted during the server's own retries; then the pod still exists.
             return EvictionResult.STALE if details.get("kind") == "poddisruptionbudgets" else EvictionResult.GONE
         case 409:
             return EvictionResult.CONFLICT

@@ -1,4 +1,4 @@
-"""The Lease object: read, create, replace with its resourceVersion as the proof that nobody else wrote in between."""
+"""The Lease object: read, create, and replace if its resourceVersion is unchanged since it was read."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from rebalancer.ports import LeaseRecord
 _CONFLICTS = frozenset({404, 409})
 
 
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: datetime | None = None
@@ -19,13 +19,13 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     lease_transitions: int | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
 class _Lease(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-    spec: _Spec = _Spec()
+    metadata: _LeaseMetadata
+    spec: _LeaseSpec = _LeaseSpec()
 
 
 _LEASE = msgspec.json.Decoder(_Lease)
@@ -42,17 +42,17 @@ class KubernetesLease:
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
     def read(self) -> LeaseRecord | None:
-        """Return the lease, None if there is none; raise ClusterError where that cannot be told."""
+        """Return the lease, None if there is none; raise ClusterError if the request fails."""
         try:
             data = self._transport.request("GET", f"{self._path}/{self._name}", read_timeout=self._timeout)
         except RequestRefused as error:
             if error.status == 404:
                 return None
             raise
-        return _record(data)
+        return _decode_record(data)
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
-        """Write the lease; None if somebody else was quicker. Raise ClusterError for anything else."""
+        """Write the lease; None if somebody else wrote it since it was read. Raise ClusterError for other failures."""
         body = self._body(record)
         method, path = ("PUT", f"{self._path}/{self._name}") if record.version else ("POST", self._path)
         try:
@@ -61,7 +61,7 @@ class KubernetesLease:
             if error.status in _CONFLICTS:
                 return None
             raise
-        return _record(data)
+        return _decode_record(data)
 
     def _body(self, record: LeaseRecord) -> dict[str, Any]:
         metadata = {"name": self._name, "namespace": self._namespace}
@@ -78,14 +78,14 @@ class KubernetesLease:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
-def _record(data: bytes) -> LeaseRecord:
-    found = _LEASE.decode(data)
-    spec = found.spec
+def _decode_record(data: bytes) -> LeaseRecord:
+    lease = _LEASE.decode(data)
+    spec = lease.spec
     return LeaseRecord(
         holder=spec.holder_identity or "",
         duration=spec.lease_duration_seconds or 1,
         acquired=spec.acquire_time,
         renewed=spec.renew_time,
         transitions=spec.lease_transitions or 0,
-        version=found.metadata.resource_version,
+        version=lease.metadata.resource_version,
     )

@@ -1,8 +1,8 @@
 """A store of all objects of one kind, kept up to date by list and watch in a thread of its own.
 
-Written here because the client's informer never sends bookmarks, has no read timeout and hammers the server without
-back-off when watches fail. The rules: page the list, resume a broken watch from the last version seen, list again
-only on 410, wait longer after each failure, and know how long ago the server was last heard.
+The client's informer is not used: it never requests bookmarks, has no read timeout and retries failed watches without
+back-off. The rules: page the list, resume a broken watch from the last version received, list again only on 410, wait
+longer after each failure, and record when the server last sent something.
 """
 
 import random
@@ -25,7 +25,7 @@ from rebalancer.model.snapshot import Fault
 
 _PAGE = "500"
 _SILENCE = 150.0
-"""Longest silence of a watch in seconds: bookmarks come about every 60."""
+"""Read timeout of a watch in seconds; bookmarks come about every 60 seconds."""
 _SHORTEST_WATCH = 5.0
 """A watch that ends sooner counts as a failure."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
@@ -34,30 +34,30 @@ _GONE = 410
 _log = structlog.get_logger("rebalancer.reflector")
 
 
-class _Watched(msgspec.Struct, frozen=True):
+class _WatchEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
 
 
 class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: _ObjectMetadata = _ObjectMetadata()
     code: int = 0
     message: str = ""
 
 
-_EVENT = msgspec.json.Decoder(_Watched)
+_EVENT = msgspec.json.Decoder(_WatchEvent)
 _OBJECT = msgspec.json.Decoder(_Object)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a store held at one moment."""
+    """The contents of a store at one moment."""
 
     objects: tuple[Any, ...]
     faults: tuple[Fault, ...]
@@ -66,7 +66,7 @@ class Contents:
 class Reflector:
     """The store of one kind, or of the object of one name in one namespace.
 
-    `changed`, if any, is given the contents after each list and each change, in the thread that brought them.
+    `changed`, if given, is called with the contents after each list and each change, in the reflector's thread.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Reflector:
         self._changed = changed
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._lock = threading.Lock()
-        self._found: dict[tuple[str, str], Any] = {}
+        self._objects: dict[tuple[str, str], Any] = {}
         self._intern = Interner()
         self._version = ""
         self._stopping = threading.Event()
         self._response: BaseHTTPResponse | None = None
-        self._heard = time.monotonic()
+        self._last_heard = time.monotonic()
         self._failing_since: float | None = None
         self.synced = threading.Event()
         self.error = ""
@@ -119,8 +119,8 @@ class Reflector:
 
     @property
     def age(self) -> float:
-        """Seconds since the server was last heard."""
-        return time.monotonic() - self._heard
+        """Seconds since the server last sent something."""
+        return time.monotonic() - self._last_heard
 
     @property
     def failing(self) -> float:
@@ -129,19 +129,19 @@ class Reflector:
         return 0.0 if since is None else time.monotonic() - since
 
     def __len__(self) -> int:
-        """Return how many objects it holds."""
-        return len(self._found)
+        """Return the number of objects."""
+        return len(self._objects)
 
     def get(self, namespace: str, name: str) -> Any:
         """Return one object, or the Fault in its place; None if there is none."""
-        return self._found.get((namespace, name))
+        return self._objects.get((namespace, name))
 
     def contents(self) -> Contents:
-        """Return what it holds now."""
+        """Return the present contents."""
         with self._lock:
-            found = list(self._found.values())
-        faults = tuple(each for each in found if isinstance(each, Fault))
-        objects = tuple(each for each in found if not isinstance(each, Fault)) if faults else tuple(found)
+            held = list(self._objects.values())
+        faults = tuple(item for item in held if isinstance(item, Fault))
+        objects = tuple(item for item in held if not isinstance(item, Fault)) if faults else tuple(held)
         return Contents(objects=objects, faults=faults)
 
     def _run(self) -> None:
@@ -154,20 +154,20 @@ class Reflector:
                 self._watch()
                 failed = time.monotonic() - began < _SHORTEST_WATCH
             except RequestRefused as error:
-                failed = self._failed(error)
+                failed = self._record_failure(error)
                 self.status = error.status
                 if error.status == _GONE:
                     self._version = ""
             except (ClusterError, urllib3.exceptions.HTTPError, OSError) as error:
-                failed = self._failed(error)
-            except Exception as error:  # noqa: BLE001  # what cannot be understood is listed anew; the thread must not die
-                failed = self._failed(error)
+                failed = self._record_failure(error)
+            except Exception as error:  # noqa: BLE001  # list again after an unreadable event; the thread must not die
+                failed = self._record_failure(error)
                 self._version = ""
             wait = min(wait * 2, _LONGEST_WAIT) if failed else _FIRST_WAIT
             if failed:
                 self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
 
-    def _failed(self, error: Exception) -> bool:
+    def _record_failure(self, error: Exception) -> bool:
         if self._failing_since is None:
             self._failing_since = time.monotonic()
         if not self._stopping.is_set():
@@ -176,26 +176,26 @@ class Reflector:
         return True
 
     def _list(self) -> None:
-        """Read all pages into a fresh store and exchange it at the end; readers never see half a list."""
-        found: dict[tuple[str, str], Any] = {}
+        """Read all pages into a new store and exchange it at the end; readers never see a partial list."""
+        objects: dict[tuple[str, str], Any] = {}
         intern = Interner()
         token = ""
         while True:
             query = {**self._query, "limit": _PAGE, **({"continue": token} if token else {})}
             page = decode_page(self.kind, self._transport.request("GET", self._path, query=query), intern)
-            for each in (*page.objects, *page.faults):
-                found[_key(each)] = each
+            for item in (*page.objects, *page.faults):
+                objects[_get_key(item)] = item
             token = page.continue_token
             if not token:
                 break
         with self._lock:
-            self._found, self._intern, self._version = found, intern, page.resource_version
-        self._heard = time.monotonic()
+            self._objects, self._intern, self._version = objects, intern, page.resource_version
+        self._last_heard = time.monotonic()
         self.error, self.status, self._failing_since = "", 0, None
-        self._tell()  # before `synced`: who waits for that may rely on it
+        self._notify()  # before `synced`: who waits for `synced` relies on it
         self.synced.set()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._changed is not None:
             self._changed(self.contents())
 
@@ -212,16 +212,16 @@ class Reflector:
         try:
             if self._stopping.is_set():  # `stop` came before there was a response that it could shut down
                 return
-            for line in _lines(response):
+            for line in _split_lines(response):
                 self._apply(_EVENT.decode(line))
-                self._heard, self._failing_since, self.error = time.monotonic(), None, ""
+                self._last_heard, self._failing_since, self.error = time.monotonic(), None, ""
                 if self._stopping.is_set():
                     return
         finally:
             self._response = None
             response.close()
 
-    def _apply(self, event: _Watched) -> None:
+    def _apply(self, event: _WatchEvent) -> None:
         head = _OBJECT.decode(event.object)
         if event.type == "ERROR":
             raise RequestRefused(f"watch of {self.kind.plural}: {head.message}", head.code, {})
@@ -229,18 +229,18 @@ class Reflector:
             key = (head.metadata.namespace, head.metadata.name)
             with self._lock:
                 if event.type == "DELETED":
-                    self._found.pop(key, None)
+                    self._objects.pop(key, None)
                 else:
-                    self._found[key] = decode(self.kind, event.object, self._intern)
-            self._tell()
+                    self._objects[key] = decode(self.kind, event.object, self._intern)
+            self._notify()
         self._version = head.metadata.resource_version or self._version
 
 
-def _key(found: Any) -> tuple[str, str]:
-    return getattr(found, "namespace", ""), found.name
+def _get_key(item: Any) -> tuple[str, str]:
+    return getattr(item, "namespace", ""), item.name
 
 
-def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
+def _split_lines(response: BaseHTTPResponse) -> Iterator[bytes]:
     """Split a stream into its lines, as they come."""
     rest = b""
     for chunk in response.stream(amt=None):

@@ -1,7 +1,7 @@
 """Requests to the API server, through the official client's connection pool, authentication and TLS.
 
-The client's own models are not used: they cost forty times the time and seventeen times the memory of typed decoding,
-and an eviction's answer is not even of the type they claim. Its silent retries are off; every caller decides itself.
+The client's own models are not used: they need forty times the time and seventeen times the memory of typed decoding,
+and the response of an eviction is not of their type. The client's retries are off; every caller decides itself.
 """
 
 import json
@@ -29,15 +29,15 @@ OnAnswer = Callable[[str, str, int], None]
 
 
 class ClusterError(Exception):
-    """A request failed; the message says what was asked of whom and what came of it."""
+    """A request failed; the message has method, path and result."""
 
 
 class Unreachable(ClusterError):  # noqa: N818  # it names the state, as callers read it
-    """No answer: whether the request arrived is not known."""
+    """No response: whether the request arrived is not known."""
 
 
 class RequestRefused(ClusterError):  # noqa: N818
-    """An answer with an error. `status` is the HTTP code, `details` the Status body, empty if there was none."""
+    """A response with an error. `status` is the HTTP code, `details` the Status body, empty if there was none."""
 
     def __init__(self, message: str, status: int, details: Mapping[str, Any]) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Transport:
         self._client = client
         self._read_timeout = read_timeout
         self.on_answer = on_answer
-        """Told of every request: verb, path, HTTP code (0 where no answer came)."""
+        """Called for every request with its verb, path and HTTP code (0 without a response)."""
 
     @property
     def host(self) -> str:
@@ -71,28 +71,28 @@ class Transport:
         content_type: str = "application/json",
         read_timeout: float | None = None,
     ) -> bytes:
-        """Send a request and return the body; raise Refused or Unreachable."""
+        """Send a request and return the body; raise RequestRefused or Unreachable."""
         response = self._send(method, path, query or {}, body, content_type, read_timeout or self._read_timeout)
         try:
             data = response.read()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(f"{method} {path}: the answer from {self.host} broke off: {error}") from error
+            raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {error}") from error
         finally:
             response.release_conn()
         if response.status >= 400:
-            raise _refused(method, path, response.status, data)
+            raise _make_refusal(method, path, response.status, data)
         return data
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> BaseHTTPResponse:
-        """Start a request whose answer is read as it comes; raise Refused or Unreachable.
+        """Start a request whose response is streamed; raise RequestRefused or Unreachable.
 
-        The caller closes the response. `read_timeout` is the longest silence.
+        The caller closes the response. `read_timeout` is the longest time between two chunks, in seconds.
         """
         response = self._send("GET", path, query, None, "application/json", read_timeout)
         if response.status >= 400:
             data = response.read()
             response.close()
-            raise _refused("GET", path, response.status, data)
+            raise _make_refusal("GET", path, response.status, data)
         return response
 
     def _send(
@@ -113,45 +113,45 @@ class Transport:
             answer = self._client.call_api(*request, _request_timeout=(CONNECT_TIMEOUT, read_timeout))
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
             self.on_answer(method, path, 0)
-            raise Unreachable(f"{method} {path}: no answer from {self.host}: {_cause(error)}") from error
+            raise Unreachable(f"{method} {path}: no response from {self.host}: {_find_cause(error)}") from error
         response: BaseHTTPResponse = answer.response
         self.on_answer(method, path, response.status)
         return response
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()  # type: ignore[no-untyped-call]
 
 
-def _cause(error: BaseException) -> str:
-    """Say what went wrong without urllib3's chain of wrappers."""
+def _find_cause(error: BaseException) -> str:
+    """Return the cause of an error without urllib3's chain of wrappers."""
     reason = getattr(error, "reason", None)
     return str(reason or error).split(": ", 1)[-1]
 
 
-def _refused(method: str, path: str, status: int, data: bytes) -> RequestRefused:
+def _make_refusal(method: str, path: str, status: int, data: bytes) -> RequestRefused:
     try:
         details = json.loads(data)
     except ValueError:
         details = {}
     if not isinstance(details, dict):
         details = {}
-    said = details.get("message") or data[:200].decode(errors="replace") or "no explanation"
-    return RequestRefused(f"{method} {path}: HTTP {status}: {said}", status, details)
+    message = details.get("message") or data[:200].decode(errors="replace") or "no explanation"
+    return RequestRefused(f"{method} {path}: HTTP {status}: {message}", status, details)
 
 
 def connect(
     *, kubeconfig: str | None = None, context: str | None = None, read_timeout: float = READ_TIMEOUT
 ) -> Transport:
-    """Find the API server as kubectl does: a named kubeconfig, $KUBECONFIG or the home's, else the pod's own account.
+    """Find the API server as kubectl does: the given kubeconfig, $KUBECONFIG, ~/.kube/config, or the service account.
 
-    Raises ClusterError with what was tried.
+    Raises ClusterError that names what was tried.
     """
     configuration = Configuration()
     try:
-        # The client looks at the variable only once, when it is imported.
+        # The client reads the variable only once, when it is imported.
         kubeconfig = kubeconfig or os.environ.get("KUBECONFIG")
-        if not kubeconfig and context is None and _in_cluster(configuration):
+        if not kubeconfig and context is None and _use_service_account(configuration):
             pass
         else:
             config.load_kube_config(  # type: ignore[no-untyped-call]
@@ -159,9 +159,7 @@ def connect(
             )
     except (ConfigException, OSError, ValueError) as error:
         where = kubeconfig or "~/.kube/config"
-        raise ClusterError(
-            f"no cluster to talk to: {where}: {error}; name one with --kubeconfig and --context"
-        ) from error
+        raise ClusterError(f"no cluster configured: {where}: {error}; pass --kubeconfig and --context") from error
     configuration.retries = False
     configuration.keep_alive = True
     configuration.connection_pool_maxsize = _CONNECTIONS
@@ -170,7 +168,7 @@ def connect(
     return Transport(client, read_timeout=read_timeout)
 
 
-def _in_cluster(configuration: Configuration) -> bool:
+def _use_service_account(configuration: Configuration) -> bool:
     try:
         config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except ConfigException:

@@ -1,7 +1,7 @@
-"""Metrics: declared once, collected from the last cycle's figures, counted where something happens.
+"""Metrics: gauges from the samples of the last cycle, counters and histograms from events.
 
-`declarations` is the list that documentation is generated from; `figures` are the values that a cycle leaves behind,
-`collector` shows them, `metrics` puts everything behind one registry.
+`catalog` declares every metric, and the documentation is generated from it; `samples` are the values of a cycle,
+`collector` exports them, `cardinality` limits the number of series, `metrics` has the registry.
 """
 
 from rebalancer.adapters.prometheus.catalog import METRICS, Metric, MoveOutcome, Phase, Stability, Type

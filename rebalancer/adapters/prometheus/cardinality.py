@@ -1,6 +1,6 @@
-"""How many series there may be: all of an ordinary cluster, of a very large one only the worst.
+"""Limits the number of series: all series of an ordinary cluster, only the worst of a very large one.
 
-A Prometheus that is brought down by our series tells nobody anything.
+A Prometheus that fails because of too many series raises no alerts.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -10,31 +10,31 @@ from typing import Final, Protocol, TypeVar
 from rebalancer.model.reasons import State
 
 MOST_WORKLOADS: Final = 10_000
-"""Up to so many workloads, or sets of pods, each has its series."""
+"""Up to this number of workloads, or of groups, every row is exported."""
 
 MOST_BROKEN: Final = 10_000
-"""Beyond, so many that are not Satisfied, the worst first."""
+"""Beyond `MOST_WORKLOADS`: this number of rows that are not Satisfied, the worst first."""
 
 WORST_SATISFIED: Final = 1_000
-"""And so many of those that are, the closest to their bound first."""
+"""And this number of Satisfied rows, the closest to their bound first."""
 
 
-class Row(Protocol):
-    """What stands for some series."""
+class SampleRow(Protocol):
+    """The values of some series."""
 
     @property
     def subject(self) -> Hashable:
-        """Whose series they are."""
+        """The workload or group of the series."""
         ...
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels' values."""
+        """The values of the labels."""
         ...
 
     @property
     def headroom(self) -> int:
-        """How far from the bound, below 0 beyond it."""
+        """The distance to the bound; below 0: the bound is violated."""
         ...
 
     @property
@@ -43,27 +43,27 @@ class Row(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Row)
+T = TypeVar("T", bound=SampleRow)
 
 
-def shown(rows: Iterable[T]) -> Sequence[T]:
-    """Return one row for each set of labels, the worst where several have the same; of too many only the worst.
+def select_rows(rows: Iterable[T]) -> Sequence[T]:
+    """Return one row for each set of label values, the worst of those with equal values; of too many the worst only.
 
-    A workload amidst a rollout has pods of two templates; a scrape with the same series twice would be refused whole.
+    A workload has pods of two templates during a rollout; Prometheus refuses a scrape that has the same series twice.
     """
     worst: dict[tuple[str, ...], T] = {}
     for row in rows:
         known = worst.get(row.labels)
         if known is None or row.headroom < known.headroom:
             worst[row.labels] = row
-    found = list(worst.values())
-    if len({row.subject for row in found}) <= MOST_WORKLOADS:
-        return found
-    broken = [row for row in found if row.state is not State.SATISFIED]
-    held = [row for row in found if row.state is State.SATISFIED]
-    return [*nsmallest(MOST_BROKEN, broken, key=_badness), *nsmallest(WORST_SATISFIED, held, key=_badness)]
+    unique = list(worst.values())
+    if len({row.subject for row in unique}) <= MOST_WORKLOADS:
+        return unique
+    broken = [row for row in unique if row.state is not State.SATISFIED]
+    held = [row for row in unique if row.state is State.SATISFIED]
+    return [*nsmallest(MOST_BROKEN, broken, key=_rank), *nsmallest(WORST_SATISFIED, held, key=_rank)]
 
 
-def _badness(row: Row) -> tuple[int, tuple[str, ...]]:
-    """Order by headroom, then by labels: the same rows are shown as long as nothing changes."""
+def _rank(row: SampleRow) -> tuple[int, tuple[str, ...]]:
+    """Sort by headroom, then by labels: the same rows are selected as long as nothing changes."""
     return row.headroom, row.labels

@@ -1,7 +1,7 @@
 """Every metric, declared once as data: the code makes its instruments from it, and the reference page its table.
 
-Names, labels and values are relied on by dashboards and alerts. No pod names anywhere: every label set is bounded by
-workloads, kinds or closed lists.
+Dashboards and alerts rely on names, labels and values. No label has pod names: every label set is bounded by workloads,
+kinds or closed lists.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from rebalancer.ports import EvictionResult
 
 
 class Type(StrEnum):
-    """What kind of metric it is, as the exposition format calls it."""
+    """The type of a metric, as in the exposition format."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -22,14 +22,14 @@ class Type(StrEnum):
 
 
 class Stability(StrEnum):
-    """What may be relied on: a stable metric changes only with an entry in the changelog."""
+    """The stability of a metric: a stable metric changes only with an entry in the changelog."""
 
     STABLE = "stable"
     ALPHA = "alpha"
 
 
 class MoveOutcome(StrEnum):
-    """What became of a move."""
+    """The outcome of a move."""
 
     VERIFIED = "verified"
     INEFFECTIVE = "ineffective"
@@ -51,8 +51,8 @@ class Phase(StrEnum):
 class Metric:
     """One metric. `values` lists all values of the last label where they are a closed list.
 
-    Series of a closed list are there from the start, with 0, so that rates and alerts have something to begin with.
-    `leader_only`: standbys do not show it, so that a sum over all replicas counts the cluster once.
+    Series of a closed list exist from the start, with value 0, so that rates and alerts see the first increase.
+    `leader_only`: standbys do not export it, so that a sum over all replicas counts the cluster once.
     """
 
     name: str
@@ -89,13 +89,13 @@ CONSTRAINT_STATE: Final = Metric(
 )
 LIMIT_SHARE: Final = Metric(
     name="rebalancer_limit_share_ratio",
-    help="Share of the pods that the fullest domain holds; key has the values that tell the pods, joined by /.",
+    help="Share of the pods in the fullest domain; key has the values of the group's groupBy keys, joined by /.",
     labels=_LIMIT,
     leader_only=True,
 )
 LIMIT_HEADROOM: Final = Metric(
     name="rebalancer_limit_headroom",
-    help="Pods that the worst domain is away from breaking the limit; below 0 it is broken.",
+    help="Pods by which the worst domain is within the limit; below 0 the limit is violated.",
     labels=_LIMIT,
     leader_only=True,
 )
@@ -108,18 +108,18 @@ LIMIT_STATE: Final = Metric(
 )
 LIMIT_WORST_DOMAIN: Final = Metric(
     name="rebalancer_limit_worst_domain",
-    help="1 for the domain that breaks the limit; at most 1,000 series, the worst.",
+    help="1 for the domain that violates the limit most; only the worst 1,000 series.",
     labels=(*_LIMIT, "domain"),
     leader_only=True,
 )
 PLANNED_EVICTIONS: Final = Metric(
     name="rebalancer_planned_evictions",
-    help="Evictions that the last plan takes, those that must wait among them.",
+    help="Evictions of the last plan, including those that must wait.",
     leader_only=True,
 )
 MINIMUM_EVICTIONS: Final = Metric(
     name="rebalancer_minimum_evictions",
-    help="The proven least number of evictions for all that is violated, also where nothing leads there now.",
+    help="Proven minimum of evictions for all violations, including those that cannot be repaired now.",
     leader_only=True,
 )
 IN_FLIGHT: Final = Metric(
@@ -129,20 +129,20 @@ IN_FLIGHT: Final = Metric(
 )
 REFUSALS: Final = Metric(
     name="rebalancer_refusals",
-    help="What the last cycle left undone, by the reason why.",
+    help="Repairs and evictions that the last cycle did not carry out, by reason.",
     labels=("reason",),
     values=tuple(Reason),
     leader_only=True,
 )
 REPLACEMENT_BLOCKED: Final = Metric(
     name="rebalancer_replacement_blocked",
-    help="1 if a pod of the workload that vanished now could not be replaced: no node would admit the new one.",
+    help="1 if a lost pod of the workload could not be replaced now: no node is feasible for the new pod.",
     labels=("namespace", "workload_kind", "workload"),
     leader_only=True,
 )
 FINDINGS: Final = Metric(
     name="rebalancer_findings",
-    help="What is wrong without being violated, by kind.",
+    help="Problems that violate no constraint and no limit, by kind.",
     labels=("kind",),
     values=tuple(FindingKind),
     leader_only=True,
@@ -152,7 +152,7 @@ LAST_CYCLE: Final = Metric(
     help="When the last cycle ended.",
     leader_only=True,
 )
-LEADER: Final = Metric(name="rebalancer_leader", help="1 where this process leads, else 0.")
+LEADER: Final = Metric(name="rebalancer_leader", help="1 if this process is the leader, else 0.")
 MODE: Final = Metric(
     name="rebalancer_mode",
     help="1 for the mode in force, 0 for the others.",
@@ -174,42 +174,42 @@ POLICY_RELOADED: Final = Metric(
 )
 WATCH_AGE: Final = Metric(
     name="rebalancer_watch_age_seconds",
-    help="How long ago the API server was last heard on the watch of a kind.",
+    help="Seconds since the API server last sent something on the watch of a kind.",
     labels=("kind",),
 )
 CACHE_OBJECTS: Final = Metric(
     name="rebalancer_cache_objects",
-    help="Objects of a kind that are known.",
+    help="Objects of a kind in the cache.",
     labels=("kind",),
 )
 BUILD_INFO: Final = Metric(
     name="rebalancer_build_info",
-    help="Always 1; its labels say what is running.",
+    help="Always 1; the labels are the versions of the running process.",
     labels=("version", "revision", "python_version"),
 )
 EVICTIONS: Final = Metric(
     name="rebalancer_evictions_total",
-    help="Eviction requests by what came of them.",
+    help="Eviction requests, by result.",
     type=Type.COUNTER,
     labels=("result",),
     values=tuple(EvictionResult),
 )
 MOVES: Final = Metric(
     name="rebalancer_moves_total",
-    help="Moves that ended, by what became of the replacement.",
+    help="Moves that ended, by the outcome of the replacement.",
     type=Type.COUNTER,
     labels=("outcome",),
     values=tuple(MoveOutcome),
 )
 API_REQUESTS: Final = Metric(
     name="rebalancer_api_requests_total",
-    help="Requests to the API server; code 0 where no answer came, verb list for watches too.",
+    help="Requests to the API server; code 0 without a response, verb list also for watches.",
     type=Type.COUNTER,
     labels=("verb", "resource", "code"),
 )
 CYCLE_DURATION: Final = Metric(
     name="rebalancer_cycle_duration_seconds",
-    help="Time that the phases of a cycle take; act is the time of one eviction request.",
+    help="Duration of the phases of a cycle; act is the duration of one eviction request.",
     type=Type.HISTOGRAM,
     labels=("phase",),
     values=tuple(Phase),

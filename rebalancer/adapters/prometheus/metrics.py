@@ -12,19 +12,19 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from rebalancer.adapters.prometheus import catalog as declared
+from rebalancer.adapters.prometheus import catalog
 from rebalancer.adapters.prometheus.catalog import Metric, MoveOutcome, Phase
 from rebalancer.adapters.prometheus.collector import CycleCollector, Watches
-from rebalancer.adapters.prometheus.requests import named
+from rebalancer.adapters.prometheus.requests import parse_request
 from rebalancer.adapters.prometheus.samples import CycleSamples
 from rebalancer.ports import EvictionResult
 
 
 class Metrics:
-    """What is counted is counted here; what a cycle found out is shown from its figures.
+    """Counts events, and publishes the samples of each cycle.
 
-    `watches` is asked at every scrape; `revision` is the source's, where the build knows it. Every method may be called
-    from any thread.
+    `watches` is called at every scrape; `revision` is that of the source, "" if the build does not know it. Every
+    method may be called from any thread.
     """
 
     def __init__(self, *, watches: Watches = tuple, revision: str = "") -> None:
@@ -32,10 +32,10 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._collector = CycleCollector(watches, revision)
         self.registry.register(self._collector)
-        self._evictions = self._counter(declared.EVICTIONS)
-        self._moves = self._counter(declared.MOVES)
-        self._requests = self._counter(declared.API_REQUESTS)
-        duration = declared.CYCLE_DURATION
+        self._evictions = self._counter(catalog.EVICTIONS)
+        self._moves = self._counter(catalog.MOVES)
+        self._requests = self._counter(catalog.API_REQUESTS)
+        duration = catalog.CYCLE_DURATION
         self._duration = Histogram(
             duration.name, duration.help, duration.labels, buckets=duration.buckets, registry=self.registry
         )
@@ -51,23 +51,23 @@ class Metrics:
             made.labels(value)
         return made
 
-    def show(self, figures: CycleSamples) -> None:
-        """Show these figures from now on, all at once."""
-        self._collector.figures = figures
+    def publish(self, samples: CycleSamples) -> None:
+        """Export these samples from now on."""
+        self._collector.samples = samples
 
-    def timed(self, phase: Phase) -> AbstractContextManager[None]:
+    def time_phase(self, phase: Phase) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""
         return self._duration.labels(phase).time()
 
-    def answered(self, result: EvictionResult) -> None:
-        """Count an answer to an eviction request."""
+    def count_eviction(self, result: EvictionResult) -> None:
+        """Count an eviction request by its result."""
         self._evictions.labels(result).inc()
 
-    def ended(self, outcome: MoveOutcome) -> None:
+    def count_move(self, outcome: MoveOutcome) -> None:
         """Count a move that has ended."""
         self._moves.labels(outcome).inc()
 
-    def requested(self, method: str, path: str, code: int) -> None:
-        """Count a request to the API server; code 0 says that no answer came."""
-        verb, resource = named(method, path)
+    def count_request(self, method: str, path: str, code: int) -> None:
+        """Count a request to the API server; code 0 means no response."""
+        verb, resource = parse_request(method, path)
         self._requests.labels(verb, resource, str(code)).inc()

@@ -9,8 +9,8 @@ _ON_ONE: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "de
 _ON_ALL: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
-def named(method: str, path: str) -> tuple[str, str]:
-    """Return (verb, resource); the resource is "" for paths that belong to none, such as `/version`.
+def parse_request(method: str, path: str) -> tuple[str, str]:
+    """Return (verb, resource); the resource is "" for paths without one, such as `/version`.
 
     Source: `apiserver/pkg/endpoints/request/requestinfo.go`; subresources are written `pods/eviction`, as RBAC does.
     """

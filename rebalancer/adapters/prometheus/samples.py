@@ -1,7 +1,7 @@
-"""What a cycle leaves behind for the metrics: plain rows in one immutable value.
+"""The values of a cycle for the metrics: plain rows in one immutable object.
 
-The collector shows the value that it was last given, whole. So a scrape never sees half a cycle, and a workload that is
-gone leaves no stale series.
+The collector exports the last object as a whole. So a scrape never sees a partial cycle, and a deleted workload leaves
+no stale series.
 """
 
 from collections.abc import Mapping
@@ -32,12 +32,12 @@ class ConstraintSamples:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values of its labels, in the order of their declaration."""
+        """The values of its labels, in the order of the metric's declaration."""
         return (*self.subject, self.topology_key, self.when_unsatisfiable)
 
     @property
     def headroom(self) -> int:
-        """How much more skew it has room for; below 0 it is violated."""
+        """MaxSkew less the skew; below 0 the constraint is violated."""
         return self.max_skew - self.skew
 
 
@@ -45,8 +45,8 @@ class ConstraintSamples:
 class LimitSamples:
     """One limit of the policy on one set of pods.
 
-    `key` are the values that tell the set, joined by `/`. `share` is the largest domain's, None where there is none;
-    `worst` is the domain that breaks the limit, or would first.
+    `key` are the values of the groupBy keys, joined by `/`. `share` is the largest domain's, None without a domain;
+    `worst` is the domain that violates the limit most, or is the closest to it.
     """
 
     group: str
@@ -67,13 +67,13 @@ class LimitSamples:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values of its labels, in the order of their declaration."""
+        """The values of its labels, in the order of the metric's declaration."""
         return self.group, self.limit, self.namespace, self.key, self.topology_key
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacementSamples:
-    """Whether a pod of a workload that vanished could be replaced."""
+    """Whether a lost pod of a workload could be replaced."""
 
     namespace: str
     workload_kind: str
@@ -87,17 +87,17 @@ class ReplacementSamples:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values of its labels, in the order of their declaration."""
+        """The values of its labels, in the order of the metric's declaration."""
         return self.namespace, self.workload_kind, self.workload
 
     @property
     def headroom(self) -> int:
-        """Nothing is between the two; below 0 it is blocked."""
+        """-1 if replacements are blocked, else 0."""
         return -1 if self.blocked else 0
 
     @property
     def state(self) -> State:
-        """What the bound on series goes by."""
+        """The state by which series are limited."""
         return State.VIOLATED if self.blocked else State.SATISFIED
 
 
@@ -105,7 +105,7 @@ class ReplacementSamples:
 class CycleSamples:
     """The last cycle and the process around it.
 
-    What follows from a cycle is shown only while `leader` is true. Times are None where there is none yet.
+    The values of a cycle are exported only while `leader` is true. Times are None before the first one.
     """
 
     leader: bool = False

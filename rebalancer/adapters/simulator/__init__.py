@@ -1,19 +1,21 @@
-"""A small cluster in memory behind the loop's ports, so that any run can be simulated, replayed and shrunk.
+"""A small cluster in memory behind the control loop's ports: any run can be simulated, repeated and minimized.
 
-One idea a module: `agenda` is time, `store` the objects, `watch` what a client knows of them; `replica_sets`,
-`stateful_sets`, `deployments`, `scheduler`, `kubelets` and `disruption` are the actors, `evictions` the API, and
-`node_changes` what an operator or an outage does. `cluster` puts them together, `blueprint` builds a first state.
+`event_queue` is simulated time, `store` the API server's objects, `watch` a client's view of them, `state` all that the
+controllers share, `trace` the record of what happened. `replica_sets`, `stateful_sets`, `deployments`, `scheduler`,
+`kubelets` and `disruption` are the controllers, `pod_factory` makes their pods, `evictions` is the Eviction API, and
+`node_changes` are the actions of operators and outages. `cluster` connects them, `builder` builds a first snapshot.
 
-Played as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with their
-delay, the Eviction API's answers. Not played: rollouts, preemption, provisioning of volumes, taint-based eviction.
+Simulated as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with
+their delay, the responses of the Eviction API. Not simulated: rollouts, preemption, provisioning of volumes,
+taint-based eviction.
 """
 
 from rebalancer.adapters.simulator.builder import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.adapters.simulator.cluster import SimulatedCluster
 from rebalancer.adapters.simulator.lease import SimulatedLease
-from rebalancer.adapters.simulator.scheduler import drawn_from_best, most_crowded
+from rebalancer.adapters.simulator.scheduler import pick_most_crowded, pick_random_best
 from rebalancer.adapters.simulator.timings import Faults, Span, Timings
-from rebalancer.adapters.simulator.trace import TraceEntry, What
+from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 
 __all__ = [
     "HOSTNAME",
@@ -26,7 +28,7 @@ __all__ = [
     "Span",
     "Timings",
     "TraceEntry",
-    "What",
-    "drawn_from_best",
-    "most_crowded",
+    "TraceKind",
+    "pick_most_crowded",
+    "pick_random_best",
 ]

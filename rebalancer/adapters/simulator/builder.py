@@ -1,7 +1,7 @@
 """Builds the first snapshot of a simulated cluster: nodes, workloads with their pods, budgets, a line each.
 
-What it builds is at rest: statuses are as the controllers would have written them, so that nothing happens before
-somebody does something.
+The snapshot is stable: statuses are as the controllers would have written them, so that nothing happens until somebody
+changes something.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.disruption import worked_out
+from rebalancer.adapters.simulator.disruption import compute_status
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels, LabelSelector
@@ -21,7 +21,7 @@ from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resour
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.admission import AUTOMATIC
+from rebalancer.scheduling.template_defaults import DEFAULT_TOLERATIONS
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -32,7 +32,10 @@ _GIBIBYTE: Final = 2**30
 
 
 class ClusterBuilder:
-    """A cluster on paper. Pods stand `on` the nodes that are named, as many as said; the rest waits for a node."""
+    """Collects the objects of a snapshot. `on` is the number of running pods by node; the other replicas are created.
+
+    Labels named `zone` get the key topology.kubernetes.io/zone.
+    """
 
     def __init__(self, at: datetime = START) -> None:
         self._at = at
@@ -44,7 +47,7 @@ class ClusterBuilder:
         self._serial = count(1)
 
     def node(self, name: str, *, cpu: int = 16_000, memory: int = 64 * _GIBIBYTE, **labels: str) -> None:
-        """Add a node; `zone` among the labels stands for the zone's own key."""
+        """Add a node; the label `zone` gets the key topology.kubernetes.io/zone."""
         zone = {ZONE: labels.pop("zone")} if "zone" in labels else {}
         self._nodes.append(
             Node(
@@ -58,7 +61,7 @@ class ClusterBuilder:
         )
 
     def zones(self, names: Iterable[str], nodes: int) -> None:
-        """Add so many nodes to each zone, named after it: `a-1`, `a-2`, `b-1` and so on."""
+        """Add `nodes` nodes to each zone, named after it: `a-1`, `a-2`, `b-1` and so on."""
         for zone in names:
             for number in range(1, nodes + 1):
                 self.node(f"{zone}-{number}", zone=zone)
@@ -80,7 +83,7 @@ class ClusterBuilder:
         wanted = replicas if replicas is not None else sum((on or {}).values())
         top = self._workload("Deployment", namespace, name, labels, wanted)
         hashed = {**labels, "pod-template-hash": revision}
-        template = _template(hashed, labels, spread or {}, cpu, priority)
+        template = _make_template(hashed, labels, spread or {}, cpu, priority)
         below = self._workload("ReplicaSet", namespace, f"{name}-{revision}", hashed, wanted, template, revision, top)
         names = (f"{below.name}-{number}" for number in count(1))
         self._populate(below, template, on or {}, names)
@@ -101,7 +104,7 @@ class ClusterBuilder:
         """Add a StatefulSet; its pods are numbered in the order of `on`."""
         labels = {"app": name}
         wanted = replicas if replicas is not None else sum((on or {}).values())
-        template = _template(labels, labels, spread or {}, cpu, priority)
+        template = _make_template(labels, labels, spread or {}, cpu, priority)
         made = self._workload("StatefulSet", namespace, name, labels, wanted, template, f"{name}-1")
         self._populate(made, template, on or {}, (f"{name}-{number}" for number in count()))
         return made
@@ -130,7 +133,7 @@ class ClusterBuilder:
         )
 
     def snapshot(self) -> Snapshot:
-        """Return the cluster, every status worked out."""
+        """Return the snapshot, with every status computed."""
         workloads = {workload.uid: workload for workload in self._workloads}
         names = sorted({workload.namespace for workload in self._workloads})
         return Snapshot(
@@ -139,7 +142,7 @@ class ClusterBuilder:
             nodes=tuple(self._nodes),
             workloads=tuple(self._workloads),
             budgets=tuple(
-                worked_out(
+                compute_status(
                     budget,
                     [pod for pod in self._pods if pod.namespace == budget.namespace],
                     workloads.get,
@@ -180,7 +183,7 @@ class ClusterBuilder:
             ready=replicas,
             updated=replicas,
             revision=revision,
-            owner=_reference(owner) if owner is not None else None,
+            owner=_make_reference(owner) if owner is not None else None,
             created=self._before,
         )
         if template is not None:
@@ -188,7 +191,7 @@ class ClusterBuilder:
         return made
 
     def _populate(self, owner: Workload, template: PodTemplate, on: Mapping[str, int], names: Iterable[str]) -> None:
-        """Add the pods that stand somewhere, Ready for a long time; the controller makes what is missing."""
+        """Add the running pods, Ready for a day; the controller creates the missing ones."""
         places = [node for node, number in on.items() for _ in range(number)]
         for name, node in zip(names, places, strict=False):
             labels = dict(template.labels)
@@ -202,24 +205,24 @@ class ClusterBuilder:
                     name=name,
                     uid=self._uid(),
                     labels=Labels(labels),
-                    spec=structs.replace(template.spec, tolerations=AUTOMATIC),
+                    spec=structs.replace(template.spec, tolerations=DEFAULT_TOLERATIONS),
                     node=node,
                     phase=PodPhase.RUNNING,
                     ready=True,
                     ready_since=self._before,
                     created=self._before,
-                    owner=_reference(owner),
+                    owner=_make_reference(owner),
                     requests=template.requests,
                     scored=template.scored,
                 )
             )
 
 
-def _reference(owner: Workload) -> OwnerReference:
+def _make_reference(owner: Workload) -> OwnerReference:
     return OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
 
 
-def _template(
+def _make_template(
     labels: Mapping[str, str], selected: Mapping[str, str], spread: Mapping[str, int], cpu: int, priority: int
 ) -> PodTemplate:
     requests = Resources(cpu=cpu, memory=cpu * 1_000_000)

@@ -1,4 +1,4 @@
-"""The simulated cluster as its users see it: the loop's port on one side, an operator's hands on the other."""
+"""The simulated cluster: the control loop's port, and the actions of an operator."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -14,12 +14,12 @@ from rebalancer.adapters.simulator.kubelets import Kubelets
 from rebalancer.adapters.simulator.node_changes import NodeChanges
 from rebalancer.adapters.simulator.pod_factory import PodFactory
 from rebalancer.adapters.simulator.replica_sets import ReplicaSets
-from rebalancer.adapters.simulator.scheduler import Scheduler, drawn_from_best
+from rebalancer.adapters.simulator.scheduler import Scheduler, pick_random_best
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.stateful_sets import StatefulSets
 from rebalancer.adapters.simulator.store import Store
 from rebalancer.adapters.simulator.timings import Faults, Timings
-from rebalancer.adapters.simulator.trace import TraceEntry, What
+from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 from rebalancer.adapters.simulator.watch import Watch
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
@@ -33,10 +33,10 @@ FAULTLESS = Faults()
 
 
 class SimulatedCluster:
-    """A cluster that lives in memory and goes on only when `advance` says so. Same arguments, same history.
+    """A cluster in memory whose time advances only with `advance`. Equal arguments give equal traces.
 
-    `choose` says which of the feasible nodes a pod gets: any of the best by default, or what a test wants of it.
-    `parallel` are the UIDs of the StatefulSets with `podManagementPolicy: Parallel`.
+    `choose` picks one of the feasible nodes for a pod: by default a random one of the top-scoring nodes. `parallel` are
+    the UIDs of the StatefulSets with `podManagementPolicy: Parallel`.
     """
 
     def __init__(
@@ -50,84 +50,84 @@ class SimulatedCluster:
         choose: Choose | None = None,
         parallel: Collection[str] = (),
     ) -> None:
-        self._world = ClusterState(
+        self._state = ClusterState(
             store=Store(first),
-            agenda=EventQueue(first.taken_at),
-            random=Random(seed),  # noqa: S311  # to be foreseen is its purpose
+            event_queue=EventQueue(first.taken_at),
+            random=Random(seed),  # noqa: S311  # reproducible on purpose
             timings=timings,
         )
-        # The order in which they are told of changes; the watch is first, so that it misses nothing.
-        self._watch = Watch(self._world, first, faults.watch_delay)
-        molds = PodFactory(self._world, first)
-        Scheduler(self._world, profile, choose or drawn_from_best(self._world.random))
-        Kubelets(self._world)
-        ReplicaSets(self._world, molds)
-        StatefulSets(self._world, molds, parallel)
-        Deployments(self._world)
-        Disruptions(self._world)
-        self._evictions = Evictions(self._world, faults)
+        # Listeners are called in this order; the watch is first, so that it sees every change.
+        self._watch = Watch(self._state, first, faults.watch_delay)
+        pod_factory = PodFactory(self._state, first)
+        Scheduler(self._state, profile, choose or pick_random_best(self._state.random))
+        Kubelets(self._state)
+        ReplicaSets(self._state, pod_factory)
+        StatefulSets(self._state, pod_factory, parallel)
+        Deployments(self._state)
+        Disruptions(self._state)
+        self._evictions = Evictions(self._state, faults)
         self._documents: dict[str, str] = {}
-        self.nodes = NodeChanges(self._world)
+        self.nodes = NodeChanges(self._state)
 
     # Time
 
     @property
     def now(self) -> datetime:
-        """The moment up to which everything has happened."""
-        return self._world.agenda.now
+        """The simulated time."""
+        return self._state.event_queue.now
 
     @property
     def next_due(self) -> datetime | None:
-        """When something happens next of itself, None if nothing will."""
-        return self._world.agenda.next_due
+        """When the next queued action is due, None if there is none."""
+        return self._state.event_queue.next_due
 
     @property
-    def history(self) -> list[TraceEntry]:
-        """Everything that has happened, oldest first."""
-        return self._world.history
+    def trace(self) -> list[TraceEntry]:
+        """Everything that has happened, the oldest first."""
+        return self._state.trace
 
     def advance(self, seconds: float) -> None:
-        """Let time go on."""
-        self._world.agenda.play(self.now + timedelta(seconds=seconds))
+        """Advance the time, and run everything that falls due."""
+        self._state.event_queue.run(self.now + timedelta(seconds=seconds))
 
     # The loop's port
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return what a client knows of the cluster; later by the watch's delay than what is."""
+        """Return a client's view of the cluster, older than the actual state by the watch's delay."""
         return self._watch.snapshot(now)
 
     def staleness(self) -> str:
-        """Say why the snapshot cannot be trusted: it always can be, within the watch's delay."""
+        """Say why the snapshot is stale: it never is, within the watch's delay."""
         return ""
 
     def evict(self, move: Move) -> EvictionAnswer:
-        """Ask for an eviction, as of now."""
+        """Request an eviction at the present time."""
         return self._evictions.evict(move)
 
     def record(self, event: Event) -> None:
-        """Publish an event: it is put down in the history."""
+        """Publish an event: it is recorded in the trace."""
         about = event.regarding
         name = f"{about.kind} {about.namespace}/{about.name}"
-        self._world.note(What.EVENT, name, f"{event.reason}: {event.note}")
+        self._state.note(TraceKind.EVENT, name, f"{event.reason}: {event.note}")
 
     def save(self, documents: tuple[Document, ...]) -> bool:
-        """Keep documents."""
-        self._documents.update((each.key, each.text) for each in documents)
+        """Store documents."""
+        self._documents.update((document.key, document.text) for document in documents)
         return True
 
     def load(self, key: str) -> str:
-        """Return a kept document, "" if there is none."""
+        """Return a stored document, "" if there is none."""
         return self._documents.get(key, "")
 
-    # An operator's hands
+    # An operator's actions
 
     def scale(self, namespace: str, kind: str, name: str, replicas: int) -> None:
-        """Set the number of replicas of a workload; ValueError if there is none of that name, or the number is none."""
+        """Set the number of replicas of a workload; ValueError if the workload does not exist or the number is < 0."""
         if replicas < 0:
-            raise ValueError(f"{replicas} is no number of replicas")
-        for workload in self._world.store.workloads:
+            raise ValueError(f"replicas is {replicas}; expected 0 or more")
+        for workload in self._state.store.workloads:
             if (workload.namespace, workload.kind, workload.name) == (namespace, kind, name):
-                self._world.note(What.SCALED, str(workload), f"{workload.replicas} to {replicas}")
-                self._world.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
+                self._state.note(TraceKind.SCALED, str(workload), f"{workload.replicas} to {replicas}")
+                self._state.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
                 return
-        raise ValueError(f"there is no {kind} {namespace}/{name}")
+        raise ValueError(f"{kind} {namespace}/{name} not found")

@@ -1,4 +1,4 @@
-"""What the controllers of owners have in common: they are told of changes, and look once a little later."""
+"""What the controllers of owners share: they watch pods and owners, and reconcile an owner once after a delay."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -9,37 +9,37 @@ from rebalancer.model.workloads import Workload
 
 
 class Controller(ABC):
-    """Looks after the owners of some kinds that create pods themselves."""
+    """The controller of one or more kinds of owners that create pods themselves."""
 
     kinds: ClassVar[frozenset[str]]
 
-    def __init__(self, world: ClusterState) -> None:
-        self._world = world
-        world.store.pods.listeners.append(self._pod_changed)
-        world.store.workloads.listeners.append(self._workload_changed)
-        for workload in world.store.workloads:
-            self._look_at(workload)
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        state.store.pods.listeners.append(self._pod_changed)
+        state.store.workloads.listeners.append(self._workload_changed)
+        for workload in state.store.workloads:
+            self._enqueue(workload)
 
     @abstractmethod
     def reconcile(self, owner: Workload) -> None:
-        """Do what there is to be done for an owner."""
+        """Create and delete pods of an owner, and write its status."""
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
-        owner = self._world.store.workloads.get(pod.owner.uid) if pod is not None and pod.owner is not None else None
+        owner = self._state.store.workloads.get(pod.owner.uid) if pod is not None and pod.owner is not None else None
         if owner is not None:
-            self._look_at(owner)
+            self._enqueue(owner)
 
     def _workload_changed(self, _: Workload | None, after: Workload | None) -> None:
         if after is not None and not after.observed:
-            self._look_at(after)
+            self._enqueue(after)
 
-    def _look_at(self, owner: Workload) -> None:
+    def _enqueue(self, owner: Workload) -> None:
         if owner.kind in self.kinds and owner.deleted is None:
-            delay = self._world.timings.reconciling.draw(self._world.random)
-            self._world.agenda.after(delay, lambda: self._act(owner.uid), key=f"owner {owner.uid}")
+            delay = self._state.timings.reconciling.draw(self._state.random)
+            self._state.event_queue.after(delay, lambda: self._act(owner.uid), key=f"owner {owner.uid}")
 
     def _act(self, uid: str) -> None:
-        owner = self._world.store.workloads.get(uid)
+        owner = self._state.store.workloads.get(uid)
         assert owner is not None
         self.reconcile(owner)

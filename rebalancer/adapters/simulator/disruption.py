@@ -1,7 +1,7 @@
-"""The status of disruption budgets: how many may be missing, as the real controller works it out.
+"""The status of disruption budgets: how many disruptions are allowed, as the real controller computes it.
 
-Source: `pkg/controller/disruption/disruption.go`; rules in docs/semantics.md, "PDB arithmetic". The status follows the
-pods a little later, as in a real cluster: what it says was true when the controller last looked.
+Source: `pkg/controller/disruption/disruption.go`; rules in docs/semantics.md, "PDB arithmetic". The status is updated
+after a delay, as in a real cluster.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,26 +12,26 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.store import Table
-from rebalancer.adapters.simulator.trace import What
+from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 
 DELETION_TIMEOUT = timedelta(minutes=2)
-"""How long a granted eviction counts although its pod is not seen terminating."""
+"""How long a granted eviction counts while its pod is not terminating."""
 
 _SCALED = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"})
 
 
 class Scale(NamedTuple):
-    """How many pods a controller is to have, and which one that is."""
+    """A controller and its desired number of pods."""
 
     controller: str
     replicas: int
 
 
-def scale_of(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | None:
-    """Return the scale that stands behind a pod: its Deployment's, or its controller's; None where there is none."""
+def get_scale(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | None:
+    """Return the scale of a pod's Deployment, or else of its controller; None if it has none."""
     owner = workload(pod.owner.uid) if pod.owner is not None else None
     if owner is None or owner.kind not in _SCALED:
         return None
@@ -40,17 +40,17 @@ def scale_of(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | No
     return Scale(top.uid, top.replicas)
 
 
-def worked_out(
+def compute_status(
     budget: DisruptionBudget, pods: Iterable[Pod], workload: Callable[[str], Workload | None], now: datetime
 ) -> DisruptionBudget:
-    """Return a budget with the status that its controller would write; `pods` are those of its namespace."""
+    """Return a budget with the status that its controller would write; `pods` are the pods of its namespace."""
     selector = budget.selector
     matched = [pod for pod in pods if selector is not None and selector.matches(pod.labels)]
-    disrupted = _still_disrupted(budget, matched, now)
-    expected = _expected(budget, matched, workload)
+    disrupted = _keep_recent_disruptions(budget, matched, now)
+    expected = _count_expected_pods(budget, matched, workload)
     if expected is None:
         return structs.replace(budget, allowed=0, synced=False, observed_generation=budget.generation)
-    desired = _desired(budget, expected)
+    desired = _count_desired_healthy(budget, expected)
     waited_for = {name for name, _ in disrupted}
     healthy = sum(pod.ready and not pod.terminating and pod.name not in waited_for for pod in matched)
     return structs.replace(
@@ -65,36 +65,38 @@ def worked_out(
     )
 
 
-def _still_disrupted(
+def _keep_recent_disruptions(
     budget: DisruptionBudget, matched: Iterable[Pod], now: datetime
 ) -> tuple[tuple[str, datetime], ...]:
-    """Keep the granted evictions whose pods are still there, not terminating, and not waited for too long."""
+    """Return the granted evictions whose pods exist, are not terminating, and are younger than the timeout."""
     staying = {pod.name for pod in matched if not pod.terminating}
     return tuple((name, at) for name, at in budget.disrupted if name in staying and now < at + DELETION_TIMEOUT)
 
 
-def _expected(budget: DisruptionBudget, matched: list[Pod], workload: Callable[[str], Workload | None]) -> int | None:
-    """Return expectedPods; None where a pod's controller has no scale, which fails the whole status."""
+def _count_expected_pods(
+    budget: DisruptionBudget, matched: list[Pod], workload: Callable[[str], Workload | None]
+) -> int | None:
+    """Return expectedPods; None if a pod's controller has no scale, which makes the whole status fail."""
     if isinstance(budget.min_available, int):
         return len(matched)
     scales: dict[str, int] = {}
     for pod in matched:
         if pod.owner is None:
-            continue  # the real controller publishes a warning and goes on
-        scale = scale_of(pod, workload)
+            continue  # the real controller publishes a warning and continues
+        scale = get_scale(pod, workload)
         if scale is None:
             return None
         scales[scale.controller] = scale.replicas
     return sum(scales.values())
 
 
-def _desired(budget: DisruptionBudget, expected: int) -> int:
+def _count_desired_healthy(budget: DisruptionBudget, expected: int) -> int:
     if budget.max_unavailable is not None:
-        return max(0, expected - _rounded_up(budget.max_unavailable, expected))
-    return _rounded_up(budget.min_available or 0, expected)
+        return max(0, expected - _resolve_amount(budget.max_unavailable, expected))
+    return _resolve_amount(budget.min_available or 0, expected)
 
 
-def _rounded_up(amount: int | str, expected: int) -> int:
+def _resolve_amount(amount: int | str, expected: int) -> int:
     """Resolve a number or a percentage; both bounds round up (GetScaledValueFromIntOrPercent)."""
     if isinstance(amount, int):
         return amount
@@ -102,15 +104,15 @@ def _rounded_up(amount: int | str, expected: int) -> int:
 
 
 class Disruptions:
-    """The controller of all budgets."""
+    """The controller of all PodDisruptionBudgets."""
 
-    def __init__(self, world: ClusterState) -> None:
-        self._world = world
-        self._budgets: Table[DisruptionBudget] = world.store.budgets
-        world.store.pods.listeners.append(self._pod_changed)
-        world.store.workloads.listeners.append(self._workload_changed)
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._budgets: Table[DisruptionBudget] = state.store.budgets
+        state.store.pods.listeners.append(self._pod_changed)
+        state.store.workloads.listeners.append(self._workload_changed)
         for budget in self._budgets:
-            self._look_at(str(budget))
+            self._enqueue(str(budget))
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
@@ -121,27 +123,29 @@ class Disruptions:
                 and budget.selector is not None
                 and budget.selector.matches(pod.labels)
             ):
-                self._look_at(str(budget))
+                self._enqueue(str(budget))
 
     def _workload_changed(self, before: Workload | None, after: Workload | None) -> None:
         if before is None or after is None or before.replicas != after.replicas:
             changed = after or before
             for budget in self._budgets:
                 if changed is not None and budget.namespace == changed.namespace:
-                    self._look_at(str(budget))
+                    self._enqueue(str(budget))
 
-    def _look_at(self, key: str) -> None:
-        delay = self._world.timings.counting.draw(self._world.random)
-        self._world.agenda.after(delay, lambda: self._count(key), key=f"budget {key}")
+    def _enqueue(self, key: str) -> None:
+        delay = self._state.timings.counting.draw(self._state.random)
+        self._state.event_queue.after(delay, lambda: self._count(key), key=f"budget {key}")
 
     def _count(self, key: str) -> None:
         budget = self._budgets.get(key)
         assert budget is not None
-        store, now = self._world.store, self._world.agenda.now
-        found = worked_out(budget, store.pods.within(budget.namespace), store.workloads.get, now)
-        if found != budget:
-            self._world.note(What.BUDGET_CHANGED, f"PodDisruptionBudget {key}", f"{found.allowed} may go")
-            self._budgets.put(found)
-        for name, at in found.disrupted:
+        store, now = self._state.store, self._state.event_queue.now
+        updated = compute_status(budget, store.pods.within(budget.namespace), store.workloads.get, now)
+        if updated != budget:
+            self._state.note(
+                TraceKind.BUDGET_CHANGED, f"PodDisruptionBudget {key}", f"disruptionsAllowed {updated.allowed}"
+            )
+            self._budgets.put(updated)
+        for name, at in updated.disrupted:
             wait = (at + DELETION_TIMEOUT - now).total_seconds()
-            self._world.agenda.after(wait, lambda: self._count(key), key=f"overdue {key} {name} {at}")
+            self._state.event_queue.after(wait, lambda: self._count(key), key=f"overdue {key} {name} {at}")

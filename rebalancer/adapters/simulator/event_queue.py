@@ -1,8 +1,8 @@
-"""Simulated time: what is still to happen, in the order in which it falls due.
+"""Simulated time: a queue of actions, sorted by their due times.
 
-Nothing here reads a clock. The owner of a simulation says how far time goes on, and everything that falls due by then
-happens one after the other, each at its own moment. What falls due at the same moment happens in the order in which it
-was put down, so that a seed gives one history only.
+Nothing here reads a clock. The owner of a simulation advances the time, and the actions that fall due run one after the
+other, each at its own time. Actions with the same due time run in the order in which they were queued, so that a seed
+gives one trace only.
 """
 
 from collections.abc import Callable
@@ -13,34 +13,34 @@ Action = Callable[[], None]
 
 
 class EventQueue:
-    """A queue of actions with their moments."""
+    """A queue of actions with their due times."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
         self._due: list[tuple[datetime, int, str, Action]] = []
-        self._put_down = 0
+        self._sequence = 0
         self._keys: set[str] = set()
 
     def after(self, seconds: float, action: Action, *, key: str = "") -> None:
-        """Put an action down for so many seconds from now.
+        """Queue an action that is due in `seconds` seconds.
 
-        With a key it is put down only if nothing of that key is due already: a controller that is told of ten changes
-        looks once.
+        With a key it is queued only if no action of that key is in the queue: a controller reconciles once after ten
+        changes.
         """
         if key:
             if key in self._keys:
                 return
             self._keys.add(key)
-        self._put_down += 1
-        heappush(self._due, (self.now + timedelta(seconds=seconds), self._put_down, key, action))
+        self._sequence += 1
+        heappush(self._due, (self.now + timedelta(seconds=seconds), self._sequence, key, action))
 
     @property
     def next_due(self) -> datetime | None:
-        """When the next action falls due, None if nothing is put down."""
+        """When the next action is due, None if the queue is empty."""
         return self._due[0][0] if self._due else None
 
-    def play(self, until: datetime) -> None:
-        """Let everything happen that falls due by a moment, which then is now."""
+    def run(self, until: datetime) -> None:
+        """Run every action that is due until then, and set the time to it."""
         while self._due and self._due[0][0] <= until:
             moment, _, key, action = heappop(self._due)
             self.now = moment

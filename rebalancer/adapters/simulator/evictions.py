@@ -1,4 +1,4 @@
-"""The Eviction API, step by step as the API server takes them.
+"""The Eviction API, in the steps of the API server.
 
 Source: `pkg/registry/core/pod/storage/eviction.go`; rules in docs/semantics.md, "Server algorithm" and "Responses".
 """
@@ -7,7 +7,7 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.timings import Faults
-from rebalancer.adapters.simulator.trace import What
+from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod, PodPhase
@@ -22,32 +22,32 @@ _GRANTED = EvictionAnswer(EvictionResult.EVICTED)
 
 
 class Evictions:
-    """Answers eviction requests."""
+    """Handles eviction requests."""
 
-    def __init__(self, world: ClusterState, faults: Faults) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState, faults: Faults) -> None:
+        self._state = state
         self._faults = faults
 
     def evict(self, move: Move) -> EvictionAnswer:
-        """Answer a request for the move's pod, with its UID as the precondition."""
-        random, faults = self._world.random, self._faults
+        """Evict the move's pod, with its UID as the precondition."""
+        random, faults = self._state.random, self._faults
         if faults.throttled and random.random() < faults.throttled:
             answer = EvictionAnswer(EvictionResult.THROTTLED, "Too many requests, please try again later.")
             self._refused(move, answer)
             return answer
         lost = bool(faults.lost_answers) and random.random() < faults.lost_answers
         if lost and random.random() < 0.5:
-            return EvictionAnswer(EvictionResult.UNKNOWN, "no answer: the connection broke")
+            return EvictionAnswer(EvictionResult.UNKNOWN, "no response: the connection was lost")
         answer = self._evict(move)
         if answer != _GRANTED:
             self._refused(move, answer)
-        return EvictionAnswer(EvictionResult.UNKNOWN, "no answer: the connection broke") if lost else answer
+        return EvictionAnswer(EvictionResult.UNKNOWN, "no response: the connection was lost") if lost else answer
 
     def _refused(self, move: Move, answer: EvictionAnswer) -> None:
-        self._world.note(What.REFUSED, f"Pod {move.namespace}/{move.pod}", f"{answer.result}: {answer.message}")
+        self._state.note(TraceKind.REFUSED, f"Pod {move.namespace}/{move.pod}", f"{answer.result}: {answer.message}")
 
     def _evict(self, move: Move) -> EvictionAnswer:
-        pod = self._world.store.pods.named(move.namespace, move.pod)
+        pod = self._state.store.pods.named(move.namespace, move.pod)
         if pod is None:
             return EvictionAnswer(EvictionResult.GONE, f'pods "{move.pod}" not found')
         if pod.finished or pod.phase is PodPhase.PENDING or pod.terminating:
@@ -55,17 +55,17 @@ class Evictions:
         budgets = self._budgets_of(pod)
         if len(budgets) > 1:
             return EvictionAnswer(EvictionResult.FAILED, _SEVERAL)
-        if budgets and not _free(pod, budgets[0]):
+        if budgets and not _may_skip_budget(pod, budgets[0]):
             refused = self._spend(budgets[0], pod)
             if refused is not None:
                 return refused
-        # From here on the budget is spent, even if the pod turns out to be another one.
+        # From here on the budget is used up, even if the pod is another one of the same name.
         return self._delete(pod, move.uid)
 
     def _budgets_of(self, pod: Pod) -> list[DisruptionBudget]:
         return [
             budget
-            for budget in self._world.store.budgets
+            for budget in self._state.store.budgets
             if budget.namespace == pod.namespace and budget.selector is not None and budget.selector.matches(pod.labels)
         ]
 
@@ -85,8 +85,8 @@ class Evictions:
             )
             return EvictionAnswer(EvictionResult.BUDGET, f"{_VIOLATES} {needs}")
         others = tuple((name, at) for name, at in budget.disrupted if name != pod.name)
-        disrupted = tuple(sorted((*others, (pod.name, self._world.stamp))))
-        self._world.store.budgets.put(structs.replace(budget, allowed=budget.allowed - 1, disrupted=disrupted))
+        disrupted = tuple(sorted((*others, (pod.name, self._state.stamp))))
+        self._state.store.budgets.put(structs.replace(budget, allowed=budget.allowed - 1, disrupted=disrupted))
         return None
 
     def _delete(self, pod: Pod, uid: str) -> EvictionAnswer:
@@ -95,15 +95,15 @@ class Evictions:
             return EvictionAnswer(EvictionResult.CONFLICT, message)
         if pod.terminating:
             return _GRANTED
-        self._world.note(What.EVICTED, f"Pod {pod}", f"from {pod.node}")
+        self._state.note(TraceKind.EVICTED, f"Pod {pod}", f"from {pod.node}")
         target = structs.replace(pod, disruption_target=True)
-        self._world.store.pods.put(target)
-        self._world.delete(target)
+        self._state.store.pods.put(target)
+        self._state.delete(target)
         return _GRANTED
 
 
-def _free(pod: Pod, budget: DisruptionBudget) -> bool:
-    """Say whether an unready pod may go without spending its budget (unhealthyPodEvictionPolicy)."""
+def _may_skip_budget(pod: Pod, budget: DisruptionBudget) -> bool:
+    """Say whether an unready pod may be evicted without using its budget (unhealthyPodEvictionPolicy)."""
     if pod.ready:
         return False
     if budget.always_allow:

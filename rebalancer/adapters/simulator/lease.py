@@ -1,4 +1,4 @@
-"""A Lease in memory, with the API server's rule: who writes must have read what is there."""
+"""A Lease in memory, with the API server's rule: a write must have the version of the stored record."""
 
 from itertools import count
 
@@ -15,11 +15,11 @@ class SimulatedLease:
         self._versions = count(1)
 
     def read(self) -> LeaseRecord | None:
-        """Return it, None if there is none."""
+        """Return the record, None if there is none."""
         return self._record
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
-        """Write it if nobody else has since it was read, else return None."""
+        """Write the record; return None if somebody else wrote one since it was read."""
         if record.version != ("" if self._record is None else self._record.version):
             return None
         self._record = structs.replace(record, version=str(next(self._versions)))

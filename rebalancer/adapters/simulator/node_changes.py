@@ -1,9 +1,9 @@
-"""What an operator, or an outage, does to nodes."""
+"""Changes of nodes by an operator or an outage."""
 
 from msgspec import structs
 
 from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.trace import What
+from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.nodes import Node
 
@@ -12,20 +12,20 @@ _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_
 
 
 class NodeChanges:
-    """Removes nodes and brings them back."""
+    """Adds, removes, restores and cordons nodes."""
 
-    def __init__(self, world: ClusterState) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
         self._removed: dict[str, Node] = {}
 
     def add(self, node: Node) -> None:
-        """Let a new node join, Ready from now on; ValueError if there is one of that name."""
-        if self._world.store.nodes.get(node.name) is not None:
-            raise ValueError(f"there is a node {node.name} already")
-        now = self._world.stamp
+        """Add a new node, Ready from now on; ValueError if a node of that name exists."""
+        if self._state.store.nodes.get(node.name) is not None:
+            raise ValueError(f"node {node.name} already exists")
+        now = self._state.stamp
         fresh = structs.replace(
             node,
-            uid=self._world.uid(),
+            uid=self._state.uid(),
             created=now,
             ready=True,
             ready_since=now,
@@ -33,40 +33,40 @@ class NodeChanges:
             taints=tuple(taint for taint in node.taints if taint != _CORDONED),
         )
         self._removed.pop(node.name, None)
-        self._world.note(What.NODE_ADDED, f"Node {node.name}")
-        self._world.store.nodes.put(fresh)
+        self._state.note(TraceKind.NODE_ADDED, f"Node {node.name}")
+        self._state.store.nodes.put(fresh)
 
     def remove(self, name: str) -> None:
-        """Take a node away; its pods follow when somebody notices. ValueError if there is none."""
+        """Remove a node; garbage collection removes its pods later. ValueError if it does not exist."""
         node = self._named(name)
         self._removed[name] = node
-        self._world.note(What.NODE_REMOVED, f"Node {name}")
-        self._world.store.nodes.drop(name)
+        self._state.note(TraceKind.NODE_REMOVED, f"Node {name}")
+        self._state.store.nodes.drop(name)
 
     def restore(self, name: str) -> None:
-        """Let a removed node join again as it was; ValueError if none of that name was removed."""
+        """Add a removed node again; ValueError if none of that name was removed."""
         if name not in self._removed:
             raise ValueError(f"no node {name} was removed")
         self.add(self._removed[name])
 
     def cordon(self, name: str) -> None:
-        """Let no new pod come to a node; ValueError if there is none."""
+        """Cordon a node; ValueError if it does not exist."""
         node = self._named(name)
         if not node.unschedulable:
-            self._world.note(What.NODE_CORDONED, f"Node {name}")
+            self._state.note(TraceKind.NODE_CORDONED, f"Node {name}")
             taints = (*node.taints, _CORDONED)
-            self._world.store.nodes.put(structs.replace(node, unschedulable=True, taints=taints))
+            self._state.store.nodes.put(structs.replace(node, unschedulable=True, taints=taints))
 
     def remove_domain(self, key: str, value: str) -> None:
-        """Take away every node with a label; ValueError if there is none."""
-        names = [node.name for node in self._world.store.nodes if node.labels.get(key) == value]
+        """Remove every node with a label; ValueError if there is none."""
+        names = [node.name for node in self._state.store.nodes if node.labels.get(key) == value]
         if not names:
             raise ValueError(f"no node has the label {key}={value}")
         for name in names:
             self.remove(name)
 
     def restore_domain(self, key: str, value: str) -> None:
-        """Bring back every removed node with a label; ValueError if there is none."""
+        """Add every removed node with a label again; ValueError if there is none."""
         names = [name for name, node in self._removed.items() if node.labels.get(key) == value]
         if not names:
             raise ValueError(f"no node with the label {key}={value} was removed")
@@ -74,7 +74,7 @@ class NodeChanges:
             self.restore(name)
 
     def _named(self, name: str) -> Node:
-        node = self._world.store.nodes.get(name)
+        node = self._state.store.nodes.get(name)
         if node is None:
-            raise ValueError(f"there is no node {name}")
+            raise ValueError(f"node {name} not found")
         return node

@@ -1,7 +1,7 @@
-"""What the next pod of an owner looks like.
+"""Makes the next pod of an owner.
 
-The same function answers here and for the planner (`scheduling.replacement`), so a simulated controller makes exactly
-the pod that a plan counts on. Templates do not change in a simulation, so each owner's is worked out once.
+The planner and the simulator call the same function (`scheduling.replacement`), so a simulated controller makes exactly
+the pod that a plan expects. Templates do not change in a simulation, so each owner's prototype is made once.
 """
 
 from msgspec import structs
@@ -16,57 +16,57 @@ from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
-_NOT_MADE = frozenset({Reason.TEMPLATE_REFUSED, Reason.UNKNOWN_OWNER})
-"""The API server refuses such pods, or there is nothing to make them from."""
+_REFUSED = frozenset({Reason.TEMPLATE_REFUSED, Reason.UNKNOWN_OWNER})
+"""The API server refuses such pods, or there is no template."""
 
 
 class PodFactory:
-    """Makes pods."""
+    """Makes pods from one prototype for each owner."""
 
-    def __init__(self, world: ClusterState, first: Snapshot) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState, first: Snapshot) -> None:
+        self._state = state
         self._first = first
         self._known: dict[str, Pod | None] = {}
 
     def next_pod(self, owner: Workload, name: str) -> Pod | None:
-        """Make a pod of an owner, not stored yet; None where the API server would refuse it."""
+        """Make a pod of an owner, not stored yet; None if the API server would refuse it."""
         if owner.uid not in self._known:
-            self._known[owner.uid] = self._mold(owner, name)
-        mold = self._known[owner.uid]
-        if mold is None:
+            self._known[owner.uid] = self._make_prototype(owner, name)
+        prototype = self._known[owner.uid]
+        if prototype is None:
             return None
-        made = structs.replace(mold, name=name, uid=self._world.uid(), created=self._world.stamp)
-        return _numbered(made, owner) if owner.kind == "StatefulSet" else made
+        made = structs.replace(prototype, name=name, uid=self._state.uid(), created=self._state.stamp)
+        return _add_ordinal(made, owner) if owner.kind == "StatefulSet" else made
 
-    def _mold(self, owner: Workload, name: str) -> Pod | None:
-        siblings = [each for each in self._world.store.pods.of(owner.uid) if not each.finished]
+    def _make_prototype(self, owner: Workload, name: str) -> Pod | None:
+        siblings = [pod for pod in self._state.store.pods.of(owner.uid) if not pod.finished]
         phantom = Pod(
             namespace=owner.namespace,
             name=name,
             uid="",
-            created=self._world.stamp,
+            created=self._state.stamp,
             owner=OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid),
         )
         state = Snapshot(
-            taken_at=self._world.agenda.now,
+            taken_at=self._state.event_queue.now,
             pods=siblings,
             workloads=(owner,),
             priority_classes=self._first.priority_classes,
         )
         made = replacement(phantom, View(state))
         if isinstance(made, Unpredictable):
-            if made.reason in _NOT_MADE or not (siblings or owner.template):
+            if made.reason in _REFUSED or not (siblings or owner.template):
                 return None
-            # It would be made all the same, only nobody can tell where it goes.
-            made = _alike(phantom, owner, siblings)
+            # The owner would create it nevertheless; only its node cannot be predicted.
+            made = _copy_spec(phantom, owner, siblings)
         return structs.replace(
             made,
             annotations=owner.template.annotations if owner.template is not None else made.annotations,
-            local_storage=any(each.local_storage for each in siblings),
+            local_storage=any(sibling.local_storage for sibling in siblings),
         )
 
 
-def _alike(phantom: Pod, owner: Workload, siblings: list[Pod]) -> Pod:
+def _copy_spec(phantom: Pod, owner: Workload, siblings: list[Pod]) -> Pod:
     if siblings:
         like = siblings[0]
         return structs.replace(
@@ -79,13 +79,13 @@ def _alike(phantom: Pod, owner: Workload, siblings: list[Pod]) -> Pod:
     )
 
 
-def _numbered(pod: Pod, owner: Workload) -> Pod:
-    """Give a StatefulSet's pod what follows from its number: two labels, and claims of its own."""
+def _add_ordinal(pod: Pod, owner: Workload) -> Pod:
+    """Add to a StatefulSet's pod what follows from its ordinal: two labels, and claims of its own."""
     labels = Labels(
         {
             **pod.labels,
             "statefulset.kubernetes.io/pod-name": pod.name,
-            "apps.kubernetes.io/pod-index": str(ordinal(pod)),
+            "apps.kubernetes.io/pod-index": str(get_ordinal(pod)),
         }
     )
     template = owner.template
@@ -94,7 +94,7 @@ def _numbered(pod: Pod, owner: Workload) -> Pod:
     return structs.replace(pod, labels=labels, claims=(*shared, *own), phase=PodPhase.PENDING)
 
 
-def ordinal(pod: Pod) -> int:
+def get_ordinal(pod: Pod) -> int:
     """Return the number at the end of a StatefulSet's pod's name, -1 if there is none."""
     _, _, number = pod.name.rpartition("-")
     return int(number) if number.isascii() and number.isdigit() else -1

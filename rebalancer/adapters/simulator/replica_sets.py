@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: as many pods as wanted, a new one as soon as one is terminating.
+"""ReplicaSets and ReplicationControllers: a new pod is created as soon as one is terminating.
 
 Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas), `controller_utils.go` (ActivePodsWithRanks).
 """
@@ -13,7 +13,7 @@ from msgspec import structs
 from rebalancer.adapters.simulator.controllers import Controller
 from rebalancer.adapters.simulator.pod_factory import PodFactory
 from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.trace import What
+from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.workloads import Workload
 
@@ -22,94 +22,94 @@ _PHASES: Final = {PodPhase.PENDING: 0, PodPhase.UNKNOWN: 1}
 
 
 class ReplicaSets(Controller):
-    """The controller of all of them."""
+    """The controller of all ReplicaSets and ReplicationControllers."""
 
     kinds: ClassVar = frozenset({"ReplicaSet", "ReplicationController"})
 
-    def __init__(self, world: ClusterState, molds: PodFactory) -> None:
-        super().__init__(world)
-        self._molds = molds
+    def __init__(self, state: ClusterState, pod_factory: PodFactory) -> None:
+        super().__init__(state)
+        self._pod_factory = pod_factory
 
     def reconcile(self, owner: Workload) -> None:
-        """Make or delete as many pods as the number of active ones is away from the wanted one."""
-        store = self._world.store
+        """Create or delete pods until the number of active pods is the number of replicas."""
+        store = self._state.store
         self._adopt(owner)
-        active = [pod for pod in store.pods.of(owner.uid) if _active(pod)]
+        active = [pod for pod in store.pods.of(owner.uid) if _is_active(pod)]
         self._report(owner, active)
         if len(active) > owner.replicas:
-            for pod in self._spare(owner, active)[: len(active) - owner.replicas]:
-                self._world.delete(pod)
+            for pod in self._sort_for_deletion(owner, active)[: len(active) - owner.replicas]:
+                self._state.delete(pod)
         for _ in range(owner.replicas - len(active)):
-            made = self._molds.next_pod(owner, f"{owner.name}-{self._world.suffix()}")
+            made = self._pod_factory.next_pod(owner, f"{owner.name}-{self._state.suffix()}")
             if made is None:
                 return
-            self._world.note(What.CREATED, f"Pod {made}")
+            self._state.note(TraceKind.CREATED, f"Pod {made}")
             store.pods.put(made)
 
     def _adopt(self, owner: Workload) -> None:
-        """Take pods that nobody controls and the selector matches."""
+        """Adopt pods without a controller that the selector matches."""
         reference = OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
-        for pod in self._world.store.pods.of(""):
+        for pod in self._state.store.pods.of(""):
             if (
                 pod.namespace == owner.namespace
-                and _active(pod)
+                and _is_active(pod)
                 and owner.selector is not None
                 and owner.selector.matches(pod.labels)
             ):
-                self._world.note(What.ADOPTED, f"Pod {pod}", f"by {owner}")
-                self._world.store.pods.put(structs.replace(pod, owner=reference))
+                self._state.note(TraceKind.ADOPTED, f"Pod {pod}", f"by {owner}")
+                self._state.store.pods.put(structs.replace(pod, owner=reference))
 
     def _report(self, owner: Workload, active: list[Pod]) -> None:
-        """Write the status as the real controller does: what it found, before it mended it."""
+        """Write the status as the real controller does: the state before its own changes."""
         count, ready = len(active), sum(pod.ready for pod in active)
         reported = structs.replace(owner, current=count, ready=ready, updated=count, observed=True)
         if reported != owner:
-            self._world.store.workloads.put(reported)
+            self._state.store.workloads.put(reported)
 
-    def _spare(self, owner: Workload, active: list[Pod]) -> list[Pod]:
-        """Put pods in the order in which they go when there are too many."""
-        pods = self._world.store.pods
+    def _sort_for_deletion(self, owner: Workload, active: list[Pod]) -> list[Pod]:
+        """Sort pods by the order in which they are deleted when there are too many."""
+        pods = self._state.store.pods
         related = [owner.uid]
         if owner.owner is not None:
             above = owner.owner.uid
             related = [
-                each.uid
-                for each in self._world.store.workloads
-                if each.owner is not None and each.owner.uid == above and each.kind == owner.kind
+                workload.uid
+                for workload in self._state.store.workloads
+                if workload.owner is not None and workload.owner.uid == above and workload.kind == owner.kind
             ]
-        crowds = Counter(pod.node for uid in related for pod in pods.of(uid) if _active(pod))
-        return scale_down_order(active, crowds, self._world.agenda.now)
+        crowds = Counter(pod.node for uid in related for pod in pods.of(uid) if _is_active(pod))
+        return sort_for_deletion(active, crowds, self._state.event_queue.now)
 
 
-def scale_down_order(active: list[Pod], crowds: Counter[str | None], now: datetime) -> list[Pod]:
-    """Put pods in the order in which a ReplicaSet gives them up.
+def sort_for_deletion(active: list[Pod], crowds: Counter[str | None], now: datetime) -> list[Pod]:
+    """Sort pods by the order in which a ReplicaSet deletes them.
 
-    `crowds`: how many of its Deployment's pods stand on each node. Of pods that are equal so far those go first that
-    have been Ready, or have existed, for a shorter time, by powers of two; then the UID decides.
+    `crowds`: how many of its Deployment's pods are on each node. Of pods that are equal otherwise, those are deleted
+    first that have been Ready, or have existed, for a shorter time, by powers of two; then the UID decides.
     """
-    return sorted(active, key=lambda pod: _worth(pod, crowds[pod.node], now))
+    return sorted(active, key=lambda pod: _rank_for_deletion(pod, crowds[pod.node], now))
 
 
-def _worth(pod: Pod, crowd: int, now: datetime) -> tuple[bool, int, bool, int, int, int, str]:
+def _rank_for_deletion(pod: Pod, crowd: int, now: datetime) -> tuple[bool, int, bool, int, int, int, str]:
     since = pod.ready_since if pod.ready and pod.ready_since is not None else pod.created
     age = (now - since).total_seconds() * 1e9
     return (
         pod.node is not None,
         _PHASES.get(pod.phase, 2),
         pod.ready,
-        _deletion_cost(pod),
+        _read_deletion_cost(pod),
         -crowd,
         int(log2(age)) if age > 0 else -1,
         pod.uid,
     )
 
 
-def _deletion_cost(pod: Pod) -> int:
+def _read_deletion_cost(pod: Pod) -> int:
     try:
         return int(pod.annotations.get(_DELETION_COST, "0"))
     except ValueError:
         return 0
 
 
-def _active(pod: Pod) -> bool:
+def _is_active(pod: Pod) -> bool:
     return not pod.terminating and not pod.finished

@@ -1,6 +1,7 @@
-"""The scheduler: pending pods in turn, each to a feasible node, and back off where there is none.
+"""The scheduler: a queue of pending pods; each is bound to a feasible node, or backs off if there is none.
 
-Filters and scores are `rebalancer.scheduling`'s; here are only the queue and its times. Preemption is not played.
+Filters and scores are those of `rebalancer.scheduling`; here are only the queue and its times. Preemption is not
+simulated.
 Source: `pkg/scheduler/backend/queue/scheduling_queue.go`.
 """
 
@@ -11,7 +12,7 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator.scheduler_cache import SchedulerCache
 from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.trace import What
+from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible
@@ -21,11 +22,11 @@ from rebalancer.scheduling.scoring import best
 from rebalancer.scheduling.view import View
 
 LONGEST_BACK_OFF = 10.0
-"""Seconds; it begins with one and doubles with each attempt (podMaxBackoffSeconds)."""
+"""Seconds; the back-off starts with one second and doubles with each attempt (podMaxBackoffSeconds)."""
 
 
-def drawn_from_best(random: Random) -> Choose:
-    """Return the choice of the real scheduler: any of the top-scoring nodes."""
+def pick_random_best(random: Random) -> Choose:
+    """Return the choice of the real scheduler: a random one of the top-scoring nodes."""
 
     def choose(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
         return (random.choice(sorted(best(pod, view, nodes))),)
@@ -33,14 +34,14 @@ def drawn_from_best(random: Random) -> Choose:
     return choose
 
 
-def most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
-    """Return the choice of an adversary: of the feasible nodes the one with most pods of the same owner.
+def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
+    """Return an adversary's choice: the feasible node with most pods of the same owner.
 
-    What holds although the scheduler chooses so holds whatever its scores are.
+    A property that holds with this scheduler holds for many other scores, too.
     """
 
     def crowd(node: str) -> int:
-        return sum(each.owner == pod.owner and not each.terminating for each in view.pods_on(node))
+        return sum(other.owner == pod.owner and not other.terminating for other in view.pods_on(node))
 
     return (max(sorted(nodes), key=crowd),)
 
@@ -48,24 +49,24 @@ def most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
 class Scheduler:
     """One scheduler with one profile; it leaves pods that name another one, or have gates, alone."""
 
-    def __init__(self, world: ClusterState, profile: Profile, choose: Choose) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState, profile: Profile, choose: Choose) -> None:
+        self._state = state
         self._name = profile.name
         self._choose = choose
-        self._sight = SchedulerCache(world, profile)
+        self._cache = SchedulerCache(state, profile)
         self._active: list[tuple[int, int, str]] = []
         self._queued = 0
         self._attempts: dict[str, int] = {}
         self._parked: dict[str, int] = {}
         self._backing_off: set[str] = set()
         self._missed: set[str] = set()
-        world.store.pods.listeners.append(self._pod_changed)
-        world.store.nodes.listeners.append(self._node_changed)
-        for pod in sorted(world.store.pods, key=lambda each: (each.created, each.namespace, each.name)):
+        state.store.pods.listeners.append(self._pod_changed)
+        state.store.nodes.listeners.append(self._node_changed)
+        for pod in sorted(state.store.pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
             self._pod_changed(None, pod)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        self._sight.follow(before, after)
+        self._cache.follow(before, after)
         if after is None:
             self._forget(before)
         elif before is None and self._is_mine(after):
@@ -74,7 +75,7 @@ class Scheduler:
             self._try_again()
 
     def _node_changed(self, _: Node | None, __: Node | None) -> None:
-        self._sight.forget()
+        self._cache.forget()
         self._try_again()
 
     def _is_mine(self, pod: Pod) -> bool:
@@ -88,16 +89,16 @@ class Scheduler:
             self._missed.discard(gone.uid)
 
     def _number(self) -> int:
-        """Return the next number in the queue; a pod that did not fit takes a new one then, not when it is tried."""
+        """Return the next number in the queue; an unschedulable pod gets its new number when it is parked."""
         self._queued += 1
         return self._queued
 
     def _activate(self, pod: Pod, number: int) -> None:
         heappush(self._active, (-pod.spec.priority, number, pod.uid))
-        self._world.agenda.after(self._world.timings.placing, self._attempt, key="scheduler")
+        self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _try_again(self) -> None:
-        """Try the pods anew that did not fit: something has changed. Those that back off wait until that is over."""
+        """Queue the unschedulable pods again after a change; those that back off stay until their back-off is over."""
         for uid in list(self._parked):
             if uid in self._backing_off:
                 self._missed.add(uid)
@@ -107,7 +108,7 @@ class Scheduler:
     def _unpark(self, uid: str) -> None:
         number = self._parked.pop(uid)
         self._missed.discard(uid)
-        pod = self._world.store.pods.get(uid)
+        pod = self._state.store.pods.get(uid)
         if pod is not None:
             self._activate(pod, number)
 
@@ -119,27 +120,27 @@ class Scheduler:
     def _attempt(self) -> None:
         """Place the pod at the head of the queue, or park it."""
         _, _, uid = heappop(self._active)
-        pod = self._world.store.pods.get(uid)
+        pod = self._state.store.pods.get(uid)
         if pod is not None and pod.waiting:
-            view = self._sight.view
+            view = self._cache.view
             nodes = feasible(pod, view)
             if nodes:
                 self._bind(pod, next(iter(self._choose(pod, view, nodes))))
             else:
                 self._park(pod)
         if self._active:
-            self._world.agenda.after(self._world.timings.placing, self._attempt, key="scheduler")
+            self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _bind(self, pod: Pod, node: str) -> None:
         self._attempts.pop(pod.uid, None)
-        self._world.note(What.SCHEDULED, f"Pod {pod}", f"to {node}")
-        self._world.store.pods.put(structs.replace(pod, node=node))
+        self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
+        self._state.store.pods.put(structs.replace(pod, node=node))
 
     def _park(self, pod: Pod) -> None:
         attempts = self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1
         if attempts == 1:
-            self._world.note(What.UNSCHEDULABLE, f"Pod {pod}")
+            self._state.note(TraceKind.UNSCHEDULABLE, f"Pod {pod}")
         self._parked[pod.uid] = self._number()
         self._backing_off.add(pod.uid)
         delay = min(2.0 ** (attempts - 1), LONGEST_BACK_OFF)
-        self._world.agenda.after(delay, lambda: self._back_off_over(pod.uid), key=f"back-off {pod.uid}")
+        self._state.event_queue.after(delay, lambda: self._back_off_over(pod.uid), key=f"back-off {pod.uid}")

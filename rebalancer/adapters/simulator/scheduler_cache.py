@@ -1,37 +1,37 @@
-"""What the scheduler sees: a view that follows the cluster instead of being built anew for every pod."""
+"""The scheduler's cache: a view that is updated with the cluster instead of built anew for every pod."""
 
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 
-_LONGEST = 64
-"""Changes after which a fresh view costs less than the differences: each counts again in every question."""
+_MOST_CHANGES = 64
+"""Changes after which a new view costs less than the deltas, which every query applies again."""
 
 
 class SchedulerCache:
-    """A view of the present."""
+    """A view of the present state."""
 
-    def __init__(self, world: ClusterState, profile: Profile) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState, profile: Profile) -> None:
+        self._state = state
         self._profile = profile
         self._view: View | None = None
         self._changes = 0
 
     @property
     def view(self) -> View:
-        """The state as it is now."""
+        """The present state."""
         if self._view is None:
-            self._view = View(self._world.store.snapshot(self._world.agenda.now), self._profile)
+            self._view = View(self._state.store.snapshot(self._state.event_queue.now), self._profile)
             self._changes = 0
         return self._view
 
     def forget(self) -> None:
-        """Begin anew: a node has changed, and everything may depend on that."""
+        """Discard the view: a node has changed, and every cached result may depend on it."""
         self._view = None
 
     def follow(self, before: Pod | None, after: Pod | None) -> None:
-        """Take in that a pod was placed, was deleted, or is gone; whatever else changes of it does not matter here."""
+        """Apply the change of a pod that was bound, deleted, or removed; other changes have no effect."""
         if self._view is None:
             return
         if after is None:
@@ -45,4 +45,4 @@ class SchedulerCache:
 
     def _step(self, view: View) -> None:
         self._changes += 1
-        self._view = view if self._changes < _LONGEST else None
+        self._view = view if self._changes < _MOST_CHANGES else None

@@ -1,4 +1,4 @@
-"""What all actors of a simulated cluster share: its objects, its time, its chance and its history."""
+"""What all controllers of a simulated cluster share: its objects, its time, its random numbers and its trace."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -9,37 +9,37 @@ from msgspec import structs
 from rebalancer.adapters.simulator.event_queue import EventQueue
 from rebalancer.adapters.simulator.store import Store
 from rebalancer.adapters.simulator.timings import Timings
-from rebalancer.adapters.simulator.trace import TraceEntry, What
+from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 from rebalancer.model.pods import Pod
 
 GRACE = timedelta(seconds=30)
 """The API's default terminationGracePeriodSeconds: the deletionTimestamp lies that far ahead."""
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
-"""The characters that Kubernetes makes names of (apimachinery `rand.SafeEncodeString`)."""
+"""The characters of generated names (apimachinery `rand.SafeEncodeString`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
-    """A cluster without anybody who acts in it."""
+    """A cluster without its controllers."""
 
     store: Store
-    agenda: EventQueue
+    event_queue: EventQueue
     random: Random
     timings: Timings
-    history: list[TraceEntry] = field(default_factory=list)
+    trace: list[TraceEntry] = field(default_factory=list)
 
     @property
     def stamp(self) -> datetime:
-        """The moment as objects carry it: in whole seconds."""
-        return self.agenda.now.replace(microsecond=0)
+        """The time as objects store it: in whole seconds."""
+        return self.event_queue.now.replace(microsecond=0)
 
-    def note(self, what: What, about: object, detail: str = "") -> None:
-        """Put down what happens."""
-        self.history.append(TraceEntry(self.agenda.now, what, str(about), detail))
+    def note(self, what: TraceKind, about: object, detail: str = "") -> None:
+        """Add an entry to the trace."""
+        self.trace.append(TraceEntry(self.event_queue.now, what, str(about), detail))
 
     def uid(self) -> str:
-        """Make a UID; drawn, not counted, because controllers order equals by it."""
+        """Make a UID; random, not consecutive, because controllers sort equal pods by it."""
         drawn = f"{self.random.getrandbits(128):032x}"
         return "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:]))
 
@@ -48,19 +48,19 @@ class ClusterState:
         return "".join(self.random.choices(_SAFE, k=5))
 
     def delete(self, pod: Pod) -> None:
-        """Delete a pod as the API server does: at once where nothing runs, else it is terminating.
+        """Delete a pod as the API server does: at once if it does not run, else it becomes terminating.
 
         Source: `pkg/registry/core/pod/strategy.go` (CheckGracefulDelete).
         """
         if pod.terminating:
             return
-        self.note(What.DELETED, f"Pod {pod}")
+        self.note(TraceKind.DELETED, f"Pod {pod}")
         if pod.node is None or pod.finished:
             self.remove(pod)
         else:
             self.store.pods.put(structs.replace(pod, deleted=self.stamp + GRACE))
 
     def remove(self, pod: Pod) -> None:
-        """Take a pod out of the store: nothing of it is left."""
+        """Remove a pod from the store."""
         self.store.pods.drop(pod.uid)
-        self.note(What.GONE, f"Pod {pod}")
+        self.note(TraceKind.GONE, f"Pod {pod}")

@@ -1,6 +1,6 @@
-"""StatefulSets: pods with numbers, of which a new one is made only when the old one of its number is gone.
+"""StatefulSets: pods with ordinals; a new pod is created only after the old pod of its ordinal is removed.
 
-Rollouts are not played.
+Rollouts are not simulated.
 Source: `pkg/controller/statefulset/stateful_set_control.go` (processReplica, processCondemned).
 """
 
@@ -10,26 +10,26 @@ from typing import ClassVar
 from msgspec import structs
 
 from rebalancer.adapters.simulator.controllers import Controller
-from rebalancer.adapters.simulator.pod_factory import PodFactory, ordinal
+from rebalancer.adapters.simulator.pod_factory import PodFactory, get_ordinal
 from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.trace import What
+from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 
 
 class StatefulSets(Controller):
-    """The controller of all of them. `parallel` are the UIDs of those with `podManagementPolicy: Parallel`."""
+    """The controller of all StatefulSets. `parallel` are the UIDs of those with `podManagementPolicy: Parallel`."""
 
     kinds: ClassVar = frozenset({"StatefulSet"})
 
-    def __init__(self, world: ClusterState, molds: PodFactory, parallel: Collection[str]) -> None:
-        super().__init__(world)
-        self._molds = molds
+    def __init__(self, state: ClusterState, pod_factory: PodFactory, parallel: Collection[str]) -> None:
+        super().__init__(state)
+        self._pod_factory = pod_factory
         self._parallel = frozenset(parallel)
 
     def reconcile(self, owner: Workload) -> None:
-        """Fill the lowest gap; only when every number is taken and ready give up what is too much."""
-        numbered = {ordinal(pod): pod for pod in self._world.store.pods.of(owner.uid)}
+        """Create the lowest missing ordinal; only when all pods are ready, delete those beyond the replicas."""
+        numbered = {get_ordinal(pod): pod for pod in self._state.store.pods.of(owner.uid)}
         self._report(owner, list(numbered.values()))
         in_turn = owner.uid not in self._parallel
         for number in range(owner.replicas):
@@ -37,21 +37,21 @@ class StatefulSets(Controller):
             if pod is None:
                 self._create(owner, number)
             elif pod.finished:
-                self._world.delete(pod)
+                self._state.delete(pod)
             if in_turn and (pod is None or pod.terminating or not pod.ready):
                 return
         for number in sorted((number for number in numbered if number >= owner.replicas), reverse=True):
             pod = numbered[number]
-            self._world.delete(pod)
+            self._state.delete(pod)
             if in_turn:
                 return
 
     def _create(self, owner: Workload, number: int) -> None:
-        made = self._molds.next_pod(owner, f"{owner.name}-{number}")
-        # Somebody else's pod may have the name: the API server refuses a second one.
-        if made is not None and self._world.store.pods.named(made.namespace, made.name) is None:
-            self._world.note(What.CREATED, f"Pod {made}")
-            self._world.store.pods.put(made)
+        made = self._pod_factory.next_pod(owner, f"{owner.name}-{number}")
+        # A pod of another owner may have the name: the API server refuses a second one.
+        if made is not None and self._state.store.pods.named(made.namespace, made.name) is None:
+            self._state.note(TraceKind.CREATED, f"Pod {made}")
+            self._state.store.pods.put(made)
 
     def _report(self, owner: Workload, pods: list[Pod]) -> None:
         """Write the status; `replicas` and `readyReplicas` count terminating pods, `updatedReplicas` does not."""
@@ -63,4 +63,4 @@ class StatefulSets(Controller):
             observed=True,
         )
         if reported != owner:
-            self._world.store.workloads.put(reported)
+            self._state.store.workloads.put(reported)

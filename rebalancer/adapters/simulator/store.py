@@ -1,7 +1,7 @@
-"""The objects of a simulated cluster, as its API server holds them.
+"""The objects of a simulated cluster, as its API server stores them.
 
-Objects are immutable; a change puts another one in the old one's place, with the next resourceVersion, and tells
-everybody who listens. Listeners are told in the order in which they came, so that a seed gives one history only.
+Objects are immutable; a change replaces an object by one with the next resourceVersion, and calls the listeners in the
+order of their registration, so that a seed gives one trace only.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ from rebalancer.model.workloads import Workload
 
 Stored = TypeVar("Stored", bound=Struct)
 Listener = Callable[[Stored | None, Stored | None], None]
-"""Told (before, after): before is None for what is new, after is None for what is gone."""
+"""Called with (before, after): before is None for a new object, after is None for a removed one."""
 
 
 class Table(Generic[Stored]):
@@ -29,7 +29,7 @@ class Table(Generic[Stored]):
     def __init__(self, objects: Iterable[Stored], key: Callable[[Stored], str], versions: Iterator[int]) -> None:
         self._key = key
         self._versions = versions
-        self._objects = {key(each): each for each in objects}
+        self._objects = {key(item): item for item in objects}
         self.listeners: list[Listener[Stored]] = []
 
     def __iter__(self) -> Iterator[Stored]:
@@ -57,11 +57,11 @@ class Table(Generic[Stored]):
             listener(before, None)
 
     def _index(self, before: Stored | None, after: Stored | None) -> None:
-        """Keep what finds objects by something else than their key; nothing here."""
+        """Update the indexes by anything but the key; there are none here."""
 
 
 class PodTable(Table[Pod]):
-    """Pods by UID, and by everything that somebody looks for them by."""
+    """Pods by UID, with indexes by name, owner, node and namespace."""
 
     def __init__(self, pods: Iterable[Pod], versions: Iterator[int]) -> None:
         super().__init__(pods, lambda pod: pod.uid, versions)
@@ -75,7 +75,7 @@ class PodTable(Table[Pod]):
     def _index(self, before: Pod | None, after: Pod | None) -> None:
         if before is not None:
             self._named.pop((before.namespace, before.name))
-        for index, group in ((self._of, _owner), (self._on, _node), (self._in, _namespace)):
+        for index, group in ((self._of, _get_owner), (self._on, _get_node), (self._in, _get_namespace)):
             old = None if before is None else group(before)
             new = None if after is None else group(after)
             if old != new:
@@ -91,11 +91,11 @@ class PodTable(Table[Pod]):
         return self._objects.get(self._named.get((namespace, name), ""))
 
     def of(self, owner: str) -> list[Pod]:
-        """Return the pods of a controller by its UID; of "" those that have none."""
+        """Return the pods of a controller by its UID; for "" the pods without one."""
         return [self._objects[uid] for uid in self._of.get(owner, ())]
 
     def on(self, node: str) -> list[Pod]:
-        """Return the pods that are bound to a node of this name, whether it exists or not."""
+        """Return the pods bound to a node of this name, whether it exists or not."""
         return [self._objects[uid] for uid in self._on.get(node, ())]
 
     def within(self, namespace: str) -> list[Pod]:
@@ -103,54 +103,54 @@ class PodTable(Table[Pod]):
         return [self._objects[uid] for uid in self._in.get(namespace, ())]
 
 
-def _owner(pod: Pod) -> str:
+def _get_owner(pod: Pod) -> str:
     return pod.owner.uid if pod.owner is not None else ""
 
 
-def _node(pod: Pod) -> str | None:
+def _get_node(pod: Pod) -> str | None:
     return pod.node
 
 
-def _namespace(pod: Pod) -> str:
+def _get_namespace(pod: Pod) -> str:
     return pod.namespace
 
 
 class Store:
-    """Everything that changes in a simulated cluster; the rest stays as the first snapshot had it."""
+    """The objects that change in a simulated cluster; all others stay as in the first snapshot."""
 
     def __init__(self, first: Snapshot) -> None:
         self._first = first
-        versions = count(1 + max((_version(each) for each in _changing(first)), default=0))
+        versions = count(1 + max((_read_version(item) for item in _iterate_objects(first)), default=0))
         self.pods = PodTable(first.pods, versions)
         self.nodes: Table[Node] = Table(first.nodes, lambda node: node.name, versions)
         self.workloads: Table[Workload] = Table(first.workloads, lambda workload: workload.uid, versions)
         self.budgets: Table[DisruptionBudget] = Table(first.budgets, str, versions)
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return everything as it is at this moment, sorted by name as the API server lists it."""
+        """Return a snapshot of the present state, sorted by name as the API server lists objects."""
         return replace(
             self._first,
             taken_at=now,
-            pods=tuple(sorted(self.pods, key=by_name)),
+            pods=tuple(sorted(self.pods, key=get_sort_key)),
             nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
-            workloads=tuple(sorted(self.workloads, key=by_name)),
-            budgets=tuple(sorted(self.budgets, key=by_name)),
+            workloads=tuple(sorted(self.workloads, key=get_sort_key)),
+            budgets=tuple(sorted(self.budgets, key=get_sort_key)),
         )
 
 
-def by_name(found: Pod | Workload | DisruptionBudget) -> tuple[str, str, str]:
-    """Return what objects of a kind are sorted by."""
-    return found.namespace, getattr(found, "kind", ""), found.name
+def get_sort_key(item: Pod | Workload | DisruptionBudget) -> tuple[str, str, str]:
+    """Return the key by which objects of a kind are sorted."""
+    return item.namespace, getattr(item, "kind", ""), item.name
 
 
-def _changing(first: Snapshot) -> Iterator[Pod | Node | Workload | DisruptionBudget]:
+def _iterate_objects(first: Snapshot) -> Iterator[Pod | Node | Workload | DisruptionBudget]:
     yield from first.pods
     yield from first.nodes
     yield from first.workloads
     yield from first.budgets
 
 
-def _version(found: Pod | Node | Workload | DisruptionBudget) -> int:
-    """Read a resourceVersion as a number; files written by hand have none, or anything."""
-    text = found.resource_version
+def _read_version(item: Pod | Node | Workload | DisruptionBudget) -> int:
+    """Return a resourceVersion as a number, 0 if it is none, as in files written by hand."""
+    text = item.resource_version
     return int(text) if text.isascii() and text.isdigit() else 0

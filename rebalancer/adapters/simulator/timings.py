@@ -1,4 +1,4 @@
-"""How long things take in a simulated cluster, and what goes wrong in it."""
+"""The durations of a simulated cluster's actions, and its faults."""
 
 from random import Random
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class Span(NamedTuple):
-    """Between so many and so many seconds, drawn anew each time."""
+    """A range of seconds from which each duration is drawn."""
 
     shortest: float
     longest: float
@@ -18,16 +18,16 @@ class Span(NamedTuple):
 
 
 class Timings(Struct, frozen=True, kw_only=True):
-    """Seconds that each actor takes; the defaults are those of a healthy cluster of moderate size."""
+    """Seconds that each action takes; the defaults are those of a healthy cluster of moderate size."""
 
     starting: Span = Span(2.0, 10.0)
-    """From a pod's placement until it is Ready."""
+    """From a pod's binding until it is Ready."""
     stopping: Span = Span(1.0, 5.0)
-    """From a pod's deletion until it is gone."""
+    """From a pod's deletion until it is removed."""
     reconciling: Span = Span(0.01, 0.2)
-    """From a change until the owners' controllers act on it."""
+    """From a change until the owner's controller reconciles."""
     counting: Span = Span(0.05, 1.0)
-    """From a change until a disruption budget's status shows it."""
+    """From a change until a disruption budget's status is updated."""
     placing: float = 0.02
     """The scheduler's time for one pod."""
     collecting: float = 40.0
@@ -35,11 +35,10 @@ class Timings(Struct, frozen=True, kw_only=True):
 
 
 class Faults(Struct, frozen=True, kw_only=True):
-    """What goes wrong between a client and the simulated API server; nothing by default.
+    """Faults between a client and the simulated API server; none by default.
 
-    `lost_answers` is the share of eviction requests that are never answered; every other one of them was carried out
-    all the same. `throttled` is the share that the server answers with a plea for patience. `watch_delay` is by how
-    many seconds snapshots lag behind.
+    `lost_answers` is the share of eviction requests without a response; half of these are carried out nevertheless.
+    `throttled` is the share that the server refuses with code 429. `watch_delay` is the delay of snapshots in seconds.
     """
 
     lost_answers: float = 0.0

@@ -1,12 +1,12 @@
-"""What happened in a simulated cluster, act by act: for people to follow, and for tests to compare."""
+"""The trace of a simulated cluster: every action in order, for people to read and for tests to compare."""
 
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
 
-class What(StrEnum):
-    """Everything that can happen in a simulated cluster."""
+class TraceKind(StrEnum):
+    """The kinds of actions in a simulated cluster."""
 
     CREATED = "Created"
     ADOPTED = "Adopted"
@@ -14,7 +14,7 @@ class What(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     STARTED = "Started"
     DELETED = "Deleted"
-    """Marked for deletion: from here on it is terminating."""
+    """The pod is terminating from here on."""
     GONE = "Gone"
     EVICTED = "Evicted"
     REFUSED = "Refused"
@@ -25,18 +25,18 @@ class What(StrEnum):
     NODE_ADDED = "NodeAdded"
     NODE_CORDONED = "NodeCordoned"
     EVENT = "Event"
-    """Somebody published a Kubernetes event."""
+    """A Kubernetes event was published."""
 
 
 class TraceEntry(NamedTuple):
-    """One act: when, what, to which object, and what else is to be said of it."""
+    """One action: its time, its kind, its object, and details."""
 
     at: datetime
-    what: What
+    kind: TraceKind
     object: str
     detail: str = ""
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Format it as one line."""
         moment = self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return f"{moment} {self.what} {self.object}{f': {self.detail}' if self.detail else ''}"
+        return f"{moment} {self.kind} {self.object}{f': {self.detail}' if self.detail else ''}"

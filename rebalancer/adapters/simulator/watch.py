@@ -1,4 +1,4 @@
-"""A watch on the simulated API server: what a client knows, which may lag behind what is."""
+"""A watch on the simulated API server: a client's view, which may be delayed."""
 
 from collections import deque
 from dataclasses import replace
@@ -8,40 +8,40 @@ from typing import Any
 from msgspec import Struct
 
 from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.store import Listener, Table, by_name
+from rebalancer.adapters.simulator.store import Listener, Table, get_sort_key
 from rebalancer.model.snapshot import Snapshot
 
 
 class Watch:
-    """Follows the store at a distance of so many seconds."""
+    """Follows the store with a delay of `delay` seconds."""
 
-    def __init__(self, world: ClusterState, first: Snapshot, delay: float) -> None:
-        self._agenda = world.agenda
+    def __init__(self, state: ClusterState, first: Snapshot, delay: float) -> None:
+        self._event_queue = state.event_queue
         self._delay = timedelta(seconds=delay)
         self._known = first
-        self._coming: deque[tuple[datetime, str, str, Struct | None]] = deque()
+        self._pending: deque[tuple[datetime, str, str, Struct | None]] = deque()
         self._objects: dict[str, dict[str, Any]] = {}
-        store = world.store
+        store = state.store
         self._follow("pods", store.pods, lambda pod: pod.uid)
         self._follow("nodes", store.nodes, lambda node: node.name)
         self._follow("workloads", store.workloads, lambda workload: workload.uid)
         self._follow("budgets", store.budgets, str)
 
     def _follow(self, field: str, table: Table[Any], key: Any) -> None:
-        self._objects[field] = {key(each): each for each in table}
+        self._objects[field] = {key(item): item for item in table}
 
         def changed(before: Struct | None, after: Struct | None) -> None:
             name = key(before if after is None else after)
-            self._coming.append((self._agenda.now, field, name, after))
+            self._pending.append((self._event_queue.now, field, name, after))
 
         listener: Listener[Any] = changed
         table.listeners.append(listener)
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return what the client knows at a moment."""
+        """Return the client's view at a point in time."""
         changed: set[str] = set()
-        while self._coming and self._coming[0][0] <= now - self._delay:
-            _, field, key, after = self._coming.popleft()
+        while self._pending and self._pending[0][0] <= now - self._delay:
+            _, field, key, after = self._pending.popleft()
             changed.add(field)
             if after is None:
                 del self._objects[field][key]
@@ -49,13 +49,15 @@ class Watch:
                 self._objects[field][key] = after
         if changed or now != self._known.taken_at:
             tables: dict[str, Any] = {
-                field: tuple(sorted(self._objects[field].values(), key=_by_node_name if field == "nodes" else by_name))
+                field: tuple(
+                    sorted(self._objects[field].values(), key=_get_node_name if field == "nodes" else get_sort_key)
+                )
                 for field in sorted(changed)
             }
             self._known = replace(self._known, taken_at=now, **tables)
         return self._known
 
 
-def _by_node_name(node: Any) -> str:
+def _get_node_name(node: Any) -> str:
     name: str = node.name
     return name

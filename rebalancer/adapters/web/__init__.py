@@ -1,4 +1,4 @@
-"""A small HTTP server for machines: /metrics, /healthz, /readyz. Nothing is ever written through it."""
+"""A small HTTP server for probes and scrapes: /metrics, /healthz, /readyz. It is read-only."""
 
 from rebalancer.adapters.web.checks import Check, Checks
 from rebalancer.adapters.web.server import CannotListen, WebServer

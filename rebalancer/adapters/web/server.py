@@ -1,7 +1,7 @@
-"""The server: threads for requests, a time limit for each, quiet about clients that go away.
+"""The server: a thread and a time limit for each request; clients that disconnect are not logged as errors.
 
-Not prometheus_client's own server, which answers every path with metrics. Plain HTTP: TLS would need the handshake out
-of the accept loop and renewal of certificates, and a cluster has other means for that.
+prometheus_client's own server is not used: it returns metrics for every path. Plain HTTP: TLS would need the handshake
+outside the accept loop and renewal of certificates, and a cluster has other means for that.
 """
 
 import errno
@@ -17,19 +17,19 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from rebalancer.adapters.web.checks import Checks, examined
+from rebalancer.adapters.web.checks import Checks, run_checks
 
 REQUEST_SECONDS: Final = 5.0
-"""How long a client may take to send its request; a silent one holds a thread no longer."""
+"""Seconds that a client may take to send its request; then its thread is freed."""
 
 _POLL: Final = 0.1
-"""How soon `stop` is noticed, in seconds."""
+"""Seconds until the server reacts to `stop`."""
 
 _log = structlog.get_logger("rebalancer.web")
 
 
 class CannotListen(Exception):  # noqa: N818  # it names the state, as callers read it
-    """The address cannot be listened on; the message says why."""
+    """The server cannot listen on the address; the message says why."""
 
 
 class _Handler(WSGIRequestHandler):
@@ -48,7 +48,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind without looking up our own name: that can take seconds where DNS does not answer."""
+        """Bind without a look-up of the host's own name: that can take seconds if DNS does not respond."""
         if self.address_family is socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
@@ -56,20 +56,20 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # the base class's
-        """Be quiet: a client went away, or was too slow."""
-        _log.debug("request broken off", client=str(client_address), exc_info=True)
+        """Log on debug level only: a client disconnected, or was too slow."""
+        _log.debug("request aborted", client=str(client_address), exc_info=True)
 
 
 class WebServer:
     """Serves until it is stopped. Port 0 takes a free one; host "" is all addresses, of both families.
 
-    Raises CannotListen when it is made, not later: a taken port is to be told before anything else begins.
+    The constructor raises CannotListen, so that a port in use is reported before anything else starts.
     """
 
     def __init__(self, host: str, port: int, *, registry: CollectorRegistry, live: Checks, ready: Checks) -> None:
         self._metrics = make_wsgi_app(registry)
         self._checks = {"/healthz": live, "/readyz": ready}
-        self._server = _listening(host, port)
+        self._server = _bind(host, port)
         self._server.set_app(self._answer)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": _POLL}, name="web", daemon=True
@@ -77,16 +77,16 @@ class WebServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address that it listens on."""
+        """The address on which it listens."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to serve."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop answering and give the port back; it need not have been started."""
+        """Stop serving and close the port; it need not have been started."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -95,44 +95,44 @@ class WebServer:
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
             return self._route(environ, start_response)
-        except Exception:  # noqa: BLE001  # one broken answer is no reason to stop answering
+        except Exception:  # noqa: BLE001  # a failing request must not stop the server
             _log.exception("request failed", path=environ.get("PATH_INFO", ""))
-            return _text(start_response, "500 Internal Server Error", "something is broken here; the log says what\n")
+            return _respond(start_response, "500 Internal Server Error", "internal error; see the controller's log\n")
 
     def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         if path not in {"/metrics", *self._checks}:
             known = ", ".join(("/metrics", *self._checks))
-            return _text(start_response, "404 Not Found", f"there is {known}\n")
+            return _respond(start_response, "404 Not Found", f"not found; the paths are {known}\n")
         if environ["REQUEST_METHOD"] != "GET":
-            return _text(start_response, "405 Method Not Allowed", "only GET\n", ("Allow", "GET"))
+            return _respond(start_response, "405 Method Not Allowed", "method not allowed; use GET\n", ("Allow", "GET"))
         if path == "/metrics":
             metrics: Iterable[bytes] = self._metrics(environ, start_response)
             return metrics
         verbose = "verbose" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-        passed, text = examined(self._checks[path], path.removeprefix("/"), verbose=verbose)
-        return _text(start_response, "200 OK" if passed else "503 Service Unavailable", text)
+        passed, text = run_checks(self._checks[path], path.removeprefix("/"), verbose=verbose)
+        return _respond(start_response, "200 OK" if passed else "503 Service Unavailable", text)
 
 
-def _text(start_response: StartResponse, status: str, text: str, *headers: tuple[str, str]) -> Iterable[bytes]:
+def _respond(start_response: StartResponse, status: str, text: str, *headers: tuple[str, str]) -> Iterable[bytes]:
     body = text.encode()
     described = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
     start_response(status, [*described, ("X-Content-Type-Options", "nosniff"), *headers])
     return [body]
 
 
-def _listening(host: str, port: int) -> _Server:
+def _bind(host: str, port: int) -> _Server:
     both = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         try:
             return _Server(host, port, family)
         except OSError as error:
-            # A kernel may know IPv6 and have no address of it.
+            # A kernel may support IPv6 without having an IPv6 address.
             if not both or error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
                 raise
             return _Server(host, port, socket.AF_INET)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise CannotListen(f"cannot listen on {shown}: {why}") from None
+        raise CannotListen(f"cannot listen on {address}: {why}") from None

@@ -17,7 +17,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
-from rebalancer.scheduling.replacement import OF_THE_NODE, REVISION_LABELS
+from rebalancer.scheduling.replacement import NODE_LABELS, REVISION_LABELS
 from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.view import View
 
@@ -198,5 +198,5 @@ def _relabelled(member: PodController) -> bool:
     template = member.owner.template if member.owner is not None else None
     if template is None:
         return False
-    made = {item for item in template.labels.items() if item[0] not in OF_THE_NODE}
+    made = {item for item in template.labels.items() if item[0] not in NODE_LABELS}
     return any(not made <= pod.labels.items() for pod in {id(pod.labels): pod for pod in member.pods}.values())

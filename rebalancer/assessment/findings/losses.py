@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rebalancer.assessment.findings.finding import listed
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.feasibility import admissible, prepared, with_promised
+from rebalancer.scheduling.feasibility import admissible, iterate_nominated_nodes, prepare_filters
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread, ineffective
 from rebalancer.scheduling.view import View
@@ -119,7 +119,7 @@ class Losses:
     @cached_property
     def _monotone(self) -> bool:
         affinity = self._coming.spec.pod_affinity
-        return not affinity.required and not any(True for _ in with_promised(self._coming, self._view))
+        return not affinity.required and not any(True for _ in iterate_nominated_nodes(self._coming, self._view))
 
     def _after(self, pod: Pod) -> list[_Seen]:
         counted = self._counted.get(id(pod.labels))
@@ -161,7 +161,7 @@ class Losses:
 
     @cached_property
     def _others(self) -> list[Filter]:
-        return [each for each in prepared(self._coming, self._view) if each.name != PodTopologySpread.name]
+        return [each for each in prepare_filters(self._coming, self._view) if each.name != PodTopologySpread.name]
 
     def _candidates(self, seen: Sequence[_Seen]) -> Iterator[str]:
         """Yield nodes that take such pods, those of the emptiest domains of the coarsest constraint first."""

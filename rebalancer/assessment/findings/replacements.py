@@ -17,8 +17,8 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind
-from rebalancer.scheduling.feasibility import admissible, feasible, prepared
-from rebalancer.scheduling.inter_pod_affinity import theirs
+from rebalancer.scheduling.feasibility import admissible, feasible, prepare_filters
+from rebalancer.scheduling.inter_pod_affinity import find_repelled_values
 from rebalancer.scheduling.node_usage import Usage
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread
 from rebalancer.scheduling.population import NO_AFFINITY
@@ -120,7 +120,7 @@ def _may_all_return(standing: Sequence[Pod], coming: Pod, hard: Sequence[Counts]
         selector = each.constraint.selector
         if selector is not None and len({selector.matches(own) for own in (coming.labels, *labels)}) > 1:
             return False
-    return spec.pod_affinity == NO_AFFINITY and not theirs(coming, view)
+    return spec.pod_affinity == NO_AFFINITY and not find_repelled_values(coming, view)
 
 
 def _holds(node: Node, used: Usage) -> bool:
@@ -144,8 +144,8 @@ def _why(pod: Pod, view: View) -> str:
     left = view.nodes.names
     rejecting: list[str] = []
     said: list[str] = []
-    for each in prepared(pod, view):
-        passing = each.admitted(left)
+    for each in prepare_filters(pod, view):
+        passing = each.admit(left)
         if passing != left:
             rejecting.append(each.name)
             said.append(f"{each.name} rejects {listed(sorted(left - passing))}")

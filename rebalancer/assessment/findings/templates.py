@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rebalancer.assessment.controllers import reference_of
 from rebalancer.assessment.findings.finding import Finding, of_workload
 from rebalancer.model.reasons import FindingKind
-from rebalancer.scheduling.replacement import refused_template
+from rebalancer.scheduling.replacement import check_template
 from rebalancer.scheduling.view import View
 
 
@@ -13,7 +13,7 @@ def refused(view: View) -> Iterator[Finding]:
     """Look at every owner that wants pods, whether it has any or not."""
     snapshot = view.snapshot
     for owner in snapshot.workloads:
-        why = refused_template(owner.template) if owner.replicas else None
+        why = check_template(owner.template) if owner.replicas else None
         if why is not None:
             top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
             message = f"{why.message}. Remove it from one of the two: a pod that vanishes is not replaced"

@@ -15,7 +15,7 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Limit
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
-from rebalancer.scheduling.population import tally
+from rebalancer.scheduling.population import count_names
 from rebalancer.scheduling.view import View
 
 IGNORE: Final = "rebalancer.dev/ignore-limits"
@@ -129,7 +129,7 @@ class _Judge:
         """Count the pods by domain, without those that have no node, or one without the key."""
         if parts is not self._placed[0]:  # most often the same pods as for the rule before
             pods = parts[0].pods if len(parts) == 1 else [pod for part in parts for pod in part.pods]
-            self._placed = parts, tally([pod.node for pod in pods if pod.node is not None])
+            self._placed = parts, count_names([pod.node for pod in pods if pod.node is not None])
         by_node, index = self._placed[1], self._view.nodes
         carrying = index.values(key)
         if not by_node.keys() <= carrying.keys():

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from rebalancer.assessment.assess import EvaluatedGroup
-from rebalancer.model.snapshot import Snapshot, known_time
+from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.planning import plan as planning
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
 from rebalancer.planning.scope.components import current_counts
@@ -133,8 +133,8 @@ def plan_document(plan: Plan, snapshot: Snapshot) -> PlanDocument:
     """Convert a plan to its document."""
     evictions = decided_evictions(plan)
     return PlanDocument(
-        generated_at=known_time(plan.made_at),
-        expires_at=known_time(plan.expires_at) if known_time(plan.made_at) else None,
+        generated_at=get_known_time(plan.made_at),
+        expires_at=get_known_time(plan.expires_at) if get_known_time(plan.made_at) else None,
         snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
         policy_hash=plan.policy_hash,
         totals=_totals(plan),

@@ -12,7 +12,7 @@ from rebalancer.assessment.domain_failures import Failure, Failures
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
-from rebalancer.model.snapshot import known_time
+from rebalancer.model.snapshot import get_known_time
 from rebalancer.planning.plan import Plan
 from rebalancer.reporting.documents.document import (
     API_VERSION,
@@ -185,7 +185,7 @@ def report_document(
     ]
     limits.sort(key=lambda row: row.state == State.SATISFIED)
     return ReportDocument(
-        generated_at=known_time(plan.made_at),
+        generated_at=get_known_time(plan.made_at),
         constraints=tuple(constraints),
         limits=tuple(limits),
         deadlocks=tuple(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from rebalancer.model.reasons import State
-from rebalancer.model.snapshot import Snapshot, known_time
+from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.expected_counts import decided_evictions, expected_counts
@@ -34,7 +34,7 @@ def plan_text(plan: Plan, snapshot: Snapshot, *, mode: str, satisfied: int, unpl
     `satisfied` is how many other workloads satisfy all constraints and limits, `unplanned` how many violate only
     constraints and limits that no eviction repairs.
     """
-    taken_at = known_time(plan.made_at)
+    taken_at = get_known_time(plan.made_at)
     time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"
     lines = [f"Snapshot of {time}, policy {plan.policy_hash}, mode {mode}.", _totals(plan)]
     decided, going, waiting = decided_evictions(plan), _by_group(plan.evictions), _waiting_by_group(plan.waiting)

@@ -86,7 +86,7 @@ def test_its_time_may_be_told() -> None:
 def test_a_file_without_any_time_says_so() -> None:
     bare = {"kind": "Node", "metadata": {"name": "a-1"}}
     snapshot, warnings = read(listed(bare))
-    assert any("no time in it" in warning and "--at" in warning for warning in warnings)
+    assert any("contains no timestamp" in warning and "--at" in warning for warning in warnings)
     assert snapshot.taken_at > snapshot.nodes[0].created
 
 
@@ -94,8 +94,8 @@ def test_absent_kinds_are_unknown_and_named_in_one_line() -> None:
     snapshot, warnings = read(listed(POD, NODE))
     assert snapshot.unknown == set(KIND_NAMED) - {"Pod", "Node"}
     (line,) = warnings
-    assert line.startswith("cluster.json lacks kinds")
-    assert "PodDisruptionBudget (whether a budget lets a pod go)" in line
+    assert line.startswith("cluster.json has no ")
+    assert "PodDisruptionBudgets (disruption budgets)" in line
     assert all(kind in line for kind in snapshot.unknown)
     assert "\n" not in line
 
@@ -135,17 +135,17 @@ def test_a_byte_order_mark_does_no_harm() -> None:
         (b"\x7fELF\0\0", "is binary"),
         (b'{"a": "\xe9"}', "is not UTF-8"),
         (b"\xc3", "is not UTF-8"),
-        (b'{"items": [', "broken JSON"),
-        (b'{"kind": "List", "items": []} more', "broken JSON"),
-        (b"NAME  READY\nweb-1 1/1\n", "no Kubernetes object"),
-        (b"[]", "no Kubernetes object"),
+        (b'{"items": [', "invalid JSON"),
+        (b'{"kind": "List", "items": []} more', "invalid JSON"),
+        (b"NAME  READY\nweb-1 1/1\n", "not a Kubernetes object"),
+        (b"[]", "not a Kubernetes object"),
         (b"{}", "missing required field `items`"),
         (json.dumps(POD).encode(), "it is a single Pod"),
-        (b'{"kind": "List", "items": [5]}', "one of its items is no Kubernetes object"),
+        (b'{"kind": "List", "items": [5]}', "one of its items is not a Kubernetes object"),
         (b"items: [", "line 2: neither JSON nor YAML"),
         (b"items: []\n---\nitems: []\n", "another document"),
         (b"\tx: 1", "neither JSON nor YAML"),
-        (b"true: 1\n", "YAML that JSON cannot hold"),
+        (b"true: 1\n", "this YAML cannot be represented as JSON"),
     ],
 )
 def test_a_file_that_is_no_list_says_what_it_is(data: bytes, told: str) -> None:

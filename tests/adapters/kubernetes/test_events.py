@@ -48,7 +48,7 @@ class Server:
 
     @property
     def counts(self) -> list[int]:
-        return [each.get("series", {}).get("count", 1) for each in self.events.values()]
+        return [event.get("series", {}).get("count", 1) for event in self.events.values()]
 
 
 @contextmanager

@@ -52,9 +52,9 @@ BUDGET: dict[str, Any] = {
 def test_answers(code: int, body: Any, expected: Result) -> None:
     """Code and body together tell; a body that does not say Success is no success whatever the code."""
     with served(lambda request: answer(request, code, body)) as transport:
-        found = evict(transport, MOVE)
-    assert found.result is expected
-    assert found.result is Result.EVICTED or found.message
+        response = evict(transport, MOVE)
+    assert response.result is expected
+    assert response.result is Result.EVICTED or response.message
 
 
 def test_the_request() -> None:
@@ -99,9 +99,9 @@ def test_no_answer(rude: str) -> None:
         request.connection.close()
 
     with served(handle) as transport:
-        found = evict(transport, MOVE)
-    assert found.result is Result.UNKNOWN
-    assert "127.0.0.1" in found.message
+        answer = evict(transport, MOVE)
+    assert answer.result is Result.UNKNOWN
+    assert "127.0.0.1" in answer.message
 
 
 def test_a_request_is_sent_once() -> None:

@@ -23,8 +23,8 @@ def page(*items: Any, version: str = "10", more: str = "") -> dict[str, Any]:
     return {"kind": "PodList", "metadata": {"resourceVersion": version, "continue": more}, "items": list(items)}
 
 
-def event(kind: str, found: Any) -> bytes:
-    return json.dumps({"type": kind, "object": found}).encode() + b"\n"
+def event(kind: str, item: Any) -> bytes:
+    return json.dumps({"type": kind, "object": item}).encode() + b"\n"
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -53,12 +53,12 @@ class Script:
             answer(request, script[0], {"kind": "Status", "code": script[0], "message": "as told"})
             return
         begin_stream(request)
-        for each in script:
-            assert isinstance(each, bytes)
-            if not each:
+        for step in script:
+            assert isinstance(step, bytes)
+            if not step:
                 time.sleep(3)
             else:
-                chunk(request, each)
+                chunk(request, step)
         request.wfile.write(b"0\r\n\r\n")
 
     @property
@@ -68,7 +68,7 @@ class Script:
 
 
 def names(reflector: Reflector) -> list[str]:
-    return sorted(each.name for each in reflector.contents().objects)
+    return sorted(item.name for item in reflector.contents().objects)
 
 
 def following(transport: Transport) -> Reflector:
@@ -103,7 +103,7 @@ def test_pages_and_events() -> None:
     with served(script) as transport:
         reflector = following(transport)
         until(lambda: names(reflector) == ["b", "c"], "the events")
-        until(lambda: any(each.node == "n9" for each in reflector.contents().objects), "the change")
+        until(lambda: any(item.node == "n9" for item in reflector.contents().objects), "the change")
         assert script.queries[0]["limit"] == ["500"]
         assert script.queries[1]["continue"] == ["next"]
         assert script.queries[2]["allowWatchBookmarks"] == ["true"]
@@ -169,7 +169,10 @@ def test_a_malformed_object_is_kept_as_a_fault() -> None:
     with served(script) as transport:
         reflector = following(transport)
         contents = reflector.contents()
-        assert ([each.name for each in contents.objects], [each.name for each in contents.faults]) == (["a"], ["x"])
+        assert ([item.name for item in contents.objects], [fault.name for fault in contents.faults]) == (
+            ["a"],
+            ["x"],
+        )
         ended(reflector)
     script = Script(
         [page(pod("a", "1"), broken)],
@@ -178,5 +181,5 @@ def test_a_malformed_object_is_kept_as_a_fault() -> None:
     with served(script) as transport:
         reflector = following(transport)
         until(lambda: names(reflector) == ["x"], "the mended one alone")
-        assert [each.name for each in reflector.contents().faults] == ["a"]
+        assert [fault.name for fault in reflector.contents().faults] == ["a"]
         ended(reflector)

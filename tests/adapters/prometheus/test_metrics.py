@@ -21,7 +21,7 @@ from rebalancer.adapters.prometheus import (
     Type,
     WatchSamples,
 )
-from rebalancer.adapters.prometheus.requests import named
+from rebalancer.adapters.prometheus.requests import parse_request
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionResult
@@ -72,9 +72,9 @@ LEADING = CycleSamples(
 def full() -> Metrics:
     """Everything that there is to show is shown."""
     metrics = Metrics(watches=lambda: (WatchSamples(kind="Pod", age=1.5, objects=12),))
-    metrics.show(LEADING)
-    metrics.requested("GET", "/api/v1/pods", 200)
-    with metrics.timed(Phase.PLAN):
+    metrics.publish(LEADING)
+    metrics.count_request("GET", "/api/v1/pods", 200)
+    with metrics.time_phase(Phase.PLAN):
         pass
     return metrics
 
@@ -86,12 +86,12 @@ def text(metrics: Metrics) -> str:
 def series(metrics: Metrics) -> dict[tuple[str, ...], float]:
     """Return values by name and label values, these in the order of the declaration."""
     declared = {metric.name: metric.labels for metric in METRICS}
-    found = {}
+    samples = {}
     for family in text_string_to_metric_families(text(metrics)):
         for sample in family.samples:
             labels = declared.get(sample.name, tuple(sample.labels))
-            found[sample.name, *(sample.labels[label] for label in labels)] = sample.value
-    return found
+            samples[sample.name, *(sample.labels[label] for label in labels)] = sample.value
+    return samples
 
 
 def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -148,8 +148,8 @@ def test_figures_become_series() -> None:
         ("shop", "Deployment", "web"): 1,
         ("shop", "StatefulSet", "db"): 0,
     }
-    found = values(metrics, "rebalancer_findings")
-    assert found == {(kind,): float(kind is FindingKind.REPLACEMENT_BLOCKED) for kind in FindingKind}
+    findings = values(metrics, "rebalancer_findings")
+    assert findings == {(kind,): float(kind is FindingKind.REPLACEMENT_BLOCKED) for kind in FindingKind}
     assert values(metrics, "rebalancer_planned_evictions") == {(): 5}
     assert values(metrics, "rebalancer_minimum_evictions") == {(): 4}
     assert values(metrics, "rebalancer_in_flight") == {(): 2}
@@ -161,13 +161,13 @@ def test_figures_become_series() -> None:
 
 
 def test_a_reason_that_does_not_apply_is_zero_not_absent() -> None:
-    found = values(full(), "rebalancer_refusals")
-    assert found == {(reason,): 3.0 * (reason is Reason.TOO_YOUNG) for reason in Reason}
+    refusals = values(full(), "rebalancer_refusals")
+    assert refusals == {(reason,): 3.0 * (reason is Reason.TOO_YOUNG) for reason in Reason}
 
 
 def test_a_workload_that_is_gone_leaves_no_series() -> None:
     metrics = full()
-    metrics.show(replace(LEADING, constraints=(), limits=()))
+    metrics.publish(replace(LEADING, constraints=(), limits=()))
     assert not values(metrics, "rebalancer_constraint_skew")
     assert not values(metrics, "rebalancer_constraint_state")
     for name in ("share_ratio", "headroom", "state", "worst_domain"):
@@ -177,11 +177,11 @@ def test_a_workload_that_is_gone_leaves_no_series() -> None:
 def test_a_domain_is_named_only_while_it_breaks_the_limit() -> None:
     """Node names are in no other series, and in at most a thousand of these: those furthest beyond."""
     metrics = Metrics()
-    metrics.show(replace(LEADING, limits=(replace(REDIS, headroom=0, state=State.SATISFIED),)))
+    metrics.publish(replace(LEADING, limits=(replace(REDIS, headroom=0, state=State.SATISFIED),)))
     assert not values(metrics, "rebalancer_limit_worst_domain")
     assert values(metrics, "rebalancer_limit_share_ratio")
     many = tuple(replace(REDIS, key=f"k{number}", headroom=-1 - number) for number in range(1_200))
-    metrics.show(replace(LEADING, limits=many))
+    metrics.publish(replace(LEADING, limits=many))
     named = values(metrics, "rebalancer_limit_worst_domain")
     assert len(named) == 1_000
     assert {labels[3] for labels in named} == {f"k{number}" for number in range(200, 1_200)}
@@ -191,7 +191,7 @@ def test_a_domain_is_named_only_while_it_breaks_the_limit() -> None:
 def test_a_broken_limit_names_its_worst_domain_whatever_can_be_done(state: State) -> None:
     """And exactly one state is 1."""
     metrics = Metrics()
-    metrics.show(replace(LEADING, limits=(replace(REDIS, state=state),)))
+    metrics.publish(replace(LEADING, limits=(replace(REDIS, state=state),)))
     assert [labels[-1] for labels in values(metrics, "rebalancer_limit_worst_domain")] == ["node-1"]
     shown = values(metrics, "rebalancer_limit_state")
     assert [labels[-1] for labels, value in shown.items() if value] == [state]
@@ -200,7 +200,7 @@ def test_a_broken_limit_names_its_worst_domain_whatever_can_be_done(state: State
 def test_a_limit_without_domains_has_no_share() -> None:
     """Absent is not 0."""
     metrics = Metrics()
-    metrics.show(replace(LEADING, limits=(replace(REDIS, share=None, worst=None, state=State.INFEASIBLE),)))
+    metrics.publish(replace(LEADING, limits=(replace(REDIS, share=None, worst=None, state=State.INFEASIBLE),)))
     assert not values(metrics, "rebalancer_limit_share_ratio")
     assert not values(metrics, "rebalancer_limit_worst_domain")
     assert values(metrics, "rebalancer_limit_state")
@@ -216,14 +216,14 @@ def test_a_very_large_cluster_shows_the_broken_and_the_worst() -> None:
     fine = [replace(REDIS, key=f"k{number:05}", headroom=1 + number, state=State.SATISFIED) for number in range(11_000)]
     broken = [replace(REDIS, key=f"b{number}") for number in range(7)]
     column = 3
-    metrics.show(replace(LEADING, limits=tuple(fine[:9_993] + broken)))
+    metrics.publish(replace(LEADING, limits=tuple(fine[:9_993] + broken)))
     assert len(labelled("rebalancer_limit_headroom")) == 10_000
-    metrics.show(replace(LEADING, limits=tuple(fine + broken)))
+    metrics.publish(replace(LEADING, limits=tuple(fine + broken)))
     expected = {f"b{number}" for number in range(7)} | {f"k{number:05}" for number in range(1_000)}
     assert labelled("rebalancer_limit_headroom") == labelled("rebalancer_limit_state") == expected
     column = 2
     held = [replace(WEB, workload=f"w{number:05}", skew=0, state=State.SATISFIED) for number in range(11_000)]
-    metrics.show(replace(LEADING, constraints=(*held, WEB)))
+    metrics.publish(replace(LEADING, constraints=(*held, WEB)))
     assert labelled("rebalancer_constraint_skew") == {"web"} | {f"w{number:05}" for number in range(1_000)}
 
 
@@ -231,7 +231,7 @@ def test_only_the_leader_shows_the_cluster() -> None:
     """A sum over all replicas counts the cluster once; what a replica says of itself it always says."""
     metrics = full()
     led = {key[0] for key in series(metrics)}
-    metrics.show(replace(LEADING, leader=False))
+    metrics.publish(replace(LEADING, leader=False))
     missing = led - {key[0] for key in series(metrics)}
     assert missing == {metric.name for metric in METRICS if metric.leader_only}
     assert values(metrics, "rebalancer_leader") == {(): 0}
@@ -242,7 +242,7 @@ def test_two_templates_of_one_workload_make_one_series_the_worse() -> None:
     worse = replace(WEB, skew=4, max_skew=1)
     for order in ((WEB, worse), (worse, WEB)):
         metrics = Metrics()
-        metrics.show(replace(LEADING, constraints=order))
+        metrics.publish(replace(LEADING, constraints=order))
         assert text(metrics).count("rebalancer_constraint_skew{") == 1
         assert list(values(metrics, "rebalancer_constraint_skew").values()) == [4]
 
@@ -257,10 +257,10 @@ def test_counters_begin_at_zero_for_every_value() -> None:
 
 def test_what_happens_is_counted() -> None:
     metrics = Metrics()
-    metrics.answered(EvictionResult.EVICTED)
-    metrics.answered(EvictionResult.EVICTED)
-    metrics.ended(MoveOutcome.LOST)
-    metrics.requested("POST", "/api/v1/namespaces/shop/pods/web-1/eviction", 429)
+    metrics.count_eviction(EvictionResult.EVICTED)
+    metrics.count_eviction(EvictionResult.EVICTED)
+    metrics.count_move(MoveOutcome.LOST)
+    metrics.count_request("POST", "/api/v1/namespaces/shop/pods/web-1/eviction", 429)
     assert values(metrics, "rebalancer_evictions_total")["evicted",] == 2
     assert values(metrics, "rebalancer_moves_total")["lost",] == 1
     assert values(metrics, "rebalancer_api_requests_total") == {("create", "pods/eviction", "429"): 1}
@@ -268,7 +268,7 @@ def test_what_happens_is_counted() -> None:
 
 def test_a_phase_is_timed() -> None:
     metrics = Metrics()
-    with metrics.timed(Phase.ASSESS):
+    with metrics.time_phase(Phase.ASSESS):
         pass
     assert values(metrics, "rebalancer_cycle_duration_seconds_count")["assess",] == 1
 
@@ -279,13 +279,13 @@ def test_there_are_no_series_about_when_counters_were_made() -> None:
 
 def test_two_processes_in_one_do_not_meet() -> None:
     first, second = Metrics(), Metrics()
-    first.answered(EvictionResult.GONE)
+    first.count_eviction(EvictionResult.GONE)
     assert values(second, "rebalancer_evictions_total")["gone",] == 0
 
 
 def test_before_the_first_cycle_there_are_no_times() -> None:
     metrics = Metrics()
-    metrics.show(CycleSamples(leader=True))
+    metrics.publish(CycleSamples(leader=True))
     assert not values(metrics, "rebalancer_last_cycle_timestamp_seconds")
     assert not values(metrics, "rebalancer_policy_last_reload_timestamp_seconds")
 
@@ -311,4 +311,4 @@ def test_before_the_first_cycle_there_are_no_times() -> None:
 )
 def test_requests_are_named_as_kubernetes_names_them(method: str, path: str, verb: str, resource: str) -> None:
     """Without the names of objects: the number of series does not grow with the cluster."""
-    assert named(method, path) == (verb, resource)
+    assert parse_request(method, path) == (verb, resource)

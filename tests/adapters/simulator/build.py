@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster, Span, Timings, What
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster, Span, Timings, TraceKind
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod
@@ -21,15 +21,15 @@ PROMPT = Timings(
 
 def cluster(describe: Callable[[ClusterBuilder], Any], **options: Any) -> SimulatedCluster:
     """Three zones of two nodes with what `describe` adds to them."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", nodes=2)
-    describe(blueprint)
-    return SimulatedCluster(blueprint.snapshot(), **{"timings": PROMPT, **options})
+    builder = ClusterBuilder()
+    builder.zones("abc", nodes=2)
+    describe(builder)
+    return SimulatedCluster(builder.snapshot(), **{"timings": PROMPT, **options})
 
 
-def web(blueprint: ClusterBuilder) -> None:
-    blueprint.deployment("web", on=EVERYWHERE, spread=BOTH)
-    blueprint.budget("web", max_unavailable=2)
+def web(builder: ClusterBuilder) -> None:
+    builder.deployment("web", on=EVERYWHERE, spread=BOTH)
+    builder.budget("web", max_unavailable=2)
 
 
 def pods(simulated: SimulatedCluster) -> dict[str, Pod]:
@@ -37,7 +37,7 @@ def pods(simulated: SimulatedCluster) -> dict[str, Pod]:
 
 
 def workload(simulated: SimulatedCluster, kind: str) -> Workload:
-    return next(each for each in simulated.snapshot(simulated.now).workloads if each.kind == kind)
+    return next(workload for workload in simulated.snapshot(simulated.now).workloads if workload.kind == kind)
 
 
 def budget(simulated: SimulatedCluster) -> DisruptionBudget:
@@ -51,8 +51,8 @@ def move(pod: Pod, uid: str = "") -> Move:
     )
 
 
-def happened(simulated: SimulatedCluster, what: What) -> list[str]:
-    return [entry.object.removeprefix("Pod default/") for entry in simulated.history if entry.what is what]
+def happened(simulated: SimulatedCluster, what: TraceKind) -> list[str]:
+    return [entry.object.removeprefix("Pod default/") for entry in simulated.trace if entry.kind is what]
 
 
 def spread_of(simulated: SimulatedCluster, app: str, key: str) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import START, ClusterBuilder, Faults, SimulatedCluster, What
+from rebalancer.adapters.simulator import START, ClusterBuilder, Faults, SimulatedCluster, TraceKind
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import PodPhase
@@ -29,13 +29,13 @@ from tests.adapters.simulator.build import EVERYWHERE, PROMPT, budget, cluster, 
     ],
 )
 def test_percentages_round_up(replicas: int, rule: dict[str, Any], desired: int, allowed: int) -> None:
-    def described(blueprint: ClusterBuilder) -> None:
-        blueprint.deployment("web", on={"a-1": replicas})
-        blueprint.budget("web", **rule)
+    def described(builder: ClusterBuilder) -> None:
+        builder.deployment("web", on={"a-1": replicas})
+        builder.budget("web", **rule)
 
-    found = budget(cluster(described))
-    assert (found.desired_healthy, found.allowed, found.current_healthy) == (desired, allowed, replicas)
-    assert found.expected == replicas
+    status = budget(cluster(described))
+    assert (status.desired_healthy, status.allowed, status.current_healthy) == (desired, allowed, replicas)
+    assert status.expected == replicas
 
 
 def changed(first: SimulatedCluster, **fields: Any) -> SimulatedCluster:
@@ -56,7 +56,7 @@ def test_no_more_is_granted_than_the_budget_has() -> None:
     simulated = cluster(web)
     answers = [simulated.evict(move(pod)).result for pod in pods(simulated).values()]
     assert answers == [EvictionResult.EVICTED] * 2 + [EvictionResult.BUDGET] * 10
-    assert len(happened(simulated, What.EVICTED)) == 2
+    assert len(happened(simulated, TraceKind.EVICTED)) == 2
 
 
 def test_a_refusal_says_what_the_budget_needs() -> None:
@@ -96,9 +96,9 @@ def test_a_budget_that_was_just_changed_grants_nothing() -> None:
 
 
 def test_several_budgets_over_one_pod_refuse_it_for_good() -> None:
-    def described(blueprint: ClusterBuilder) -> None:
-        web(blueprint)
-        blueprint.budget("second", app="web", max_unavailable=1)
+    def described(builder: ClusterBuilder) -> None:
+        web(builder)
+        builder.budget("second", app="web", max_unavailable=1)
 
     simulated = cluster(described)
     answer = simulated.evict(move(next(iter(pods(simulated).values()))))
@@ -125,7 +125,7 @@ def test_a_wrong_uid_evicts_nobody_and_still_costs_a_disruption_for_two_minutes(
     simulated = cluster(web)
     victim = next(iter(pods(simulated).values()))
     assert simulated.evict(move(victim, uid="another")).result is EvictionResult.CONFLICT
-    assert not happened(simulated, What.EVICTED)
+    assert not happened(simulated, TraceKind.EVICTED)
     assert budget(simulated).allowed == 1
     simulated.advance(119)
     assert (budget(simulated).allowed, budget(simulated).current_healthy) == (1, 11)
@@ -140,7 +140,7 @@ def test_a_pod_that_is_gone_is_gone() -> None:
     assert simulated.evict(move(victim)).result is EvictionResult.EVICTED
     simulated.advance(10)
     assert simulated.evict(move(victim)).result is EvictionResult.GONE
-    assert len(happened(simulated, What.EVICTED)) == 1
+    assert len(happened(simulated, TraceKind.EVICTED)) == 1
 
 
 def test_pending_pods_go_without_their_budget() -> None:
@@ -175,16 +175,16 @@ def test_unready_pods_go_freely_while_enough_others_are_healthy(
 
 
 def test_lost_answers_leave_it_open_what_was_done() -> None:
-    simulated = cluster(lambda blueprint: blueprint.deployment("web", on=EVERYWHERE), faults=Faults(lost_answers=1.0))
+    simulated = cluster(lambda builder: builder.deployment("web", on=EVERYWHERE), faults=Faults(lost_answers=1.0))
     answers = {simulated.evict(move(pod)).result for pod in pods(simulated).values()}
     assert answers == {EvictionResult.UNKNOWN}
-    assert 0 < len(happened(simulated, What.EVICTED)) < 12
+    assert 0 < len(happened(simulated, TraceKind.EVICTED)) < 12
 
 
 def test_a_throttled_request_does_nothing() -> None:
     simulated = cluster(web, faults=Faults(throttled=1.0))
     assert simulated.evict(move(next(iter(pods(simulated).values())))).result is EvictionResult.THROTTLED
-    assert not happened(simulated, What.EVICTED)
+    assert not happened(simulated, TraceKind.EVICTED)
     assert budget(simulated).allowed == 2
 
 
@@ -192,6 +192,6 @@ def test_an_evicted_pod_carries_the_reason_of_its_end() -> None:
     simulated = cluster(web)
     victim = next(iter(pods(simulated).values()))
     simulated.evict(move(victim))
-    found = pods(simulated)[victim.name]
-    assert found.disruption_target
-    assert found.deleted == simulated.now + timedelta(seconds=30)
+    evicted = pods(simulated)[victim.name]
+    assert evicted.disruption_target
+    assert evicted.deleted == simulated.now + timedelta(seconds=30)

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from rebalancer.adapters.simulator import START, ZONE, Faults, SimulatedCluster, SimulatedLease, TraceEntry, What
+from rebalancer.adapters.simulator import START, ZONE, Faults, SimulatedCluster, SimulatedLease, TraceEntry, TraceKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Cluster, Document, Lease, LeaseRecord
 from rebalancer.reporting.events.workload_events import Event, EventReason, Regarding
@@ -56,13 +56,13 @@ def test_events_and_documents_are_kept() -> None:
     simulated = cluster(web)
     about = Regarding(kind="Deployment", namespace="default", name="web")
     simulated.record(Event(reason=EventReason.SKEW_VIOLATED, note="6/6/0", regarding=about))
-    assert simulated.history == [TraceEntry(START, What.EVENT, "Deployment default/web", "SkewViolated: 6/6/0")]
+    assert simulated.trace == [TraceEntry(START, TraceKind.EVENT, "Deployment default/web", "SkewViolated: 6/6/0")]
     simulated.save((Document("memory.json", "{}"),))
     assert (simulated.load("memory.json"), simulated.load("plan.json")) == ("{}", "")
 
 
 def test_a_line_of_the_history_reads_as_a_sentence() -> None:
-    entry = TraceEntry(START + timedelta(milliseconds=1500), What.SCHEDULED, "Pod default/web-1", "to a-1")
+    entry = TraceEntry(START + timedelta(milliseconds=1500), TraceKind.SCHEDULED, "Pod default/web-1", "to a-1")
     assert str(entry) == "2026-01-01T00:00:01.500Z Scheduled Pod default/web-1: to a-1"
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import START, ZONE, ClusterBuilder, SimulatedCluster, What
-from rebalancer.adapters.simulator.replica_sets import scale_down_order
+from rebalancer.adapters.simulator import START, ZONE, ClusterBuilder, SimulatedCluster, TraceKind
+from rebalancer.adapters.simulator.replica_sets import sort_for_deletion
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
@@ -17,7 +17,7 @@ from tests.adapters.simulator.build import BOTH, EVERYWHERE, PROMPT, cluster, ha
 def test_a_cluster_at_rest_stays_at_rest() -> None:
     simulated = cluster(web)
     simulated.advance(3600)
-    assert not simulated.history
+    assert not simulated.trace
     assert simulated.next_due is None
 
 
@@ -29,7 +29,7 @@ def test_a_replica_set_replaces_a_pod_as_soon_as_it_is_terminating() -> None:
     now = pods(simulated)
     assert now[victim.name].terminating
     assert len(now) == 13
-    new = now[happened(simulated, What.CREATED)[0]]
+    new = now[happened(simulated, TraceKind.CREATED)[0]]
     assert (new.owner, new.labels, new.spec) == (victim.owner, victim.labels, victim.spec)
     assert new.uid != victim.uid
 
@@ -55,13 +55,13 @@ def test_a_deployment_passes_its_number_on() -> None:
     simulated.scale("default", "Deployment", "web", 4)
     simulated.advance(30)
     assert len(pods(simulated)) == 4
-    found = workload(simulated, "Deployment")
-    assert (found.current, found.ready, found.updated, found.observed) == (4, 4, 4, True)
+    deployment = workload(simulated, "Deployment")
+    assert (deployment.current, deployment.ready, deployment.updated, deployment.observed) == (4, 4, 4, True)
 
 
 def test_a_replica_set_takes_orphans_that_it_selects() -> None:
-    def lonely(blueprint: ClusterBuilder) -> None:
-        blueprint.deployment("web", on=EVERYWHERE)
+    def lonely(builder: ClusterBuilder) -> None:
+        builder.deployment("web", on=EVERYWHERE)
 
     first = cluster(lonely).snapshot(START)
     orphan = structs.replace(first.pods[0], owner=None)
@@ -70,9 +70,9 @@ def test_a_replica_set_takes_orphans_that_it_selects() -> None:
         timings=PROMPT,
     )
     simulated.advance(5)
-    assert happened(simulated, What.ADOPTED) == [orphan.name]
+    assert happened(simulated, TraceKind.ADOPTED) == [orphan.name]
     assert pods(simulated)[orphan.name].owner == first.pods[0].owner
-    assert not happened(simulated, What.CREATED)
+    assert not happened(simulated, TraceKind.CREATED)
 
 
 def test_scaling_down_takes_pods_in_the_real_order() -> None:
@@ -105,11 +105,11 @@ def test_scaling_down_takes_pods_in_the_real_order() -> None:
         pod("dear", annotations=Labels({cost: "7"})),
     ]
     crowds = Counter[str | None]({"crowd": 3, "alone": 1})
-    assert scale_down_order(order[::-1], crowds, now) == order
+    assert sort_for_deletion(order[::-1], crowds, now) == order
 
 
-def sets(blueprint: ClusterBuilder) -> None:
-    blueprint.stateful_set("db", on=dict.fromkeys(EVERYWHERE, 1), spread=BOTH)
+def sets(builder: ClusterBuilder) -> None:
+    builder.stateful_set("db", on=dict.fromkeys(EVERYWHERE, 1), spread=BOTH)
 
 
 def test_a_stateful_set_makes_a_pod_anew_only_when_the_old_one_is_gone() -> None:
@@ -129,8 +129,8 @@ def test_a_stateful_set_fills_one_gap_after_the_other() -> None:
     for name in ("db-1", "db-4"):
         simulated.evict(move(pods(simulated)[name]))
     simulated.advance(30)
-    order = [(entry.what, entry.object[-4:]) for entry in simulated.history]
-    assert order.index((What.STARTED, "db-1")) < order.index((What.CREATED, "db-4"))
+    order = [(entry.kind, entry.object[-4:]) for entry in simulated.trace]
+    assert order.index((TraceKind.STARTED, "db-1")) < order.index((TraceKind.CREATED, "db-4"))
 
 
 def test_a_parallel_stateful_set_fills_all_gaps_at_once() -> None:
@@ -139,8 +139,8 @@ def test_a_parallel_stateful_set_fills_all_gaps_at_once() -> None:
     for name in ("db-1", "db-4"):
         simulated.evict(move(pods(simulated)[name]))
     simulated.advance(30)
-    order = [(entry.what, entry.object[-4:]) for entry in simulated.history]
-    assert order.index((What.CREATED, "db-4")) < order.index((What.STARTED, "db-1"))
+    order = [(entry.kind, entry.object[-4:]) for entry in simulated.trace]
+    assert order.index((TraceKind.CREATED, "db-4")) < order.index((TraceKind.STARTED, "db-1"))
 
 
 def test_a_stateful_set_gives_up_its_highest_numbers_one_by_one() -> None:
@@ -148,7 +148,7 @@ def test_a_stateful_set_gives_up_its_highest_numbers_one_by_one() -> None:
     simulated.scale("default", "StatefulSet", "db", 3)
     simulated.advance(60)
     assert sorted(pods(simulated)) == ["db-0", "db-1", "db-2"]
-    going = [entry for entry in simulated.history if entry.what in {What.DELETED, What.GONE}]
+    going = [entry for entry in simulated.trace if entry.kind in {TraceKind.DELETED, TraceKind.GONE}]
     assert [entry.object[-4:] for entry in going] == [name for name in ("db-5", "db-4", "db-3") for _ in range(2)]
     assert all(before.at <= after.at for before, after in pairwise(going))
 
@@ -170,21 +170,21 @@ def test_new_numbers_have_their_labels_and_claims() -> None:
 
 
 def test_a_template_that_the_api_server_refuses_makes_no_pods() -> None:
-    def described(blueprint: ClusterBuilder) -> None:
-        blueprint.deployment("web", on=EVERYWHERE, spread={ZONE: 1})
+    def described(builder: ClusterBuilder) -> None:
+        builder.deployment("web", on=EVERYWHERE, spread={ZONE: 1})
 
     first = cluster(described).snapshot(START)
     workloads = []
-    for each in first.workloads:
-        assert each.template is not None
-        (constraint,) = each.template.spec.spread
+    for owner in first.workloads:
+        assert owner.template is not None
+        (constraint,) = owner.template.spec.spread
         constraint = structs.replace(constraint, match_label_keys=("app",))
-        spec = structs.replace(each.template.spec, spread=(constraint,))
-        workloads.append(structs.replace(each, template=structs.replace(each.template, spec=spec)))
+        spec = structs.replace(owner.template.spec, spread=(constraint,))
+        workloads.append(structs.replace(owner, template=structs.replace(owner.template, spec=spec)))
     simulated = SimulatedCluster(
         Snapshot(taken_at=START, pods=first.pods, nodes=first.nodes, workloads=workloads), timings=PROMPT
     )
     simulated.evict(move(first.pods[0]))
     simulated.advance(60)
-    assert not happened(simulated, What.CREATED)
+    assert not happened(simulated, TraceKind.CREATED)
     assert len(pods(simulated)) == 11

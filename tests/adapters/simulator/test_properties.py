@@ -13,9 +13,9 @@ from rebalancer.adapters.simulator import (
     ClusterBuilder,
     SimulatedCluster,
     TraceEntry,
-    What,
-    drawn_from_best,
-    most_crowded,
+    TraceKind,
+    pick_most_crowded,
+    pick_random_best,
 )
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.place import Choose
@@ -57,13 +57,13 @@ EVERYTHING: list[Act] = [*EVICTING, remove, restore, scale]
 
 
 def start(seed: int, choose: Choose | None) -> SimulatedCluster:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", nodes=2)
-    blueprint.deployment("web", on={"a-1": 2, "b-1": 2, "c-1": 1, "c-2": 1}, spread={ZONE: 1})
-    blueprint.stateful_set("db", on={"a-2": 1, "b-2": 1, "c-2": 1}, spread={ZONE: 1, HOSTNAME: 2})
-    blueprint.budget("web", max_unavailable="40%")
-    blueprint.budget("db", min_available=2)
-    return SimulatedCluster(blueprint.snapshot(), seed=seed, choose=choose)
+    builder = ClusterBuilder()
+    builder.zones("abc", nodes=2)
+    builder.deployment("web", on={"a-1": 2, "b-1": 2, "c-1": 1, "c-2": 1}, spread={ZONE: 1})
+    builder.stateful_set("db", on={"a-2": 1, "b-2": 1, "c-2": 1}, spread={ZONE: 1, HOSTNAME: 2})
+    builder.budget("web", max_unavailable="40%")
+    builder.budget("db", min_available=2)
+    return SimulatedCluster(builder.snapshot(), seed=seed, choose=choose)
 
 
 def run(seed: int, acts: list[Act], choose: Choose | None = None) -> SimulatedCluster:
@@ -83,7 +83,7 @@ def whole(snapshot: Snapshot) -> None:
 
 
 seeds = st.integers(0, 2**32)
-choices = st.sampled_from([None, most_crowded])
+choices = st.sampled_from([None, pick_most_crowded])
 
 
 @settings(max_examples=60, deadline=None)
@@ -104,7 +104,9 @@ def test_every_workload_is_whole_again_when_it_is_left_in_peace(
         assert (workload.current, workload.ready, workload.updated) == (workload.replicas,) * 3
         if workload.kind != "Deployment":
             assert sum(pod.ready and not pod.terminating for pod in pods) == len(pods) == workload.replicas
-    assert len(snapshot.pods) == sum(each.replicas for each in snapshot.workloads if each.kind != "Deployment")
+    assert len(snapshot.pods) == sum(
+        workload.replicas for workload in snapshot.workloads if workload.kind != "Deployment"
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -126,13 +128,13 @@ def test_evictions_alone_never_overspend_a_budget(seed: int, acts: list[Act], ch
 @given(seeds, st.lists(st.sampled_from(EVERYTHING), max_size=20))
 def test_the_same_seed_gives_the_same_history(seed: int, acts: list[Act]) -> None:
     first, second = run(seed, acts), run(seed, acts)
-    assert first.history == second.history
+    assert first.trace == second.trace
     assert first.snapshot(first.now) == second.snapshot(second.now)
 
 
 def test_another_seed_gives_another_history() -> None:
     acts: list[Act] = [evict, wait, evict, wait] * 5
-    histories = [run(seed, acts).history for seed in range(3)]
+    histories = [run(seed, acts).trace for seed in range(3)]
     assert histories[0] != histories[1] != histories[2]
 
 
@@ -140,20 +142,20 @@ def test_a_history_tells_of_each_pod_that_came_and_went() -> None:
     simulated = run(7, [evict, wait, remove, wait, wait, restore, scale, wait] * 5)
     names = {f"Pod {pod}" for pod in start(7, None).snapshot(simulated.now).pods}
     alive: dict[str, int] = dict.fromkeys(names, 1)
-    for entry in simulated.history:
+    for entry in simulated.trace:
         alive[entry.object] = alive.get(entry.object, 0) + _change(entry)
     there = sorted(f"Pod {pod}" for pod in simulated.snapshot(simulated.now).pods)
     assert sorted(name for name, number in alive.items() if name.startswith("Pod ") and number) == there
 
 
 def _change(entry: TraceEntry) -> int:
-    return {What.CREATED: 1, What.GONE: -1}.get(entry.what, 0)
+    return {TraceKind.CREATED: 1, TraceKind.GONE: -1}.get(entry.kind, 0)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_placement_never_breaks_a_hard_constraint(seed: int) -> None:
     """With every node there, each scale up lands within the bounds, whatever the tie-break."""
-    simulated = start(seed, drawn_from_best(Random(seed)))
+    simulated = start(seed, pick_random_best(Random(seed)))
     simulated.scale("default", "Deployment", "web", 17)
     simulated.advance(120)
     snapshot = simulated.snapshot(simulated.now)

@@ -17,22 +17,22 @@ from rebalancer.scheduling.view import View
 EVERYTHING = LabelSelector()
 
 
-def world() -> ClusterState:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", nodes=2)
-    blueprint.deployment("web", on={"a-1": 9, "b-1": 9, "c-1": 9}, spread={ZONE: 1})
+def make_state() -> ClusterState:
+    builder = ClusterBuilder()
+    builder.zones("abc", nodes=2)
+    builder.deployment("web", on={"a-1": 9, "b-1": 9, "c-1": 9}, spread={ZONE: 1})
     return ClusterState(
-        store=Store(blueprint.snapshot()), agenda=EventQueue(START), random=Random(1), timings=Timings()
+        store=Store(builder.snapshot()), event_queue=EventQueue(START), random=Random(1), timings=Timings()
     )
 
 
 @pytest.mark.parametrize("changes", [1, 5, 30, 200])
 def test_a_view_that_follows_is_what_a_fresh_one_would_be(changes: int) -> None:
     """Pods are placed, deleted, removed, and made anew; at the end both views count and add up alike."""
-    made = world()
-    sight = SchedulerCache(made, DEFAULT_PROFILE)
-    made.store.pods.listeners.append(sight.follow)
-    assert sight.view.nodes.names
+    made = make_state()
+    cache = SchedulerCache(made, DEFAULT_PROFILE)
+    made.store.pods.listeners.append(cache.follow)
+    assert cache.view.nodes.names
     for _ in range(changes):
         pods = list(made.store.pods)
         pod = made.random.choice(pods)
@@ -44,9 +44,9 @@ def test_a_view_that_follows_is_what_a_fresh_one_would_be(changes: int) -> None:
             new = structs.replace(pod, name=f"web-{made.suffix()}", uid=made.uid(), node=None, deleted=None)
             made.store.pods.put(new)
             made.store.pods.put(structs.replace(new, node=made.random.choice(["a-1", "b-2", "c-2"])))
-        assert sight.view is not None
+        assert cache.view is not None
     fresh = View(made.store.snapshot(START))
-    followed = sight.view
+    followed = cache.view
     assert followed.live("default", EVERYTHING) == fresh.live("default", EVERYTHING)
     assert followed.present("default", EVERYTHING) == fresh.present("default", EVERYTHING)
     assert [followed.used(node) for node in fresh.nodes.by_name] == [fresh.used(node) for node in fresh.nodes.by_name]

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from benchmarks.component_states import shards
-from rebalancer.adapters.simulator import SimulatedCluster, most_crowded
+from rebalancer.adapters.simulator import SimulatedCluster, pick_most_crowded
 from rebalancer.policy import Spread
 from rebalancer.scheduling.place import Choose
 from tests.controller.simulated import Simulation
@@ -45,7 +45,7 @@ def test_shards_are_repaired_by_the_proved_number(skew: tuple[int, int], lost: i
     (group,) = planned(scene.snapshot(), scene.policy()).groups
     assert group.optimal
     assert played(scene) == Outcome(group.evictions, 0, 0)
-    assert played(scene, choose=most_crowded) == Outcome(group.evictions, 0, 0)
+    assert played(scene, choose=pick_most_crowded) == Outcome(group.evictions, 0, 0)
 
 
 @pytest.mark.parametrize("lost", ["z0", 12, 25])
