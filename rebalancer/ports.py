@@ -9,9 +9,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from rebalancer.model.events import Event
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.reporting.events import Event
 
 
 class EvictionResult(StrEnum):

@@ -21,11 +21,11 @@ from rebalancer.adapters.prometheus import METRICS
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
+from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause
 from rebalancer.policy import Share, json_schema
 from rebalancer.reporting.documents import PlanDocument, ReportDocument, schema
-from rebalancer.reporting.events import Event, EventReason, Regarding
 from rebalancer.reporting.explanation import ExplanationDocument
 from rebalancer.reporting.prediction import PredictionDocument
 from rebalancer.reporting.status_document import StatusDocument

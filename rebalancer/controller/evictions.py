@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 import msgspec
 
 from rebalancer.controller.state import Answered, Evict, Held, Loop, Publish, Requests, Save
+from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Move
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult
-from rebalancer.reporting.events import Event, EventReason, of_move
+from rebalancer.reporting.events import of_move
 from rebalancer.tracking.backoff import record_failure
 from rebalancer.tracking.moves import MoveEvent, advance
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request

@@ -26,10 +26,11 @@ from rebalancer.controller.state import (
     Save,
     Stopping,
 )
+from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move
 from rebalancer.model.reasons import State
 from rebalancer.reporting.deadlock_events import of_deadlocks
-from rebalancer.reporting.events import Event, EventReason, of_assessments, of_ended
+from rebalancer.reporting.events import of_assessments, of_ended
 from rebalancer.reporting.limit_events import of_limits
 from rebalancer.tracking.moves import merge_memory
 
@@ -120,7 +121,7 @@ def _policy_refused(state: Loop, event: PolicyRefused) -> tuple[Loop, Requests]:
 def _about_policy(state: Loop, reason: EventReason, note: str) -> Requests:
     if state.policy_object is None or not state.leads:
         return ()
-    return (Publish(event=Event(reason=reason, note=note[:1024], regarding=state.policy_object)),)
+    return (Publish(event=Event(reason=reason, note=note[:NOTE_LIMIT], regarding=state.policy_object)),)
 
 
 def _pause_read(state: Loop, event: PauseRead, now: datetime) -> tuple[Loop, Requests]:

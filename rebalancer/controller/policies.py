@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, ConfigMap
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.model.events import Regarding
 from rebalancer.policy import Policy, default_policy, load_policy
-from rebalancer.reporting.events import Regarding
 from rebalancer.settings import ConfigMapPolicy, FilePolicy, Settings
 
 CONFIG_MAP, KEY = "rebalancer-policy", "policy.yaml"

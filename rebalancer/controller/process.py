@@ -29,7 +29,7 @@ from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import Happened, Loop, Stopping
 from rebalancer.controller.status import MEMORY
 from rebalancer.controller.telemetry import Telling
-from rebalancer.reporting.events import Regarding
+from rebalancer.model.events import Regarding
 from rebalancer.reporting.status_document import memory_of
 from rebalancer.settings import Settings
 

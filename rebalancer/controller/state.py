@@ -5,12 +5,12 @@ from datetime import datetime
 
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.cycle import Cycle
+from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import EvictionAnswer
-from rebalancer.reporting.events import Event, Regarding
 from rebalancer.reporting.limit_events import Told
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 

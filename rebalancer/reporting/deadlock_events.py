@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.assessment.deadlocks import Deadlock
-from rebalancer.reporting.events import NOTE_LIMIT, Event, EventReason, Regarding, of_workload
+from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
+from rebalancer.reporting.events import of_workload
 
 MOST_DEADLOCKS: Final = 50
 """Told of in one cycle; the rest is told in the next ones."""

@@ -6,8 +6,9 @@ from typing import Final
 
 from rebalancer.assessment.causes.attribution import Causes, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
 from rebalancer.model.reasons import State, ViolationCause
-from rebalancer.reporting.events import NOTE_LIMIT, Event, EventReason, Regarding, cause_text, of_workload
+from rebalancer.reporting.events import cause_text, of_workload
 
 MOST_EVENTS: Final = 200
 """In one cycle. What does not fit is told in the next ones, the worst first."""

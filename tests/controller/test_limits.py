@@ -7,11 +7,11 @@ from datetime import timedelta
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading, Loop, Publish, Request
 from rebalancer.controller.telemetry import of_cycle
+from rebalancer.model.events import EventReason
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import LimitAction, Policy
-from rebalancer.reporting.events import EventReason
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import machines, redis
 

@@ -27,11 +27,11 @@ from rebalancer.controller.state import (
     Save,
     Stopping,
 )
+from rebalancer.model.events import Regarding
 from rebalancer.model.moves import MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult
-from rebalancer.reporting.events import Regarding
 from tests.controller.simulated import eager
 
 BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from rebalancer.adapters.simulator import START, ZONE, Faults, SimulatedCluster, SimulatedLease, TraceEntry, What
+from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Cluster, Document, Lease, LeaseRecord
-from rebalancer.reporting.events import Event, EventReason, Regarding
 from tests.adapters.simulator.build import cluster, move, pods, web
 
 
