@@ -138,7 +138,7 @@ def _log_format() -> Literal["json", "console"]:
     return "console" if sys.stderr.isatty() else "json"
 
 
-PolicySource = Annotated[
+PolicyLocation = Annotated[
     FilePolicy | ConfigMapPolicy, NoDecode, PlainValidator(_policy_source), PlainSerializer(str, return_type=str)
 ]
 ListenAddress = Annotated[Address, NoDecode, PlainValidator(_address), PlainSerializer(str, return_type=str)]
@@ -157,7 +157,7 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    policy: Annotated[PolicySource | None, Shown("FILE|configmap:NAMESPACE/NAME", "the shipped policy")] = None
+    policy: Annotated[PolicyLocation | None, Shown("FILE|configmap:NAMESPACE/NAME", "the shipped policy")] = None
     """Where the policy is: a file, read again when it changes, or a ConfigMap, watched."""
     mode: Annotated[Mode | None, Shown("MODE", "the policy's")] = None
     """The furthest to go, whatever the policy allows: Observe or Evict. It only ever makes the policy safer."""

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import structlog
 
-from rebalancer.controller.election import Election, claim, observe, released, renewed
-from rebalancer.controller.state import Happened, Leading
+from rebalancer.controller.election import Election, next_record, observe_lease, record_renewal, release_record
+from rebalancer.controller.state import Leading, LoopEvent
 from rebalancer.model.moves import Memory
 from rebalancer.ports import Lease
 
@@ -31,7 +31,7 @@ class Elector:
         retry: float,
         clock: Callable[[], datetime],
         remembered: Callable[[], Memory],
-        tell: Callable[[Happened], None],
+        tell: Callable[[LoopEvent], None],
     ) -> None:
         self._lease = lease
         self._election = election
@@ -77,12 +77,12 @@ class Elector:
     def _attempt(self) -> None:
         began = time.monotonic()
         try:
-            self._election = observe(self._election, self._lease.read(), began)
-            wanted = claim(self._election, began, self._clock())
+            self._election = observe_lease(self._election, self._lease.read(), began)
+            wanted = next_record(self._election, began, self._clock())
             if wanted is not None:
                 written = self._lease.write(wanted)
                 if written is not None:
-                    self._election = renewed(self._election, written, began)
+                    self._election = record_renewal(self._election, written, began)
         except Exception as error:  # noqa: BLE001  # whatever it is, not to renew is the safe answer, and the next try comes
             self.problem = str(error)
             _log.warning("lease not renewed", error=self.problem)
@@ -109,7 +109,7 @@ class Elector:
         return seen is not None and seen.holder == self._election.identity
 
     def _release(self) -> None:
-        record = released(self._election, self._clock()) if self._releases else None
+        record = release_record(self._election, self._clock()) if self._releases else None
         if record is None:
             return
         try:

@@ -21,14 +21,12 @@ from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.pauses import watch_pauses
-from rebalancer.controller.policies import PolicySource, open_policy
-from rebalancer.controller.policy_source import PolicyWatcher
-from rebalancer.controller.profiles import profile_of
-from rebalancer.controller.run_once import UntilDone
+from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy, read_profile
+from rebalancer.controller.run_once import RunOnce
 from rebalancer.controller.runner import Runner
-from rebalancer.controller.state import Happened, Loop, Stopping
+from rebalancer.controller.state import LoopEvent, LoopState, Stopping
 from rebalancer.controller.status import MEMORY
-from rebalancer.controller.telemetry import Telling
+from rebalancer.controller.telemetry import Telemetry
 from rebalancer.model.events import Regarding
 from rebalancer.reporting.status_document import memory_of
 from rebalancer.settings import Settings
@@ -92,7 +90,7 @@ def _run(settings: Settings, stopping: threading.Event) -> None:
 class _Controller:
     """The parts of the process and their order of beginning and ending."""
 
-    def __init__(self, settings: Settings, transport: Transport, source: PolicySource) -> None:
+    def __init__(self, settings: Settings, transport: Transport, source: OpenedPolicy) -> None:
         self._settings = settings
         self._source = source
         identity = f"{socket.gethostname()}_{uuid4().hex[:8]}"
@@ -103,12 +101,12 @@ class _Controller:
             version=server_version(transport),
             control=watch_pauses(transport, settings.namespace, self._tell),
         )
-        self._telling = Telling(
+        self._telling = Telemetry(
             self._cluster, settings.metrics_address, transport, interval=source.policy.interval.total_seconds()
         )
-        state = Loop(
+        state = LoopState(
             policy=source.policy,
-            profile=profile_of(source.policy),
+            profile=read_profile(source.policy),
             policy_since=_now(),
             limit=settings.mode,
             at_once=settings.once,
@@ -150,7 +148,7 @@ class _Controller:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         self._interval = source.policy.interval
-        self._until_done = UntilDone() if settings.once else None
+        self._until_done = RunOnce() if settings.once else None
         self._done = threading.Event()
 
     def start(self, stopping: threading.Event) -> None:
@@ -177,7 +175,7 @@ class _Controller:
     def _leads(self) -> bool:
         return self._elector.leads()
 
-    def _tell(self, event: Happened) -> None:
+    def _tell(self, event: LoopEvent) -> None:
         """Hand an event to the loop and wake it: a change of leader or policy is not to wait for the next cycle."""
         self._runner.tell(event)
         with suppress(JobLookupError):  # the scheduler has not begun, or has just ended

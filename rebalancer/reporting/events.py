@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
-from rebalancer.assessment.causes.attribution import constraint_token
+from rebalancer.assessment.causes import Causes, constraint_token
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
 from rebalancer.model.moves import Move, MoveState, Reference
 from rebalancer.model.reasons import ViolationCause
@@ -22,23 +22,23 @@ def of_move(reason: EventReason, note: str, move: Move) -> tuple[Event, Event]:
     return about_pod, of_workload(reason, f"Pod {move.pod}: {note}", move.workload)
 
 
-def of_assessments(before: Iterable[str], assessment: Assessment) -> list[Event]:
+def of_assessments(before: Iterable[str], assessment: Assessment, causes: Causes) -> list[Event]:
     """Make the events for groups that became violated or recovered; `before` names those violated till now."""
     known = set(before)
     made = []
     for group in assessment.groups:
         name = group.group.name
         if group.violated and name not in known:
-            made += _of_group(EventReason.SKEW_VIOLATED, group, assessment)
+            made += _of_group(EventReason.SKEW_VIOLATED, group, causes)
         elif not group.violated and name in known:
-            made += _of_group(EventReason.SKEW_RECOVERED, group, assessment)
+            made += _of_group(EventReason.SKEW_RECOVERED, group, causes)
     return made
 
 
-def _of_group(reason: EventReason, group: EvaluatedGroup, assessment: Assessment) -> list[Event]:
+def _of_group(reason: EventReason, group: EvaluatedGroup, causes: Causes) -> list[Event]:
     note = "; ".join(
         f"{judged.constraint.key}: skew {judged.counts.skew}, maxSkew {judged.constraint.max_skew} "
-        f"({counted(judged.counts.by_domain)}){cause_text(assessment.causes.get(constraint_token(group, judged)))}"
+        f"({counted(judged.counts.by_domain)}){cause_text(causes.get(constraint_token(group, judged)))}"
         for judged in group.hard
         if judged.counts.violated or reason is EventReason.SKEW_RECOVERED
     )

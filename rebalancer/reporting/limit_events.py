@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from rebalancer.assessment.causes.attribution import Causes, limit_token
+from rebalancer.assessment.causes import Causes, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
 from rebalancer.model.reasons import State, ViolationCause

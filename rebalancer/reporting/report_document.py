@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
-from rebalancer.assessment.causes.attribution import constraint_token, limit_token
+from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.domain_failures import Failure, Failures
+from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State, ViolationCause
@@ -39,22 +40,28 @@ def everything(_: Reference) -> bool:
     return True
 
 
-def report_document(
-    assessment: Assessment, plan: Plan, chosen: Chosen = everything, lost: Failures | None = None
+def report_document(  # each is a result of its own, computed only where a report is wanted
+    assessment: Assessment,
+    plan: Plan,
+    causes: Causes,
+    findings: Sequence[Finding],
+    chosen: Chosen = everything,
+    lost: Failures | None = None,
 ) -> ReportDocument:
-    """Write a report on the chosen workloads, the violated first; `lost` is what losing each domain would break."""
+    """Write a report on the chosen workloads, the violated first; `lost` is what losing each domain would break.
+
+    `causes` and `findings` are the results of `find_causes` and `find_findings`.
+    """
     verdicts = StateReasons(plan)
     rows = [
         row
         for judged in assessment.groups
         if any(chosen(each) for each in judged.group.workloads)
-        for row in _rows(judged, verdicts, assessment)
+        for row in _rows(judged, verdicts, causes)
     ]
     rows.sort(key=lambda row: row.state == State.SATISFIED)
     limits = [
-        _limit(each, verdicts.of_limit(each), assessment)
-        for each in assessment.limits
-        if any(map(chosen, owners_of(each)))
+        _limit(each, verdicts.of_limit(each), causes) for each in assessment.limits if any(map(chosen, owners_of(each)))
     ]
     limits.sort(key=lambda row: row.state == State.SATISFIED)
     return ReportDocument(
@@ -68,7 +75,7 @@ def report_document(
         ),
         findings=tuple(
             ReportedFinding(kind=each.kind, object=each.object, message=each.message)
-            for each in assessment.findings
+            for each in findings
             if any(map(chosen, each.workloads)) or (chosen is everything and not each.workloads)
         ),
         failures=tuple(_failures(lost.found, chosen)) if lost is not None else None,
@@ -108,8 +115,8 @@ def owners_of(limit: EvaluatedLimit) -> frozenset[Reference]:
     return frozenset(part.member.reference for part in limit.parts)
 
 
-def _limit(each: EvaluatedLimit, standing: StateReason, assessment: Assessment) -> ReportedLimit:
-    cause = assessment.causes.get(limit_token(each))
+def _limit(each: EvaluatedLimit, standing: StateReason, causes: Causes) -> ReportedLimit:
+    cause = causes.get(limit_token(each))
     largest = each.largest
     counts = each.counts if len(each.counts) <= _MOST_EMPTY else each.counts.filled
     return ReportedLimit(
@@ -137,9 +144,9 @@ def _limit(each: EvaluatedLimit, standing: StateReason, assessment: Assessment) 
     )
 
 
-def _rows(judged: EvaluatedGroup, verdicts: StateReasons, assessment: Assessment) -> Iterator[ReportedConstraint]:
+def _rows(judged: EvaluatedGroup, verdicts: StateReasons, causes: Causes) -> Iterator[ReportedConstraint]:
     for each in (*judged.hard, *judged.soft):
-        cause = assessment.causes.get(constraint_token(judged, each))
+        cause = causes.get(constraint_token(judged, each))
         yield _row(judged, each, verdicts.of_constraint(judged, each), cause)
 
 

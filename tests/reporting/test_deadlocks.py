@@ -9,19 +9,19 @@ from rebalancer.planning.planner import plan
 from rebalancer.reporting.deadlock_events import MOST_DEADLOCKS, of_deadlocks
 from rebalancer.reporting.documents import ReportDocument
 from rebalancer.reporting.junit import report_junit
-from rebalancer.reporting.report_document import report_document
 from rebalancer.reporting.status_document import refusals
 from rebalancer.reporting.text import report_text
 from rebalancer.scheduling.view import View
 from tests.assessment.test_deadlocks import found, three_shards
 from tests.controller.simulated import eager
+from tests.reports import full_report
 
 
 def report(name: str = "") -> ReportDocument:
     view = View(three_shards())
     assessment = assess(view, eager(), NO_MEMORY)
     made = plan(view, assessment, eager(), NO_MEMORY)
-    return report_document(assessment, made, lambda workload: name in workload.name)
+    return full_report(view, assessment, made, eager(), lambda workload: name in workload.name)
 
 
 def test_the_report_names_pod_and_rules() -> None:

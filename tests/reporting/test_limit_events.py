@@ -3,7 +3,7 @@
 from collections import Counter
 
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.causes.attribution import limit_token
+from rebalancer.assessment.causes import limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import NO_MEMORY
