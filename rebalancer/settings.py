@@ -172,7 +172,7 @@ class Settings(BaseSettings):
     )
     """The namespace of the rebalancer's own objects."""
     metrics_address: Annotated[ListenAddress, Shown("HOST:PORT")] = Address("", 8080)
-    """Where /metrics, /healthz and /readyz are served; without a host, on all addresses."""
+    """Where /metrics, /healthz and /readyz are served; without a host, on all addresses; with --once only if given."""
     lease_duration: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=15)
     """How long others wait for a silent leader before they take over."""
     renew_deadline: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=10)
@@ -212,6 +212,11 @@ class Settings(BaseSettings):
             slowest = f"{_JITTER} times --retry-period"
             raise unexpected(_lease_rule(slowest, self.retry_period * _JITTER, "--renew-deadline", self.renew_deadline))
         return self
+
+    @property
+    def listen_address(self) -> Address | None:
+        """Where to listen; None with `once`, unless a flag or the environment names an address."""
+        return None if self.once and "metrics_address" not in self.model_fields_set else self.metrics_address
 
     def describe(self) -> dict[str, Any]:
         """Return all settings for the first line of the log, in JSON's types. There is no secret among them."""

@@ -43,10 +43,11 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
     if options.snapshot is None:
         try:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
+            warn(transport.warnings)
             snapshot = read_once(transport, datetime.now(UTC))
         except ClusterError as error:
             raise CliError(str(error)) from None
-        warnings = (*transport.warnings, *(f"left out: {fault}" for fault in snapshot.faults))
+        warnings = tuple(f"left out: {fault}" for fault in snapshot.faults)
         if snapshot.unknown:
             warnings += (f"not allowed to list {', '.join(sorted(snapshot.unknown))}",)
     else:

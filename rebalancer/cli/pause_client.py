@@ -10,6 +10,7 @@ from rebalancer.adapters.kubernetes.configmaps import ControlMap
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.cli.errors import CliError, warn
+from rebalancer.ports import LeaseUnavailable
 from rebalancer.settings import Settings
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
@@ -42,7 +43,7 @@ def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
     warn(transport.warnings)
     try:
         lease = KubernetesLease(transport, namespace=settings.namespace, timeout=timeout).read()
-    except RequestRefused:  # who may flip the switch need not be allowed to read leases
+    except (LeaseUnavailable, RequestRefused):  # who may pause need not be allowed to read leases
         return transport, ControlMap(transport, settings.namespace)
     except ClusterError as error:
         raise CliError(str(error)) from None

@@ -30,13 +30,13 @@ class Shaky:
         return self.store.write(record)
 
 
-def elector(lease: Shaky, told: list[LoopEvent], remembered: Callable[[], Memory] = lambda: NO_MEMORY) -> Elector:
+def elector(lease: Shaky, told: list[LoopEvent], load_memory: Callable[[], Memory] = lambda: NO_MEMORY) -> Elector:
     return Elector(
         lease=lease,
         election=Election(identity="me", duration=2.0, deadline=0.4),
         retry=0.05,
         clock=lambda: datetime.now(UTC),
-        remembered=remembered,
+        load_memory=load_memory,
         tell=told.append,
     )
 

@@ -218,11 +218,11 @@ def test_the_process_can_only_restrain() -> None:
 def test_until_done() -> None:
     """`--once` ends at once where nothing is violated, and after a few looks where nothing can be done."""
     quiet = RunOnce()
-    assert not quiet.done(led())
+    assert not quiet.is_done(led())
     state, _ = after(led(policy=eager(Mode.OBSERVE)), CycleDue(snapshot=SNAPSHOT))
-    assert [quiet.done(state) for _ in range(3)] == [False, False, True]
+    assert [quiet.is_done(state) for _ in range(3)] == [False, False, True]
     busy, _ = evicting()
-    assert not any(RunOnce().done(busy) for _ in range(5))
+    assert not any(RunOnce().is_done(busy) for _ in range(5))
 
 
 def two_workloads() -> Snapshot:
