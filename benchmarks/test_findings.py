@@ -8,7 +8,8 @@ import pytest
 from benchmarks.test_limits import full
 from benchmarks.timing import seconds
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.findings import findings
+from rebalancer.assessment.findings import find_findings
+from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy
@@ -25,7 +26,8 @@ def test_findings_cost_no_more_than_the_judgement(full: Snapshot, zone: str | No
     snapshot = cordoned(full, *names)
     assessed = assess(View(snapshot), default_policy(), NO_MEMORY)
     judging = seconds(lambda: assess(View(snapshot), default_policy(), NO_MEMORY), times=1)
-    judged = assessed.groups, assessed.pod_groups, assessed.limits, assessed.unmatched
-    finding = seconds(lambda: findings(View(snapshot), *judged), times=1)
-    print(f"\nfindings {finding:.2f} s of an assessment of {judging:.2f} s: {len(assessed.findings)} found")
+    unmatched = find_unmatched(View(snapshot), assessed, default_policy())
+    finding = seconds(lambda: find_findings(View(snapshot), assessed, unmatched), times=1)
+    number = len(find_findings(View(snapshot), assessed, unmatched))
+    print(f"\nfindings {finding:.2f} s of an assessment of {judging:.2f} s: {number} found")
     assert finding < judging

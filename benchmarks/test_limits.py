@@ -12,7 +12,7 @@ from msgspec import structs
 from benchmarks.scheduling_states import REPLICAS, large
 from benchmarks.timing import seconds
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.limit_groups import gather
+from rebalancer.assessment.limit_groups import find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import NO_MEMORY
@@ -60,7 +60,7 @@ def full() -> Snapshot:
 
 def limits_of(view: View) -> list[EvaluatedLimit]:
     policy = default_policy()
-    found = evaluate_limits(gather(view, policy.groups), view, NO_MEMORY)
+    found = evaluate_limits(find_limit_groups(view, policy.groups), view, NO_MEMORY)
     return [limit for limit in found if limit.state is not State.SATISFIED]
 
 

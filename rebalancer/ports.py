@@ -1,6 +1,6 @@
-"""What the loop needs from the outside, as Protocols: a cluster, and somewhere the policy comes from.
+"""What the loop needs from the outside, as Protocols: a cluster and a Lease.
 
-The adapter for a real cluster and the simulator stand behind the same ones, so every run can be simulated.
+The adapter for a real cluster and the simulator implement the same Protocols, so every run can be simulated.
 """
 
 from datetime import datetime
@@ -9,40 +9,40 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from rebalancer.model.events import Event
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.reporting.events.workload_events import Event
 
 
 class EvictionResult(StrEnum):
-    """What came of an eviction request; also the label of `rebalancer_evictions_total`."""
+    """The result of an eviction request; also the label of `rebalancer_evictions_total`."""
 
     EVICTED = "evicted"
     BUDGET = "budget"
-    """A PodDisruptionBudget has no room."""
+    """A PodDisruptionBudget does not allow it now."""
     STALE = "stale"
-    """A PodDisruptionBudget was just changed."""
+    """A PodDisruptionBudget was changed a moment ago."""
     THROTTLED = "throttled"
-    """The API server asks for patience."""
+    """The API server asks the client to slow down."""
     GONE = "gone"
     CONFLICT = "conflict"
     """Another pod has the name now."""
     FORBIDDEN = "forbidden"
     FAILED = "failed"
-    """Refused for a reason that will not pass by itself."""
+    """Refused for a reason that does not go away by itself."""
     UNKNOWN = "unknown"
-    """No answer, or one that says nothing: the pod may be evicted or not."""
+    """No answer, or one without a result: the pod may or may not be evicted."""
 
 
 class EvictionAnswer(Struct, frozen=True):
-    """The answer to an eviction request, in words that a person understands."""
+    """The answer to an eviction request, with a message for people."""
 
     result: EvictionResult
     message: str = ""
 
 
 class Document(Struct, frozen=True):
-    """A named text that is kept in the status ConfigMap."""
+    """A named text stored in the status ConfigMap."""
 
     key: str
     text: str
@@ -52,15 +52,15 @@ class Cluster(Protocol):
     """A cluster, real or simulated."""
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return everything known of the cluster."""
+        """Return everything known about the cluster."""
         ...
 
     def staleness(self) -> str:
-        """Say why the snapshot cannot be trusted, "" if it can."""
+        """Return why the snapshot may be out of date, "" if it is not."""
         ...
 
     def evict(self, move: Move) -> EvictionAnswer:
-        """Ask for an eviction, with the pod's UID as a precondition. Never raises."""
+        """Request an eviction, with the pod's UID as a precondition. Never raises."""
         ...
 
     def record(self, event: Event) -> None:
@@ -68,11 +68,11 @@ class Cluster(Protocol):
         ...
 
     def save(self, documents: tuple[Document, ...]) -> bool:
-        """Keep documents for the next process and for people; say whether the first is safe. Never raises."""
+        """Store documents for the next process and for people; return whether the first is stored. Never raises."""
         ...
 
     def load(self, key: str) -> str:
-        """Return a kept document, "" if there is none."""
+        """Return a stored document, "" if there is none."""
         ...
 
 
@@ -87,13 +87,17 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     version: str = ""
 
 
+class LeaseUnavailable(Exception):  # noqa: N818  # callers read it as a state
+    """No process can hold the Lease until somebody changes the cluster; the message says what is missing."""
+
+
 class Lease(Protocol):
     """The Lease that says who leads."""
 
     def read(self) -> LeaseRecord | None:
-        """Return it, None if there is none; raise where that cannot be told."""
+        """Return it, None if there is none; raise LeaseUnavailable or another error where it cannot be read."""
         ...
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
-        """Write it if nobody else has since it was read, else return None; raise where that cannot be told."""
+        """Write it and return it; None if somebody else was quicker. Raise LeaseUnavailable or another error."""
         ...

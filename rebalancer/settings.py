@@ -138,7 +138,7 @@ def _log_format() -> Literal["json", "console"]:
     return "console" if sys.stderr.isatty() else "json"
 
 
-PolicySource = Annotated[
+PolicyLocation = Annotated[
     FilePolicy | ConfigMapPolicy, NoDecode, PlainValidator(_policy_source), PlainSerializer(str, return_type=str)
 ]
 ListenAddress = Annotated[Address, NoDecode, PlainValidator(_address), PlainSerializer(str, return_type=str)]
@@ -157,7 +157,7 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    policy: Annotated[PolicySource | None, Shown("FILE|configmap:NAMESPACE/NAME", "the shipped policy")] = None
+    policy: Annotated[PolicyLocation | None, Shown("FILE|configmap:NAMESPACE/NAME", "the shipped policy")] = None
     """Where the policy is: a file, read again when it changes, or a ConfigMap, watched."""
     mode: Annotated[Mode | None, Shown("MODE", "the policy's")] = None
     """The furthest to go, whatever the policy allows: Observe or Evict. It only ever makes the policy safer."""
@@ -172,7 +172,7 @@ class Settings(BaseSettings):
     )
     """The namespace of the rebalancer's own objects."""
     metrics_address: Annotated[ListenAddress, Shown("HOST:PORT")] = Address("", 8080)
-    """Where /metrics, /healthz and /readyz are served; without a host, on all addresses."""
+    """Where /metrics, /healthz and /readyz are served; without a host, on all addresses; with --once only if given."""
     lease_duration: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=15)
     """How long others wait for a silent leader before they take over."""
     renew_deadline: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=10)
@@ -212,6 +212,11 @@ class Settings(BaseSettings):
             slowest = f"{_JITTER} times --retry-period"
             raise unexpected(_lease_rule(slowest, self.retry_period * _JITTER, "--renew-deadline", self.renew_deadline))
         return self
+
+    @property
+    def listen_address(self) -> Address | None:
+        """Where to listen; None with `once`, unless a flag or the environment names an address."""
+        return None if self.once and "metrics_address" not in self.model_fields_set else self.metrics_address
 
     def describe(self) -> dict[str, Any]:
         """Return all settings for the first line of the log, in JSON's types. There is no secret among them."""

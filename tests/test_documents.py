@@ -14,8 +14,8 @@ import pytest
 from rebalancer import __version__
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
+from rebalancer.model.events import EventReason
 from rebalancer.policy import load_policy
-from rebalancer.reporting.events.workload_events import EventReason
 from rebalancer.tracking.moves import TRANSITIONS
 from tools.reference import COMMAND, PAGES, PARTS, ROOT, parts_of, renewed
 

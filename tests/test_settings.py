@@ -53,6 +53,15 @@ def test_the_defaults() -> None:
     }
 
 
+def test_once_listens_only_where_an_address_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By flag or by environment, though it were the default's own."""
+    assert load_settings({}).listen_address == Address("", 8080)
+    assert load_settings({"once": True}).listen_address is None
+    assert load_settings({"once": True, "metrics_address": ":8080"}).listen_address == Address("", 8080)
+    monkeypatch.setenv("REBALANCER_METRICS_ADDRESS", ":9090")
+    assert load_settings({"once": True}).listen_address == Address("", 9090)
+
+
 def test_in_a_pod_the_namespace_is_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Unless the environment says otherwise."""
     (tmp_path / "namespace").write_text("platform\n")

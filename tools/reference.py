@@ -21,6 +21,7 @@ from rebalancer.adapters.prometheus import METRICS
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
+from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause
 from rebalancer.policy import Share, json_schema
@@ -31,7 +32,6 @@ from rebalancer.reporting.documents.prediction import PredictionDocument
 from rebalancer.reporting.documents.report import ReportDocument
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.suggestion import SuggestionDocument
-from rebalancer.reporting.events.workload_events import Event, EventReason, Regarding
 from rebalancer.settings import Settings, flag_of, variable_of
 from rebalancer.tracking.moves import TRANSITIONS
 from tools.dashboard import dashboard_text

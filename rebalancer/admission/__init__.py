@@ -1,1 +1,1 @@
-"""What memory and the clock allow: which evictions of a plan may be sent now, rates, and a pause."""
+"""Admission: which planned evictions may be sent now, by mode, pause, duration and rates; what to remember."""

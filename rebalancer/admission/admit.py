@@ -1,32 +1,31 @@
 """Admission: which evictions of a plan may be sent now.
 
-Planning has settled everything that follows from the snapshot. Here stands what needs memory or the clock: the mode,
-a pause, how long a violation has lasted, and the rates. A step is admitted whole, or a prefix of it, or not at all.
+Planning decides everything that follows from the snapshot. Admission decides what needs memory or the clock: the mode,
+a pause, how long a violation has lasted, back-off, and the rates. A step is admitted whole, as a prefix, or not at all.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 
-import msgspec
-
 from rebalancer.admission.pause import Pause
-from rebalancer.assessment.assess import Assessment
+from rebalancer.admission.remember import RATE_WINDOW
 from rebalancer.model.moves import Memory
-from rebalancer.model.reasons import Cause, Reason, State
+from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy, format_duration
 from rebalancer.tracking.backoff import backoff_message
 
-_MINUTE = timedelta(minutes=1)
+_Obstacle = tuple[Reason, str]
+"""Why an eviction has to wait: the reason and the message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """What goes now, in order, and what waits, each with its reason."""
+    """The evictions admitted now, in order, and those that wait, each with its reason."""
 
     evictions: tuple[Eviction, ...] = ()
     waiting: tuple[Waiting, ...] = ()
@@ -34,7 +33,7 @@ class Admission:
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionContext:
-    """What bears on every eviction alike. `stale` says why the view cannot be trusted, "" if it can."""
+    """What applies to every eviction alike. `stale` says why the snapshot is out of date, "" if it is not."""
 
     policy: Policy
     mode: Mode
@@ -42,77 +41,69 @@ class AdmissionContext:
     stale: str = ""
     pause: Pause | None = None
     at_once: bool = False
-    """Whether `spread.for` is left out of account, as `--once` asks for."""
+    """Whether `spread.for` is ignored, as with `--once`."""
 
 
-def remember_plan(memory: Memory, assessment: Assessment, plan: Plan, now: datetime) -> Memory:
-    """Return the memory after a plan: since when what is violated has been so, what was sent in the last minute."""
-    since = dict(memory.seen)
-    names = {group.group.name for group in assessment.violated} | {group.name for group in plan.groups}
-    names |= {limit.name for limit in assessment.limits if limit.state is not State.SATISFIED}
-    # A time ahead of ours, from another clock, must not hold anything back for ever.
-    seen = tuple(sorted((name, min(now, since.get(name, now))) for name in names))
-    sent = tuple(moment for moment in memory.sent if timedelta(0) <= now - moment < _MINUTE)
-    misses = tuple(miss for miss in memory.failed_predictions if miss.group in names)
-    spares = tuple(spare for spare in memory.extra_evictions if spare.group in names)
-    return msgspec.structs.replace(memory, seen=seen, sent=sent, failed_predictions=misses, extra_evictions=spares)
+def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext) -> Admission:
+    """Admit what may be sent now.
 
-
-def admit(plan: Plan, snapshot: Snapshot, memory: Memory, circumstances: AdmissionContext) -> Admission:
-    """Let through what may go now.
-
-    The rates are shared out fairly: of every step first what it needs at the least, then one more of each in turn, so
-    that a large repair starves nobody. What goes of a step is a prefix of it.
+    The rates are shared fairly: every step first gets the evictions that it needs at the least, then one more each in
+    turn, so that a large repair starves nobody. What is admitted of a step is a prefix of it.
     """
-    rates = _Rates(circumstances.policy, snapshot, memory, circumstances.now)
     since = dict(memory.seen)
-    steps = [tuple(grouped) for _, grouped in groupby(plan.evictions, key=lambda eviction: eviction.step)]
-    refused: list[tuple[Reason, str] | None] = [
-        _refused(step[0], since, circumstances) or _backed_off(step[0], memory, circumstances.now) for step in steps
-    ]
-    going = [0] * len(steps)
-    open_ = [index for index, why in enumerate(refused) if why is None]
-    while open_:
-        still = []
-        for index in open_:
-            more = steps[index][going[index] : max(going[index] + 1, steps[index][0].needed)]
-            why = rates.taken(more)
-            if why is not None:
-                refused[index] = why
-                continue
-            going[index] += len(more)
-            if going[index] < len(steps[index]):
-                still.append(index)
-        open_ = still
+    steps = [tuple(evictions) for _, evictions in groupby(plan.evictions, key=lambda eviction: eviction.step)]
+    obstacles = [_find_obstacle(step[0], since, memory, context) for step in steps]
+    rates = _Rates(context.policy, snapshot, memory, context.now)
+    numbers = _share_rates(steps, obstacles, rates)
     admitted: list[Eviction] = []
     waiting: list[Waiting] = []
-    for step, number, why in zip(steps, going, refused, strict=True):
+    for step, number, obstacle in zip(steps, numbers, obstacles, strict=True):
         admitted += step[:number]
-        if why is not None:
-            reason, message = why
-            waiting += [Waiting(eviction=each, reason=reason, message=message) for each in step[number:]]
+        if obstacle is not None:
+            reason, message = obstacle
+            waiting += [Waiting(eviction=eviction, reason=reason, message=message) for eviction in step[number:]]
     return Admission(evictions=tuple(admitted), waiting=tuple(waiting))
 
 
-def _refused(eviction: Eviction, since: dict[str, datetime], now: AdmissionContext) -> tuple[Reason, str] | None:
-    if now.pause is not None and now.pause.holds(now.now):
-        return Reason.PAUSED, now.pause.message
-    if now.mode is Mode.OBSERVE:
+def _share_rates(
+    steps: Sequence[tuple[Eviction, ...]], obstacles: list[_Obstacle | None], rates: "_Rates"
+) -> list[int]:
+    """Return how many evictions of each step are admitted; note the rate that limits a step in `obstacles`."""
+    numbers = [0] * len(steps)
+    open_steps = [index for index, obstacle in enumerate(obstacles) if obstacle is None]
+    while open_steps:
+        still_open = []
+        for index in open_steps:
+            more = steps[index][numbers[index] : max(numbers[index] + 1, steps[index][0].needed)]
+            obstacle = rates.take(more)
+            if obstacle is not None:
+                obstacles[index] = obstacle
+                continue
+            numbers[index] += len(more)
+            if numbers[index] < len(steps[index]):
+                still_open.append(index)
+        open_steps = still_open
+    return numbers
+
+
+def _find_obstacle(
+    eviction: Eviction, since: dict[str, datetime], memory: Memory, context: AdmissionContext
+) -> _Obstacle | None:
+    """Return what other than a rate keeps a step from being admitted; `eviction` is its first."""
+    if context.pause is not None and context.pause.holds(context.now):
+        return Reason.PAUSED, context.pause.message
+    if context.mode is Mode.OBSERVE:
         return Reason.OBSERVE_ONLY, "mode is Observe"
-    if now.stale:
-        return Reason.STALE_DATA, now.stale
-    lasting = eviction.repair.lasting
-    violated = now.now - since.get(eviction.group, now.now)
-    if violated < lasting and not now.at_once:
-        seconds = int(violated.total_seconds())
-        which = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
-        return Reason.NOT_PERSISTENT, f"violated for {seconds}s, {which} is {format_duration(lasting)}"
-    return None
-
-
-def _backed_off(eviction: Eviction, memory: Memory, now: datetime) -> tuple[Reason, str] | None:
-    why = backoff_message(memory, eviction.group, now)
-    return (Reason.BACK_OFF, why) if why else None
+    if context.stale:
+        return Reason.STALE_DATA, context.stale
+    required = eviction.repair.lasting
+    violated_for = context.now - since.get(eviction.group, context.now)
+    if violated_for < required and not context.at_once:
+        seconds = int(violated_for.total_seconds())
+        field = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
+        return Reason.NOT_PERSISTENT, f"violated for {seconds}s, {field} is {format_duration(required)}"
+    backoff = backoff_message(memory, eviction.group, context.now)
+    return (Reason.BACK_OFF, backoff) if backoff else None
 
 
 class _Rates:
@@ -121,35 +112,35 @@ class _Rates:
     def __init__(self, policy: Policy, snapshot: Snapshot, memory: Memory, now: datetime) -> None:
         self._budgets = policy.budgets
         self._snapshot = snapshot
-        self._lately = sum(1 for moment in memory.sent if now - moment < _MINUTE)
+        self._last_minute = sum(1 for moment in memory.sent if now - moment < RATE_WINDOW)
         self._cycle = 0
         self._nodes: Counter[str] = Counter()
         self._namespaces: Counter[str] = Counter()
 
-    def _limits(self, eviction: Eviction) -> Iterable[tuple[int, int, str]]:
-        """Yield (sent, allowed, which budget)."""
+    def _rates_of(self, eviction: Eviction) -> Iterable[tuple[int, int, str]]:
+        """Yield (evictions sent, evictions allowed, field of `budgets`) for each rate that counts an eviction."""
         budgets, snapshot = self._budgets, self._snapshot
         node, namespace = eviction.pod.node or "", eviction.pod.namespace
         everything = len(snapshot.pods)
         yield self._cycle, budgets.per_cycle.resolve(everything), "perCycle"
-        yield self._lately, budgets.per_minute.resolve(everything), "perMinute"
+        yield self._last_minute, budgets.per_minute.resolve(everything), "perMinute"
         yield self._nodes[node], budgets.per_node.resolve(len(snapshot.pods_on.get(node, ()))), "perNode"
         in_namespace = len(snapshot.pods_in.get(namespace, ()))
         yield self._namespaces[namespace], budgets.per_namespace.resolve(in_namespace), "perNamespace"
 
-    def taken(self, evictions: Sequence[Eviction]) -> tuple[Reason, str] | None:
-        """Count evictions against every rate, all of them or none; return what does not let them."""
+    def take(self, evictions: Sequence[Eviction]) -> _Obstacle | None:
+        """Count evictions against every rate, all of them or none; return the rate that does not allow them."""
         for number, eviction in enumerate(evictions):
-            for sent, allowed, name in self._limits(eviction):
+            for sent, allowed, field in self._rates_of(eviction):
                 if sent >= allowed:
-                    for each in evictions[:number]:
-                        self._add(each, -1)
-                    return Reason.RATE_LIMITED, f"budgets.{name} allows {allowed}"
-            self._add(eviction, 1)
+                    for counted in evictions[:number]:
+                        self._count(counted, -1)
+                    return Reason.RATE_LIMITED, f"budgets.{field} allows {allowed}"
+            self._count(eviction, 1)
         return None
 
-    def _add(self, eviction: Eviction, number: int) -> None:
+    def _count(self, eviction: Eviction, number: int) -> None:
         self._cycle += number
-        self._lately += number
+        self._last_minute += number
         self._nodes[eviction.pod.node or ""] += number
         self._namespaces[eviction.pod.namespace] += number

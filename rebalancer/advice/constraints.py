@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from rebalancer.assessment.evaluated import EvaluatedConstraint
+from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.guarantees import least_under, most_under
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.labels import LabelSelector, Operator

@@ -1,56 +1,55 @@
-"""The judgement: for every group and constraint, and every limit of the policy, the counts and whether it holds."""
+"""The assessment: for every spread group and every limit of the policy, the counts and whether they satisfy it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass
 
-from rebalancer.assessment.causes.attribution import Causes, causes
-from rebalancer.assessment.deadlocks import Deadlock, deadlocks
-from rebalancer.assessment.evaluated import EvaluatedConstraint, EvaluatedGroup
-from rebalancer.assessment.findings import Finding, findings
-from rebalancer.assessment.limit_groups import LimitGroup, gather
+from msgspec import Struct
+
+from rebalancer.assessment.deadlocks import Deadlock, find_deadlocks
+from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.assessment.spread_groups import SpreadGroup, groups
-from rebalancer.assessment.unmatched import Unmatched, unmatched
+from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
 from rebalancer.model.moves import Memory
+from rebalancer.model.reasons import State
 from rebalancer.policy import Policy
-from rebalancer.scheduling.pod_topology_spread import counts
+from rebalancer.scheduling.pod_topology_spread import Counts, counts
+from rebalancer.scheduling.spread_constraints import EffectiveConstraint
 from rebalancer.scheduling.view import View
 
-__all__ = ["Assessment", "EvaluatedConstraint", "EvaluatedGroup", "assess"]
+
+class EvaluatedConstraint(Struct, frozen=True, kw_only=True, gc=False):
+    """One constraint of a group with its counts."""
+
+    constraint: EffectiveConstraint
+    counts: Counts
+
+    @property
+    def state(self) -> State:
+        """Satisfied or Violated; planning may find a violation to be Infeasible or Unfixable."""
+        return State.VIOLATED if self.counts.violated else State.SATISFIED
+
+
+class EvaluatedGroup(Struct, frozen=True, kw_only=True, gc=False):
+    """A spread group with its constraints evaluated, hard and soft ones in the order of the pod's specification."""
+
+    group: SpreadGroup
+    hard: tuple[EvaluatedConstraint, ...]
+    soft: tuple[EvaluatedConstraint, ...]
+    violated: bool
+    """Whether a hard constraint is violated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """The judgement on every group and limit, in a stable order."""
+    """Every spread group and limit, evaluated, in a stable order."""
 
     groups: tuple[EvaluatedGroup, ...]
     pod_groups: tuple[LimitGroup, ...] = ()
     """The pods of the policy's groups."""
     limits: tuple[EvaluatedLimit, ...] = ()
-    """Every limit that is in force, once for each set of pods that it is about."""
+    """Every limit in force, once for each set of pods that it counts."""
     deadlocks: tuple[Deadlock, ...] = ()
-    """Waiting pods whose own rules exclude each other."""
-    seek_causes: Callable[[], Causes] = field(default=dict, compare=False, repr=False)
-    seek_findings: Callable[[], tuple[Finding, ...]] = field(default=tuple, compare=False, repr=False)
-
-    seek_unmatched: Callable[[], tuple[Unmatched, ...]] = field(default=tuple, compare=False, repr=False)
-
-    @cached_property
-    def causes(self) -> Causes:
-        """What led to each violation; worked out when it is asked for, as planning does without it."""
-        return self.seek_causes()
-
-    @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """What is wrong without being violated, or why something is; worked out when it is asked for."""
-        return self.seek_findings()
-
-    @cached_property
-    def unmatched(self) -> tuple[Unmatched, ...]:
-        """What the policy names and the cluster does not have; worked out when it is asked for."""
-        return self.seek_unmatched()
+    """Pending pods whose own rules exclude each other."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:
@@ -59,25 +58,23 @@ class Assessment:
 
 
 def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
-    """Count and judge every constraint of every living workload, and every limit of the policy; find deadlocks."""
-    gathered = gather(view, policy.groups)
-    judged = tuple(_judge(group, view) for group in groups(view))
-    limits = evaluate_limits(gathered, view, memory)
-    seek_unmatched = cache(lambda: unmatched(policy.groups, gathered, view))
+    """Evaluate every constraint of every living workload and every limit of the policy; find placement deadlocks."""
+    limit_groups = find_limit_groups(view, policy.groups)
     return Assessment(
-        groups=judged,
-        pod_groups=gathered,
-        limits=limits,
-        deadlocks=deadlocks(view),
-        seek_causes=lambda: causes(judged, limits, view, memory),
-        seek_findings=lambda: findings(view, judged, gathered, limits, seek_unmatched()),
-        seek_unmatched=seek_unmatched,
+        groups=tuple(_evaluate(group, view) for group in find_spread_groups(view)),
+        pod_groups=limit_groups,
+        limits=evaluate_limits(limit_groups, view, memory),
+        deadlocks=find_deadlocks(view),
     )
 
 
-def _judge(group: SpreadGroup, view: View) -> EvaluatedGroup:
+def _evaluate(group: SpreadGroup, view: View) -> EvaluatedGroup:
     hard, soft = (
-        tuple(EvaluatedConstraint(constraint=each, counts=counts(each, group.sample, view)) for each in listed)
-        for listed in group.constraints
+        tuple(
+            EvaluatedConstraint(constraint=constraint, counts=counts(constraint, group.sample, view))
+            for constraint in constraints
+        )
+        for constraints in group.constraints
     )
-    return EvaluatedGroup(group=group, hard=hard, soft=soft, violated=any(each.counts.violated for each in hard))
+    violated = any(constraint.counts.violated for constraint in hard)
+    return EvaluatedGroup(group=group, hard=hard, soft=soft, violated=violated)

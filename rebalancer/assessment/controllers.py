@@ -11,7 +11,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.scheduling.replacement import REPLACING_KINDS, replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -75,7 +75,7 @@ def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
     return pods
 
 
-def unowned(view: View) -> tuple[Pod, ...]:
+def unowned_pods(view: View) -> tuple[Pod, ...]:
     """Return the living pods that no known workload owns, in the snapshot's order."""
     return view.memo("unowned", lambda: tuple(_unowned(view.snapshot)))
 
@@ -88,13 +88,13 @@ def _unowned(snapshot: Snapshot) -> Iterator[Pod]:
                 yield pod
 
 
-def strays(view: View) -> Iterator[PodController]:
+def stray_controllers(view: View) -> Iterator[PodController]:
     """Yield what is known of the living pods without a known owner, those of one owner together.
 
     Pods that belong to their nodes (DaemonSets, static pods) are left out: they stand where the nodes are.
     """
     found: defaultdict[Reference, list[Pod]] = defaultdict(list)
-    for pod in unowned(view):
+    for pod in unowned_pods(view):
         if pod.owner is None or pod.owner.kind not in _OF_NODES:
             found[stray_reference(pod)].append(pod)
     for reference in sorted(found):
@@ -102,7 +102,7 @@ def strays(view: View) -> Iterator[PodController]:
         yield PodController(reference=reference, owner=None, top=None, pods=pods, next_pod=pods[0])
 
 
-def absentees(view: View) -> Iterator[PodController]:
+def controllers_without_pods(view: View) -> Iterator[PodController]:
     """Yield the owners that should have pods and have none."""
     present = {member.owner.uid for member in members(view) if member.owner is not None}
     missing = Unpredictable(Reason.NOT_PREDICTABLE, "it has no pod")
@@ -118,8 +118,3 @@ def stray_reference(pod: Pod) -> Reference:
     if pod.owner is None:
         return Reference(pod.namespace, "Pod", pod.name)
     return Reference(pod.namespace, pod.owner.kind, pod.owner.name)
-
-
-def reference_of(workload: Workload) -> Reference:
-    """Name a workload."""
-    return Reference(workload.namespace, workload.kind, workload.name)

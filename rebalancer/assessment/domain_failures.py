@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.assessment.limit_groups import LimitGroup, LimitGroupPart, total
+from rebalancer.assessment.limit_groups import LimitGroup, LimitGroupPart, desired_pods
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
@@ -109,7 +109,7 @@ class _Unit:
     limits: list[EvaluatedLimit] = field(default_factory=list)
 
 
-def failures(gathered: Sequence[LimitGroup], limits: Sequence[EvaluatedLimit], view: View) -> Failures:
+def simulate_failures(gathered: Sequence[LimitGroup], limits: Sequence[EvaluatedLimit], view: View) -> Failures:
     """Lose each domain that holds pods of the policy's groups, whether or not a limit on them is in force.
 
     The keys are the host name, those of the limits in force, and the groups' zones.
@@ -176,7 +176,7 @@ def _unit(group: LimitGroup, limit: str | None, key: Labels, parts: Sequence[Lim
         namespace=group.namespace,
         key=key,
         workloads=frozenset(part.member.reference for part in parts),
-        total=total(parts, Basis.DESIRED, group.population),
+        total=desired_pods(parts, Basis.DESIRED, group.population),
         on=Counter(node for node, _ in placed),
         ready=Counter(node for node, ready in placed if ready),
     )

@@ -1,23 +1,15 @@
 """Domains of a limit: which values of a topology key its pods may stand on, and which zones count for `when`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rebalancer.assessment.limit_groups import Affinities
 from rebalancer.model.labels import Operator, SelectorRequirement
-from rebalancer.model.moves import Memory, ZoneSeen
-from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import PolicyGroup
+from rebalancer.model.moves import Memory
 from rebalancer.scheduling.node_index import RequiredAffinity
 from rebalancer.scheduling.view import View
-
-SEEN_FOR: Final = timedelta(hours=1)
-"""How long a zone without nodes still counts for `when.zones`: losing one must not switch rules."""
-
-_MOST_ZONES: Final = 200
-"""Of one key. What has more values is no zone, and need not be remembered."""
+from rebalancer.tracking.zones import ZONE_REMEMBERED_FOR
 
 
 class Domains(NamedTuple):
@@ -28,7 +20,7 @@ class Domains(NamedTuple):
     """How many have a node."""
 
 
-def domains(key: str, declared: tuple[str, ...] | None, affinities: Affinities, view: View) -> Domains:
+def limit_domains(key: str, declared: tuple[str, ...] | None, affinities: Affinities, view: View) -> Domains:
     """Return the domains that are declared, else named by all of the affinities, else those of all eligible nodes."""
 
     def make() -> Domains:
@@ -37,7 +29,7 @@ def domains(key: str, declared: tuple[str, ...] | None, affinities: Affinities, 
             nodes = frozenset[str]().union(*(view.nodes.matching(each) for each in affinities))
             groups = {value: names & nodes for value, names in groups.items()}
             groups = {value: names for value, names in groups.items() if names}
-        meant = declared if declared is not None else named(key, affinities)
+        meant = declared if declared is not None else named_domains(key, affinities)
         if meant is not None:
             groups = {value: groups.get(value, frozenset()) for value in sorted(meant)}
         return Domains(groups, sum(1 for names in groups.values() if names))
@@ -45,7 +37,7 @@ def domains(key: str, declared: tuple[str, ...] | None, affinities: Affinities, 
     return view.memo(("domains of a limit", key, declared, affinities), make)
 
 
-def named(key: str, affinities: Affinities) -> frozenset[str] | None:
+def named_domains(key: str, affinities: Affinities) -> frozenset[str] | None:
     """Return the values of a key that the affinities name, or None where one leaves them open."""
     found: frozenset[str] = frozenset()
     for each in affinities:
@@ -70,9 +62,9 @@ def _listed(key: str, expressions: Sequence[SelectorRequirement]) -> frozenset[s
     return reduce(frozenset.__and__, listed) if listed else None
 
 
-def zones(key: str, affinities: Affinities, view: View, memory: Memory) -> int:
+def count_zones(key: str, affinities: Affinities, view: View, memory: Memory) -> int:
     """Return how many zones count for `when`: those that the affinities name, else those seen in the last hour."""
-    meant = named(key, affinities)
+    meant = named_domains(key, affinities)
     if meant is not None:
         return len(meant)
     return view.memo(("zones seen", key), lambda: len(_seen(key, view, memory)))
@@ -80,24 +72,5 @@ def zones(key: str, affinities: Affinities, view: View, memory: Memory) -> int:
 
 def _seen(key: str, view: View, memory: Memory) -> set[str]:
     now = view.snapshot.taken_at
-    lately = {each.zone for each in memory.zones if each.key == key and now - each.last < SEEN_FOR}
+    lately = {each.zone for each in memory.zones if each.key == key and now - each.last < ZONE_REMEMBERED_FOR}
     return lately | view.nodes.groups(key).keys()
-
-
-def zones_seen(
-    memory: Memory, snapshot: Snapshot, groups: Iterable[PolicyGroup], now: datetime
-) -> tuple[ZoneSeen, ...]:
-    """Return the zones to remember after a snapshot: those it shows, and those seen within the hour before."""
-    keys = {group.zone_key for group in groups}
-    last = {
-        (each.key, each.zone): min(now, each.last)
-        for each in memory.zones
-        if each.key in keys and now - each.last < SEEN_FOR
-    }
-    for key in keys:
-        last |= {(key, node.labels[key]): now for node in snapshot.nodes if key in node.labels}
-    kept: list[ZoneSeen] = []
-    for key in sorted(keys):
-        seen = sorted(((moment, zone) for (of, zone), moment in last.items() if of == key), reverse=True)
-        kept += [ZoneSeen(key, zone, moment) for moment, zone in seen[:_MOST_ZONES]]
-    return tuple(sorted(kept))

@@ -6,7 +6,7 @@ none. With n pods it forces at most s only from n - s + 1 domains on (docs/seman
 
 from collections.abc import Sequence
 
-from rebalancer.assessment.limit_groups import LimitGroupPart, total
+from rebalancer.assessment.limit_groups import LimitGroupPart, desired_pods
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Basis
@@ -25,18 +25,18 @@ def least_under(pods: int, domains: int, max_skew: int) -> int:
     return max(0, -(-(pods - (domains - 1) * max_skew) // max(1, domains)))
 
 
-def most(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
+def most_per_domain(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
     """Return the most of `pods` pods that their hard constraints let one domain of a key hold, nothing else given."""
     together = _shared(parts, key, pods, view)
     if len(parts) == 1:
         return together
     each = 0
     for part in parts:
-        each += _shared([part], key, total([part], Basis.DESIRED, _of_top(parts)), view)
+        each += _shared([part], key, desired_pods([part], Basis.DESIRED, _of_top(parts)), view)
     return min(together, each)
 
 
-def skew(parts: Sequence[LimitGroupPart], key: str, domains: int, view: View) -> int | None:
+def guaranteed_skew(parts: Sequence[LimitGroupPart], key: str, domains: int, view: View) -> int | None:
     """Return the difference between two domains that their hard constraints allow; None where they allow any.
 
     Every owner must have a constraint that counts exactly these pods over exactly so many domains; the loosest binds.

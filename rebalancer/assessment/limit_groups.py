@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.assessment.controllers import PodController, absentees, members, strays
+from rebalancer.assessment.controllers import PodController, controllers_without_pods, members, stray_controllers
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -64,10 +64,10 @@ class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def name(self) -> str:
         """A name that stays the same from cycle to cycle."""
-        return f"group {self.group.name} {self.namespace} {shown(self.key)}"
+        return f"group {self.group.name} {self.namespace} {format_key(self.key)}"
 
 
-def gather(view: View, policy_groups: Sequence[PolicyGroup]) -> tuple[LimitGroup, ...]:
+def find_limit_groups(view: View, policy_groups: Sequence[PolicyGroup]) -> tuple[LimitGroup, ...]:
     """Find the pods of every group, in the policy's order, then by namespace and key."""
     population = _population(view) if policy_groups else {}
     found: list[LimitGroup] = []
@@ -98,22 +98,22 @@ def _placed(view: View, group: PolicyGroup) -> Iterator[tuple[str, Labels, Limit
             continue
         part = LimitGroupPart(member=member, pods=member.pods)
         if not whole:
-            yield from ((namespace, key, each) for key, each in divided([part], selector, group.group_by))
+            yield from ((namespace, key, each) for key, each in divide_parts([part], selector, group.group_by))
         elif selector.empty:
             yield namespace, workload_key(member.reference), part
         else:
             key = workload_key(member.reference)
-            yield from ((namespace, key, each) for _, each in divided([part], selector, ()))
+            yield from ((namespace, key, each) for _, each in divide_parts([part], selector, ()))
 
 
 def _candidates(view: View, *, absent: bool) -> Iterator[PodController]:
     yield from members(view)
-    yield from view.memo("strays", lambda: tuple(strays(view)))
+    yield from view.memo("strays", lambda: tuple(stray_controllers(view)))
     if absent:
-        yield from view.memo("absentees", lambda: tuple(absentees(view)))
+        yield from view.memo("absentees", lambda: tuple(controllers_without_pods(view)))
 
 
-def divided(
+def divide_parts(
     parts: Iterable[LimitGroupPart], selector: LabelSelector | None, keys: tuple[str, ...]
 ) -> Iterator[tuple[Labels, LimitGroupPart]]:
     """Yield the pods that the selector matches, divided by the values of the keys; those that lack one are left out.
@@ -123,7 +123,7 @@ def divided(
     selector = selector or _EVERYTHING
     for part in parts:
         if keys == (WORKLOAD,):
-            yield from ((workload_key(part.member.reference), each) for _, each in divided([part], selector, ()))
+            yield from ((workload_key(part.member.reference), each) for _, each in divide_parts([part], selector, ()))
             continue
         known: dict[int, Labels | None] = {}
         found: dict[Labels, list[Pod]] = {}
@@ -157,7 +157,7 @@ def workload_key(reference: Reference) -> Labels:
     return Labels({"workload": f"{reference.kind}/{reference.name}"})
 
 
-def shown(key: Mapping[str, str]) -> str:
+def format_key(key: Mapping[str, str]) -> str:
     """Write a key on one line."""
     return ",".join(f"{name}={value}" for name, value in key.items())
 
@@ -186,7 +186,7 @@ def _pods(parts: Iterable[LimitGroupPart]) -> tuple[Pod, ...]:
     return tuple(pod for part in parts for pod in part.pods)
 
 
-def total(parts: Sequence[LimitGroupPart], basis: Basis, population: Mapping[str, int]) -> int:
+def desired_pods(parts: Sequence[LimitGroupPart], basis: Basis, population: Mapping[str, int]) -> int:
     """Return how many pods there are, or should be: of each owner's replicas the part that its pods are now.
 
     An owner that should have none any more counts the pods it has: a share of nothing says nothing.

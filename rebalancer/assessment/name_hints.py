@@ -11,7 +11,7 @@ _MOST: Final = 1_000
 """Names that are compared: that the nearest is left out costs a hint."""
 
 
-def misspelt(key: str, found: str) -> bool:
+def is_misspelling(key: str, found: str) -> bool:
     """Say whether a label is probably meant to be the key: a longer or shorter form of it, or nearly the same word."""
     if found == key:
         return False
@@ -33,7 +33,11 @@ def _one_off(name: str, other: str) -> bool:
 
 def nearest_key(key: str, there: Collection[str]) -> str | None:
     """Return the label key that a key was probably meant to be."""
-    near = [each for each in sorted(there)[:_MOST] if misspelt(key, each) or misspelt(each, key) or _beside(key, each)]
+    near = [
+        each
+        for each in sorted(there)[:_MOST]
+        if is_misspelling(key, each) or is_misspelling(each, key) or _beside(key, each)
+    ]
     return max(near, key=lambda each: _alike(key, each), default=None)
 
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from rebalancer.assessment.controllers import PodController, members, stray_reference, unowned
+from rebalancer.assessment.controllers import PodController, members, stray_reference, unowned_pods
 from rebalancer.model.affinity import Toleration
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -18,7 +18,7 @@ from rebalancer.scheduling.node_index import RequiredAffinity, required_part
 from rebalancer.scheduling.spread_constraints import Constraints, constraints_of
 from rebalancer.scheduling.view import View
 
-__all__ = ["PodController", "SpreadGroup", "groups", "workloads_of"]
+__all__ = ["PodController", "SpreadGroup", "find_spread_groups", "workloads_of"]
 
 _Key = tuple[str, Constraints, RequiredAffinity | None, tuple[Toleration, ...]]
 
@@ -58,7 +58,7 @@ def workloads_of(members: Sequence[PodController]) -> tuple[Reference, ...]:
     return tuple(sorted({member.reference for member in members}))
 
 
-def groups(view: View) -> tuple[SpreadGroup, ...]:
+def find_spread_groups(view: View) -> tuple[SpreadGroup, ...]:
     """Find every group with a constraint, hard or soft, in a stable order."""
     found: defaultdict[_Key, list[tuple[Pod, PodController]]] = defaultdict(list)
     for member in _counted(view):
@@ -78,6 +78,6 @@ def groups(view: View) -> tuple[SpreadGroup, ...]:
 def _counted(view: View) -> Iterator[PodController]:
     """Yield the owners that have living pods, then the pods with constraints of their own that nobody known owns."""
     yield from members(view)
-    for pod in unowned(view):
+    for pod in unowned_pods(view):
         if pod.spec.spread:
             yield PodController(reference=stray_reference(pod), owner=None, top=None, pods=(pod,), next_pod=pod)

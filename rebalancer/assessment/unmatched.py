@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.name_hints import nearest, nearest_key
 from rebalancer.model.labels import Labels, LabelSelector, Operator
-from rebalancer.policy import WORKLOAD, Limit, NamespaceFilter, PolicyGroup
+from rebalancer.policy import WORKLOAD, Limit, NamespaceFilter, Policy, PolicyGroup
 from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.scheduling.view import View
 
@@ -40,25 +41,25 @@ class Unmatched:
         return self.field in _OF_NODES
 
 
-def unmatched(groups: Sequence[PolicyGroup], gathered: Sequence[LimitGroup], view: View) -> tuple[Unmatched, ...]:
-    """Find all of it, in the policy's order. What matches costs next to nothing, however large the cluster."""
-    found: list[Unmatched] = []
-    parts: dict[str, list[LimitGroup]] = {}
-    for each in gathered:
-        parts.setdefault(each.group.name, []).append(each)
+def find_unmatched(view: View, assessment: Assessment, policy: Policy) -> tuple[Unmatched, ...]:
+    """Return all of them, in the policy's order. What matches costs next to nothing, however large the cluster."""
+    unmatched: list[Unmatched] = []
+    limit_groups: dict[str, list[LimitGroup]] = {}
+    for limit_group in assessment.pod_groups:
+        limit_groups.setdefault(limit_group.group.name, []).append(limit_group)
     unknown = view.snapshot.unknown
-    for group in groups:
+    for group in policy.groups:
         if "Pod" not in unknown and view.snapshot.pods:
-            found += _of_pods(group, parts.get(group.name, []), view)
+            unmatched += _unmatched_pods(group, limit_groups.get(group.name, []), view)
         if "Node" not in unknown and view.nodes.names:
-            found += _of_nodes(group, view)
-    return tuple(found)
+            unmatched += _unmatched_nodes(group, view)
+    return tuple(unmatched)
 
 
 # Pods
 
 
-def _of_pods(group: PolicyGroup, gathered: Sequence[LimitGroup], view: View) -> Iterator[Unmatched]:
+def _unmatched_pods(group: PolicyGroup, gathered: Sequence[LimitGroup], view: View) -> Iterator[Unmatched]:
     empty = list(_namespaces(group, view))
     yield from empty
     if gathered:
@@ -165,7 +166,7 @@ def _why_not(selector: LabelSelector, labels: Sequence[Labels]) -> str:
 # Nodes
 
 
-def _of_nodes(group: PolicyGroup, view: View) -> Iterator[Unmatched]:
+def _unmatched_nodes(group: PolicyGroup, view: View) -> Iterator[Unmatched]:
     """Yield the keys that no node has, and declared domains that are no value of theirs."""
     yield from _zone_key(group, view)
     for limit in group.limits:

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.live import Live
 
 from rebalancer.adapters.simulator import START
+from rebalancer.assessment.findings import find_findings
+from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.cli.demo_play import LONGEST, Line, Play
 from rebalancer.cli.demo_view import clock, picture
 from rebalancer.cli.errors import CliError, Exit
@@ -43,7 +45,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play it, then show the report; 0 if everything was repaired."""
-    logs.configure(level="error", form="console")  # what the loop logs is told here in other words
+    logs.configure_logs(level="error", form="console")  # what the loop logs is told here in other words
     console = Console(highlight=False)
     play = Play(args.seed)
     if console.is_terminal:
@@ -94,7 +96,9 @@ def _print(console: Console, told: list[Line]) -> None:
 def _report(play: Play, console: Console) -> None:
     cycle = play.loop.cycle
     assert cycle is not None
-    text = report_text(report_document(cycle.assessment, cycle.plan))
+    unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
+    findings = find_findings(cycle.view, cycle.assessment, unmatched)
+    text = report_text(report_document(cycle.assessment, cycle.plan, cycle.causes, findings))
     console.print(
         f"\n{text}\n{plural(play.evicted, 'eviction')}; the proven minimum was {play.minimum}.",
         markup=False,

@@ -11,7 +11,7 @@ from typing import Final
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster, TraceEntry, TraceKind
 from rebalancer.controller.runner import Runner
-from rebalancer.controller.state import Leading, Loop
+from rebalancer.controller.state import Leading, LoopState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
 from rebalancer.ports import EvictionResult
@@ -86,7 +86,7 @@ class Counting:
         """Count what was granted."""
         self.evicted += result is EvictionResult.EVICTED
 
-    def changed(self, state: Loop) -> None:
+    def changed(self, state: LoopState) -> None:
         """Take no notice: the state is read where it is shown."""
 
 
@@ -99,7 +99,7 @@ class Play:
         self._interval = policy.interval
         self._observer = Counting()
         self._runner = Runner(
-            state=Loop(policy=policy, policy_since=START),
+            state=LoopState(policy=policy, policy_since=START),
             cluster=self.cluster,
             clock=lambda: self.cluster.now,
             observer=self._observer,
@@ -128,7 +128,7 @@ class Play:
         """The proven least number of evictions, as it was when the zone was back."""
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> LoopState:
         """The loop's state."""
         return self._runner.state
 

@@ -1,9 +1,11 @@
-"""What ends a command early: a clear message and an exit code.
+"""What ends a command early, a message and an exit code, and warnings that do not end it.
 
 CliError          exit 1: the message says what is wrong and the way out
 └── UsageError    exit 2: the command line itself is wrong
 """
 
+import sys
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -28,3 +30,9 @@ class UsageError(CliError):
     """The command line asks for something that does not exist or contradicts itself."""
 
     exit_code = Exit.USAGE
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Write warnings to standard error."""
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201

@@ -5,18 +5,15 @@ import sys
 from collections.abc import Sequence
 
 from rebalancer.cli.errors import CliError, Exit, UsageError
-from rebalancer.cli.load import look
-from rebalancer.cli.options import Reading, add_reading_arguments
+from rebalancer.cli.load import load_cluster
+from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.controller.profiles import profile_of
-from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.text.explanation import explanation_text
-from rebalancer.scheduling.view import View
 
 _KINDS = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
@@ -29,24 +26,22 @@ _KINDS = {
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.add_argument("object", metavar="KIND/NAME", help="pod, deployment, statefulset or replicaset, and its name")
-    add_reading_arguments(parser, namespace="the object's namespace (default: the one that has it)")
+    add_read_arguments(parser, namespace="the object's namespace (default: the one that has it)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the explanation; nothing is changed."""
-    reading = Reading.of(args)
-    kind, name = _parsed(args.object)
-    seen = look(reading)
-    found = _found(kind, name, reading.namespace, seen.snapshot)
-    if isinstance(found, Pod):
-        view = View(seen.snapshot, profile_of(reading.policy))
-        document = explain_pod(found, view, seen.assessment, seen.plan)
+    options = ReadOptions.of(args)
+    kind, name = _parse_object(args.object)
+    cluster = load_cluster(options)
+    target = _find_object(kind, name, options.namespace, cluster.snapshot)
+    if isinstance(target, Pod):
+        document = explain_pod(target, cluster.view, cluster.assessment, cluster.plan)
     else:
-        # A Deployment's ReplicaSet is judged as the Deployment.
-        top = seen.snapshot.workload.get(found.owner.uid, found) if found.owner is not None else found
-        reference = Reference(top.namespace, top.kind, top.name)
-        document = explain_workload(reference, seen.assessment, seen.plan, seen.snapshot)
-    match reading.output:
+        # A Deployment's ReplicaSet is explained as the Deployment.
+        top = cluster.snapshot.workload.get(target.owner.uid, target) if target.owner is not None else target
+        document = explain_workload(reference_of(top), cluster.assessment, cluster.plan, cluster.snapshot)
+    match options.output:
         case "json":
             sys.stdout.write(to_json(document).decode())
         case "yaml":
@@ -56,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     return Exit.FINE
 
 
-def _parsed(text: str) -> tuple[str, str]:
+def _parse_object(text: str) -> tuple[str, str]:
     kind, _, name = text.partition("/")
     if not name or kind.lower() not in _KINDS:
         raise UsageError(
@@ -65,17 +60,19 @@ def _parsed(text: str) -> tuple[str, str]:
     return _KINDS[kind.lower()], name
 
 
-def _found(kind: str, name: str, namespace: str | None, snapshot: Snapshot) -> Pod | Workload:
-    every: Sequence[Pod | Workload] = snapshot.pods if kind == "Pod" else snapshot.workloads
+def _find_object(kind: str, name: str, namespace: str | None, snapshot: Snapshot) -> Pod | Workload:
+    candidates: Sequence[Pod | Workload] = snapshot.pods if kind == "Pod" else snapshot.workloads
     matching = [
-        each
-        for each in every
-        if each.name == name and namespace in {None, each.namespace} and (isinstance(each, Pod) or each.kind == kind)
+        candidate
+        for candidate in candidates
+        if candidate.name == name
+        and namespace in {None, candidate.namespace}
+        and (isinstance(candidate, Pod) or candidate.kind == kind)
     ]
     if not matching:
         where = f" in namespace {namespace}" if namespace is not None else ""
-        raise CliError(f"there is no {kind} {name}{where}")
+        raise CliError(f"{kind} {name} does not exist{where}")
     if len(matching) > 1:
-        spaces = ", ".join(sorted(each.namespace for each in matching))
-        raise CliError(f"{kind} {name} is in namespaces {spaces}; choose one with -n")
+        namespaces = ", ".join(sorted(candidate.namespace for candidate in matching))
+        raise CliError(f"{kind} {name} exists in the namespaces {namespaces}; choose one with -n")
     return matching[0]

@@ -1,7 +1,5 @@
-"""What `report`, `plan` and other verbs that only look begin with: a snapshot, judged and planned."""
+"""What `report`, `plan` and the other read-only verbs begin with: a snapshot, assessed and planned."""
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -10,35 +8,42 @@ from rebalancer.adapters.files import UnreadableSnapshot, read_snapshot
 from rebalancer.adapters.kubernetes.cluster import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
 from rebalancer.assessment.assess import Assessment, assess
-from rebalancer.cli.errors import CliError
+from rebalancer.assessment.controllers import stray_reference
+from rebalancer.assessment.unmatched import Unmatched, find_unmatched
+from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
-from rebalancer.cli.options import Reading
-from rebalancer.controller.profiles import NoProfile, profile_of
+from rebalancer.cli.options import ReadOptions
+from rebalancer.controller.policy_source import ProfileNotFound, read_profile
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import reference_of
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
+from rebalancer.policy import Policy
+from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 
-_MOST_TOLD: Final = 50
-"""Things that match nothing of which each has its warning."""
+_MOST_WARNINGS: Final = 50
+"""References of the policy without an object that have a warning each; the rest is counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """One look at a cluster."""
+class LoadedCluster:
+    """A snapshot with its assessment and plan, and what the policy references and the cluster lacks."""
 
     snapshot: Snapshot
     view: View
     assessment: Assessment
     plan: Plan
+    unmatched: tuple[Unmatched, ...]
 
 
-def read(reading: Reading) -> Snapshot:
-    """Read the cluster or the file that the flags name; what could not be read is told on standard error."""
-    if reading.snapshot is None:
+def load_snapshot(options: ReadOptions) -> Snapshot:
+    """Read the cluster or the file that the flags name; warn on standard error about what could not be read."""
+    if options.snapshot is None:
         try:
-            transport = connect(kubeconfig=reading.kubeconfig, context=reading.context)
+            transport = connect(kubeconfig=options.kubeconfig, context=options.context)
+            warn(transport.warnings)
             snapshot = read_once(transport, datetime.now(UTC))
         except ClusterError as error:
             raise CliError(str(error)) from None
@@ -46,55 +51,49 @@ def read(reading: Reading) -> Snapshot:
         if snapshot.unknown:
             warnings += (f"not allowed to list {', '.join(sorted(snapshot.unknown))}",)
     else:
-        source = "standard input" if reading.snapshot == "-" else reading.snapshot
+        source = "standard input" if options.snapshot == "-" else options.snapshot
         try:
             snapshot, warnings = read_snapshot(
-                read_bytes(reading.snapshot), version=reading.server_version, at=reading.at, source=source
+                read_bytes(options.snapshot), version=options.server_version, at=options.at, source=source
             )
         except UnreadableSnapshot as error:
             raise CliError(str(error)) from None
-    _warn(warnings)
+    warn(warnings)
     return snapshot
 
 
-def _warn(warnings: Sequence[str]) -> None:
-    for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
+def load_profile(policy: Policy) -> Profile:
+    """Return the scheduler profile that the policy names; CliError where it cannot be read."""
+    try:
+        return read_profile(policy)
+    except ProfileNotFound as error:
+        raise CliError(str(error)) from None
 
 
-def look(reading: Reading) -> Look:
-    """Read, judge and plan; what the policy names and the cluster lacks is told on standard error.
+def load_cluster(options: ReadOptions) -> LoadedCluster:
+    """Read, assess and plan; warn on standard error about references of the policy to objects that do not exist.
 
     The plan is the controller's own, made without memory and not carried out.
     """
-    try:
-        profile = profile_of(reading.policy)
-    except NoProfile as error:
-        raise CliError(str(error)) from None
-    snapshot = read(reading)
+    profile = load_profile(options.policy)
+    snapshot = load_snapshot(options)
     view = View(snapshot, profile)
-    assessment = assess(view, reading.policy, NO_MEMORY)
-    idle = [each.message for each in assessment.unmatched]
-    _warn(idle[:_MOST_TOLD])
-    if len(idle) > _MOST_TOLD:
-        _warn([f"and {len(idle) - _MOST_TOLD} more that the policy names and the cluster lacks"])
-    return Look(
-        snapshot=snapshot, view=view, assessment=assessment, plan=plan(view, assessment, reading.policy, NO_MEMORY)
-    )
+    assessment = assess(view, options.policy, NO_MEMORY)
+    unmatched = find_unmatched(view, assessment, options.policy)
+    warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
+    if len(unmatched) > _MOST_WARNINGS:
+        warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
+    made = plan(view, assessment, options.policy, NO_MEMORY)
+    return LoadedCluster(snapshot=snapshot, view=view, assessment=assessment, plan=made, unmatched=unmatched)
 
 
-def chosen(reading: Reading, snapshot: Snapshot) -> frozenset[Reference] | None:
-    """Return the workloads that `-n` and `-l` choose, None for all."""
-    if reading.namespace is None and reading.selector.empty:
+def select_workloads(options: ReadOptions, snapshot: Snapshot) -> frozenset[Reference] | None:
+    """Return the workloads that `-n` and `-l` select, None for all."""
+    if options.namespace is None and options.selector.empty:
         return None
-    found = set()
+    workloads = set()
     for pod in snapshot.pods:
-        if reading.namespace in {None, pod.namespace} and reading.selector.matches(pod.labels):
+        if options.namespace in {None, pod.namespace} and options.selector.matches(pod.labels):
             owner = snapshot.top_owner_of(pod)
-            if owner is not None:
-                found.add(Reference(owner.namespace, owner.kind, owner.name))
-            elif pod.owner is not None:
-                found.add(Reference(pod.namespace, pod.owner.kind, pod.owner.name))
-            else:
-                found.add(Reference(pod.namespace, "Pod", pod.name))
-    return frozenset(found)
+            workloads.add(reference_of(owner) if owner is not None else stray_reference(pod))
+    return frozenset(workloads)

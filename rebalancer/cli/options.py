@@ -17,7 +17,7 @@ from rebalancer.policy import Policy
 FORMATS = ("table", "json", "yaml")
 
 
-def add_reading_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, namespace: str | None = None) -> None:
+def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, namespace: str | None = None) -> None:
     """Declare the shared flags; the first of `formats` is the default.
 
     A verb about one object says what `namespace` means to it; there is nothing to select then, so no -A and no -l.
@@ -64,7 +64,7 @@ def add_reading_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, n
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class ReadOptions:
     """The shared flags, checked. `snapshot` None is a live cluster; `namespace` None is all of them."""
 
     snapshot: str | None

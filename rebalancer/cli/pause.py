@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from rebalancer.admission.pause import KEY, Pause, one_line, pause_text
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.pause_client import control_of, not_allowed, user_of
+from rebalancer.cli.pause_client import connect_control, current_user, explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
 from rebalancer.policy.durations import parse_duration
 
@@ -38,10 +38,10 @@ def run(args: argparse.Namespace) -> int:
     if not reason:
         raise UsageError("--reason is empty; say why, whoever wonders reads it")
     settings = settings_of(args)
-    transport, control = control_of(settings)
+    transport, control = connect_control(settings)
     until = datetime.now(UTC).replace(microsecond=0) + args.lasting if args.lasting is not None else None
-    pause = Pause(until=until, reason=reason, by=user_of(transport))
-    with not_allowed(control, "patch and create"):
+    pause = Pause(until=until, reason=reason, by=current_user(transport))
+    with explain_refusals(control, "patch and create"):
         control.put(KEY, pause_text(pause))
     sys.stdout.write(
         f"Now {pause.message}\n"

@@ -1,7 +1,6 @@
 """What `pause` and `resume` share: the ConfigMap that they write, and clear words where that is not allowed."""
 
 import getpass
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +9,8 @@ import msgspec
 from rebalancer.adapters.kubernetes.configmaps import ControlMap
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
-from rebalancer.cli.errors import CliError
+from rebalancer.cli.errors import CliError, warn
+from rebalancer.ports import LeaseUnavailable
 from rebalancer.settings import Settings
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
@@ -29,7 +29,7 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
 
-def control_of(settings: Settings) -> tuple[Transport, ControlMap]:
+def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
     """Connect, and warn where no controller has ever led: a switch in the wrong namespace stops nobody."""
     timeout = settings.request_timeout.total_seconds()
     try:
@@ -40,19 +40,19 @@ def control_of(settings: Settings) -> tuple[Transport, ControlMap]:
         )
     except ClusterError as error:
         raise CliError(str(error)) from None
+    warn(transport.warnings)
     try:
         lease = KubernetesLease(transport, namespace=settings.namespace, timeout=timeout).read()
-    except RequestRefused:  # who may flip the switch need not be allowed to read leases
+    except (LeaseUnavailable, RequestRefused):  # who may pause need not be allowed to read leases
         return transport, ControlMap(transport, settings.namespace)
     except ClusterError as error:
         raise CliError(str(error)) from None
     if lease is None:
-        warning = f"no controller has led in namespace {settings.namespace}; choose its namespace with --namespace"
-        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
+        warn([f"no controller has led in namespace {settings.namespace}; choose its namespace with --namespace"])
     return transport, ControlMap(transport, settings.namespace)
 
 
-def user_of(transport: Transport) -> str:
+def current_user(transport: Transport) -> str:
     """Return the name by which the API server knows who asks; the local one where it does not say."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
@@ -63,7 +63,7 @@ def user_of(transport: Transport) -> str:
 
 
 @contextmanager
-def not_allowed(control: ControlMap, verbs: str) -> Iterator[None]:
+def explain_refusals(control: ControlMap, verbs: str) -> Iterator[None]:
     """Turn a refusal into what is missing and what to do about it."""
     try:
         yield

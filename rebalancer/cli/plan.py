@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from rebalancer.cli.errors import Exit
-from rebalancer.cli.load import chosen, look
-from rebalancer.cli.options import Reading, add_reading_arguments
+from rebalancer.cli.load import load_cluster, select_workloads
+from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.reporting.documents.document import to_json, to_yaml
@@ -17,29 +17,29 @@ from rebalancer.reporting.text.plan import plan_text
 
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
-    add_reading_arguments(parser)
+    add_read_arguments(parser)
     parser.add_argument("--detailed-exitcode", action="store_true", help="exit 3 if anything would be evicted")
     parser.add_argument("--out", metavar="FILE", help="also write the plan as JSON into this file")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; nothing is changed."""
-    reading = Reading.of(args)
-    found = look(reading)
-    workloads = chosen(reading, found.snapshot)
-    made = narrow_plan(found.plan, workloads)
-    document = plan_document(made, found.snapshot)
+    options = ReadOptions.of(args)
+    cluster = load_cluster(options)
+    workloads = select_workloads(options, cluster.snapshot)
+    made = narrow_plan(cluster.plan, workloads)
+    document = plan_document(made, cluster.snapshot)
     if args.out:
         Path(args.out).write_bytes(to_json(document))
-    match reading.output:
+    match options.output:
         case "json":
             sys.stdout.write(to_json(document).decode())
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case _:
-            satisfied, unplanned = count_other_workloads(made, found.assessment, workloads)
+            satisfied, unplanned = count_other_workloads(made, cluster.assessment, workloads)
             sys.stdout.write(
-                plan_text(made, found.snapshot, mode=reading.policy.mode, satisfied=satisfied, unplanned=unplanned)
+                plan_text(made, cluster.snapshot, mode=options.policy.mode, satisfied=satisfied, unplanned=unplanned)
             )
-    anything = document.totals.evictions > 0
-    return Exit.SOMETHING if args.detailed_exitcode and anything else Exit.FINE
+    has_evictions = document.totals.evictions > 0
+    return Exit.SOMETHING if args.detailed_exitcode and has_evictions else Exit.FINE

@@ -10,10 +10,9 @@ from rebalancer.adapters.files import UnreadableSnapshot
 from rebalancer.adapters.files.encodings import convert_to_json
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes
-from rebalancer.cli.load import read
-from rebalancer.cli.options import Reading, add_reading_arguments
+from rebalancer.cli.load import load_profile, load_snapshot
+from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.controller.profiles import NoProfile, profile_of
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode
@@ -35,28 +34,25 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--pod", metavar="FILE", required=True, help="the pod's manifest, JSON or YAML; - is standard input"
     )
-    add_reading_arguments(parser, namespace="the pod's namespace (default: the manifest's, else default)")
+    add_read_arguments(parser, namespace="the pod's namespace (default: the manifest's, else default)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the prediction; nothing is changed."""
-    reading = Reading.of(args)
-    if args.pod == "-" and "-" in {reading.snapshot, args.policy}:
+    options = ReadOptions.of(args)
+    if args.pod == "-" and "-" in {options.snapshot, args.policy}:
         raise UsageError("standard input holds either the pod or the rest; give one of them as a file")
-    written = read_pod(args.pod, reading.namespace)
-    try:
-        profile = profile_of(reading.policy)
-    except NoProfile as error:
-        raise CliError(str(error)) from None
-    view = View(read(reading), profile)
-    # A pod that is there already, as `kubectl get pod -o yaml` prints it: as if it were to be placed again. Then
-    # spec.nodeName is where the scheduler put it; else it is what the manifest asks for.
-    same = [each for each in view.snapshot.pods if (each.namespace, each.name) == (written.namespace, written.name)]
+    written = read_pod(args.pod, options.namespace)
+    profile = load_profile(options.policy)
+    view = View(load_snapshot(options), profile)
+    # A pod that exists already, as `kubectl get pod -o yaml` prints it, is placed as if it were new. Its
+    # spec.nodeName is then where the scheduler put it; otherwise it is what the manifest requires.
+    existing = [pod for pod in view.snapshot.pods if (pod.namespace, pod.name) == (written.namespace, written.name)]
     spec = apply_defaults(written.spec, written.labels, view)
-    if any(each.node == spec.node_name for each in same):
+    if any(pod.node == spec.node_name for pod in existing):
         spec = structs.replace(spec, node_name=None)
-    prediction = predict(structs.replace(written, spec=spec), view.without(same))
-    match reading.output:
+    prediction = predict(structs.replace(written, spec=spec), view.without(existing))
+    match options.output:
         case "json":
             sys.stdout.write(to_json(prediction_document(prediction)).decode())
         case "yaml":
@@ -67,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_pod(file: str, namespace: str | None) -> Pod:
-    """Read a pod's manifest, not placed yet; CliError names file, field and value of what the server would refuse."""
+    """Read a pod's manifest, not placed yet; CliError names file, field and value that the server would refuse."""
     source = "standard input" if file == "-" else file
     try:
         document = convert_to_json(read_bytes(file), source)
@@ -79,17 +75,17 @@ def read_pod(file: str, namespace: str | None) -> Pod:
         raise CliError(f"{source}: no Kubernetes object: {error}") from None
     if kind != PODS.name:
         raise CliError(f"{source}: found {kind or 'an object without kind'}, expected a Pod")
-    found = decode(PODS, document, Interner())
-    if isinstance(found, Fault):
-        raise CliError(f"{source}: {found}")
-    assert isinstance(found, Pod)
-    if found.namespace and namespace not in {None, found.namespace}:
-        raise UsageError(f"{source} names the namespace {found.namespace}, -n says {namespace}; leave one of them out")
+    pod = decode(PODS, document, Interner())
+    if isinstance(pod, Fault):
+        raise CliError(f"{source}: {pod}")
+    assert isinstance(pod, Pod)
+    if pod.namespace and namespace not in {None, pod.namespace}:
+        raise UsageError(f"{source} is in namespace {pod.namespace}, but -n names {namespace}; leave out one of them")
     return structs.replace(
-        found,
-        namespace=found.namespace or namespace or "default",
-        uid=f"{source}:{found.name}",
-        spec=structs.replace(found.spec, node_name=found.node),
+        pod,
+        namespace=pod.namespace or namespace or "default",
+        uid=f"{source}:{pod.name}",
+        spec=structs.replace(pod.spec, node_name=pod.node),
         node=None,
         phase=PodPhase.PENDING,
         deleted=None,

@@ -2,16 +2,20 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
-from rebalancer.assessment.domain_failures import failures
+from rebalancer.assessment.causes import find_causes
+from rebalancer.assessment.domain_failures import simulate_failures
+from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.errors import Exit
-from rebalancer.cli.load import chosen, look
-from rebalancer.cli.options import FORMATS, Reading, add_reading_arguments
+from rebalancer.cli.load import load_cluster, select_workloads
+from rebalancer.cli.options import FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
+from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.report import every_workload, report_document
+from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
 
@@ -21,7 +25,7 @@ _FINDING = "finding"
 
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
-    add_reading_arguments(parser, formats=(*FORMATS, "junit"))
+    add_read_arguments(parser, formats=(*FORMATS, "junit"))
     parser.add_argument(
         "--failures",
         action="store_true",
@@ -39,16 +43,19 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report."""
-    reading = Reading.of(args)
-    found = look(reading)
-    workloads = chosen(reading, found.snapshot)
+    options = ReadOptions.of(args)
+    cluster = load_cluster(options)
+    assessment, view = cluster.assessment, cluster.view
+    workloads = select_workloads(options, cluster.snapshot)
     document = report_document(
-        found.assessment,
-        found.plan,
+        assessment,
+        cluster.plan,
+        find_causes(assessment, view, NO_MEMORY),
+        find_findings(view, assessment, cluster.unmatched),
         every_workload if workloads is None else workloads.__contains__,
-        failures(found.assessment.pod_groups, found.assessment.limits, found.view) if args.failures else None,
+        simulate_failures(assessment.pod_groups, assessment.limits, view) if args.failures else None,
     )
-    match reading.output:
+    match options.output:
         case "json":
             sys.stdout.write(to_json(document).decode())
         case "yaml":
@@ -57,10 +64,14 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(report_junit(document))
         case _:
             sys.stdout.write(report_text(document))
-    failing = {_FAIL_ON[name] for name in args.fail_on if name != _FINDING}
+    return Exit.SOMETHING if _has_failed(document, args.fail_on) else Exit.FINE
+
+
+def _has_failed(document: ReportDocument, fail_on: Sequence[str]) -> bool:
+    """Say whether the report has anything that --fail-on names."""
+    failing = {_FAIL_ON[name] for name in fail_on if name != _FINDING}
     hard = WhenUnsatisfiable.DO_NOT_SCHEDULE
     states = {row.state for row in document.constraints if row.when_unsatisfiable == hard}
     states |= {State.VIOLATED} if document.deadlocks else set()
-    hit = not failing.isdisjoint(states | {row.state for row in document.limits})
-    hit = hit or bool(_FINDING in args.fail_on and document.findings)
-    return Exit.SOMETHING if hit else Exit.FINE
+    states |= {row.state for row in document.limits}
+    return not failing.isdisjoint(states) or bool(_FINDING in fail_on and document.findings)

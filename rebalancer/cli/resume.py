@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from rebalancer.admission.pause import KEY
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.pause_client import control_of, not_allowed
+from rebalancer.cli.pause_client import connect_control, explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
-from rebalancer.controller.pauses import pause_of
+from rebalancer.controller.pauses import parse_pause
 
 
 def add_arguments(parser: Parser) -> None:
@@ -22,10 +22,10 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Take the pause away and say which it was."""
-    _, control = control_of(settings_of(args))
-    with not_allowed(control, "get and patch"):
+    _, control = connect_control(settings_of(args))
+    with explain_refusals(control, "get and patch"):
         found = control.read()
-        pause = pause_of(found) if found is not None else None
+        pause = parse_pause(found) if found is not None else None
         if pause is None:
             sys.stdout.write(f"Nothing to do: {control} holds no pause.\n")
             return Exit.FINE

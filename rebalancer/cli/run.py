@@ -8,8 +8,7 @@ from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
 from rebalancer.controller import logs, process
-from rebalancer.controller.policies import NoPolicy
-from rebalancer.controller.profiles import NoProfile
+from rebalancer.controller.policy_source import PolicyNotFound, ProfileNotFound
 from rebalancer.policy import PolicyError
 
 
@@ -21,12 +20,12 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run until told to end."""
     settings = settings_of(args)
-    logs.configure(level=settings.log_level, form=settings.log_format)
+    logs.configure_logs(level=settings.log_level, form=settings.log_format)
     try:
         process.run(settings)
     except PolicyError as error:
         number = len(error.problems) + error.unlisted
         raise CliError(f"{settings.policy} is no valid policy, {number} problem{'s'[: number > 1]}:\n{error}") from None
-    except (ClusterError, CannotListen, NoPolicy, NoProfile, process.StartError) as error:
+    except (ClusterError, CannotListen, PolicyNotFound, ProfileNotFound, process.StartError) as error:
         raise CliError(str(error)) from None
     return Exit.FINE

@@ -1,17 +1,19 @@
-"""One cycle: snapshot to admission, each stage a pure function of the one before."""
+"""One cycle: from a snapshot to an admission, each stage a pure function of the stages before it.
+
+    snapshot -> tracking -> assessment -> planning -> admission
+
+`tracked` is the memory before planning, `Cycle.memory` the memory afterwards; no stage runs twice.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
-
-from rebalancer.admission.admit import Admission, AdmissionContext, admit, remember_plan
+from rebalancer.admission.admit import Admission, AdmissionContext, admit
+from rebalancer.admission.remember import remember
 from rebalancer.assessment.assess import Assessment, assess
-from rebalancer.assessment.causes.attribution import remembered_causes
-from rebalancer.assessment.causes.changes import changes
-from rebalancer.assessment.domains import zones_seen
+from rebalancer.assessment.causes import Causes, find_causes
 from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -20,12 +22,11 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.backoff import record_outcomes
-from rebalancer.tracking.moves import observe_moves
 from rebalancer.tracking.overlay import overlay_moves
+from rebalancer.tracking.track import track
 
 Stopwatch = Callable[[str], AbstractContextManager[None]]
-"""Given a phase's name, times what is done within; time comes in as an argument like everything else."""
+"""Times the block that it wraps, under the name of a phase; time is an argument like everything else."""
 
 
 def without_stopwatch(_: str) -> AbstractContextManager[None]:
@@ -35,18 +36,20 @@ def without_stopwatch(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle:
-    """Everything one cycle found out. `memory` is what is to be remembered of it."""
+    """The results of one cycle. `memory` is what has to be remembered after it, `view` what it was evaluated on."""
 
     snapshot: Snapshot
+    view: View
     assessment: Assessment
+    causes: Causes
     plan: Plan
     admission: Admission
     memory: Memory
-    circumstances: AdmissionContext
+    context: AdmissionContext
 
     @cached_property
     def plan_json(self) -> str:
-        """The Plan document. Written once a cycle: it reads every pod of its namespaces, and is saved many times."""
+        """The Plan document. Made once per cycle: it reads every pod of its namespaces, and is saved many times."""
         return to_json(plan_document(self.plan, self.snapshot)).decode()
 
 
@@ -54,38 +57,28 @@ def run_cycle(
     snapshot: Snapshot,
     profile: Profile,
     memory: Memory,
-    circumstances: AdmissionContext,
+    context: AdmissionContext,
     stopwatch: Stopwatch = without_stopwatch,
     before: Snapshot | None = None,
 ) -> Cycle:
-    """Assess, plan and admit over one snapshot; `before` is the one that the last cycle was over."""
-    moves = observe_moves(memory.moves, snapshot, circumstances.now)
-    memory = record_outcomes(msgspec.structs.replace(memory, moves=moves), memory.moves, circumstances.now)
-    zones = zones_seen(memory, snapshot, circumstances.policy.groups, circumstances.now)
-    memory = msgspec.structs.replace(memory, zones=zones)
+    """Track, assess, plan and admit on one snapshot; `before` is the snapshot of the last cycle."""
     with stopwatch("assess"):
-        view = View(overlay_moves(snapshot, moves), profile)
-        memory = msgspec.structs.replace(memory, changes=changes(memory, before, snapshot, _keys(view, circumstances)))
-        assessment = assess(view, circumstances.policy, memory)
-        memory = msgspec.structs.replace(memory, causes=remembered_causes(assessment.causes))
+        tracked = track(memory, before, snapshot, context.policy, context.now)
+        view = View(overlay_moves(snapshot, tracked.moves), profile)
+        assessment = assess(view, context.policy, tracked)
+        causes = find_causes(assessment, view, tracked)
     with stopwatch("plan"):
-        made = plan(view, assessment, circumstances.policy, memory)
-    memory = remember_plan(memory, assessment, made, circumstances.now)
+        made = plan(view, assessment, context.policy, tracked)
     with stopwatch("admit"):
-        admission = admit(made, snapshot, memory, circumstances)
+        remembered = remember(tracked, assessment, causes, made, context.now)
+        admission = admit(made, snapshot, remembered, context)
     return Cycle(
         snapshot=snapshot,
+        view=view,
         assessment=assessment,
+        causes=causes,
         plan=made,
         admission=admission,
-        memory=memory,
-        circumstances=circumstances,
+        memory=remembered,
+        context=context,
     )
-
-
-def _keys(view: View, circumstances: AdmissionContext) -> frozenset[str]:
-    """Return the topology keys of the policy and of the constraints that workloads write themselves."""
-    of_policy = {limit.topology_key for group in circumstances.policy.groups for limit in group.limits}
-    templates = [each.template for each in view.snapshot.workloads if each.template is not None]
-    constraints = {spread for spread in {each.spec.spread for each in templates} if spread}
-    return frozenset(of_policy | {each.topology_key for spread in constraints for each in spread})

@@ -29,14 +29,14 @@ class Election:
         return self.renewed_at is not None and at - self.renewed_at < self.deadline
 
 
-def observe(election: Election, found: LeaseRecord | None, at: float) -> Election:
+def observe_lease(election: Election, found: LeaseRecord | None, at: float) -> Election:
     """Note what the lease says now."""
     if found is not None and found == election.seen:
         return election
     return replace(election, seen=found, seen_at=at)
 
 
-def claim(election: Election, at: float, now: datetime) -> LeaseRecord | None:
+def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | None:
     """Return the lease to write: a renewal, a take-over of one that ran out, or nothing while another holds it."""
     seen = election.seen
     if seen is not None and seen.holder not in {"", election.identity} and at - election.seen_at < seen.duration:
@@ -52,12 +52,12 @@ def claim(election: Election, at: float, now: datetime) -> LeaseRecord | None:
     return msgspec.structs.replace(fresh, version=seen.version) if seen is not None else fresh
 
 
-def renewed(election: Election, written: LeaseRecord, at: float) -> Election:
+def record_renewal(election: Election, written: LeaseRecord, at: float) -> Election:
     """Note that a claim was written; `at` is when the attempt began."""
     return replace(election, seen=written, seen_at=at, renewed_at=at)
 
 
-def released(election: Election, now: datetime) -> LeaseRecord | None:
+def release_record(election: Election, now: datetime) -> LeaseRecord | None:
     """Return the lease that lets others take over at once, or None if it is not ours."""
     seen = election.seen
     if seen is None or seen.holder != election.identity:

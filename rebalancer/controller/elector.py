@@ -1,4 +1,4 @@
-"""The lease's thread: tries to take or renew it every few seconds and tells the loop who leads."""
+"""The lease's thread: it tries to take or renew the Lease every few seconds and tells the loop who leads."""
 
 import random
 import threading
@@ -8,19 +8,19 @@ from datetime import datetime
 
 import structlog
 
-from rebalancer.controller.election import Election, claim, observe, released, renewed
-from rebalancer.controller.state import Happened, Leading
+from rebalancer.controller.election import Election, next_record, observe_lease, record_renewal, release_record
+from rebalancer.controller.state import Leading, LoopEvent
 from rebalancer.model.moves import Memory
-from rebalancer.ports import Lease
+from rebalancer.ports import Lease, LeaseUnavailable
 
 _log = structlog.get_logger("rebalancer.lease")
 
 
 class Elector:
-    """Holds one candidate's part in the election.
+    """One candidate's part in the election.
 
-    `remembered` fetches what the last leader left; leadership begins only when that could be read, since the memory of
-    moves in flight keeps a new leader from repeating them.
+    `load_memory` reads what the last leader saved. Leadership begins only when that could be read, because the memory
+    of moves in flight keeps a new leader from repeating them.
     """
 
     def __init__(
@@ -30,21 +30,23 @@ class Elector:
         election: Election,
         retry: float,
         clock: Callable[[], datetime],
-        remembered: Callable[[], Memory],
-        tell: Callable[[Happened], None],
+        load_memory: Callable[[], Memory],
+        tell: Callable[[LoopEvent], None],
     ) -> None:
         self._lease = lease
         self._election = election
         self._retry = retry
         self._clock = clock
-        self._remembered = remembered
+        self._load_memory = load_memory
         self._tell = tell
-        self._told = False
+        self._announced = False
         self._releases = True
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self.problem = ""
-        """Why the lease could not be read or written the last time, "" if it could."""
+        """Why this process could not take or renew the lease, or not lead with it, the last time; "" if it could."""
+        self.obstacle = ""
+        """What somebody has to change in the cluster before any process can hold the Lease, "" if nothing."""
 
     def start(self) -> None:
         """Begin to stand for election."""
@@ -52,7 +54,7 @@ class Elector:
 
     def leads(self) -> bool:
         """Say, by the monotonic clock and now, whether this process may act."""
-        return self._told and self._election.leads(time.monotonic())
+        return self._announced and self._election.leads(time.monotonic())
 
     @property
     def holder(self) -> str:
@@ -61,7 +63,7 @@ class Elector:
         return seen.holder if seen is not None else ""
 
     def stop(self, timeout: float, *, release: bool = True) -> None:
-        """End, and hand the lease back, unless told not to, so that others need not wait for it to run out."""
+        """End, and with `release` hand the lease back, so that others need not wait for it to run out."""
         self._releases = release
         self._stopping.set()
         if self._thread.is_alive():
@@ -69,50 +71,54 @@ class Elector:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._attempt()
-            self._announce()
+            problem, obstacle_to_lead = self._attempt(), self._announce()
+            self.problem = problem or obstacle_to_lead
             self._stopping.wait(self._retry * random.uniform(1.0, 1.2))  # noqa: S311  # jitter, not a secret
         self._release()
 
-    def _attempt(self) -> None:
+    def _attempt(self) -> str:
+        """Take or renew the lease; return what went wrong, "" if nothing did."""
         began = time.monotonic()
         try:
-            self._election = observe(self._election, self._lease.read(), began)
-            wanted = claim(self._election, began, self._clock())
-            if wanted is not None:
-                written = self._lease.write(wanted)
+            self._election = observe_lease(self._election, self._lease.read(), began)
+            record = next_record(self._election, began, self._clock())
+            if record is not None:
+                written = self._lease.write(record)
                 if written is not None:
-                    self._election = renewed(self._election, written, began)
-        except Exception as error:  # noqa: BLE001  # whatever it is, not to renew is the safe answer, and the next try comes
-            self.problem = str(error)
-            _log.warning("lease not renewed", error=self.problem)
-        else:
-            self.problem = ""
+                    self._election = record_renewal(self._election, written, began)
+        except Exception as error:  # noqa: BLE001  # not to renew is the safe answer to any error, and the next try comes
+            self.obstacle = str(error) if isinstance(error, LeaseUnavailable) else ""
+            _log.warning("lease not renewed", error=str(error))
+            return str(error)
+        self.obstacle = ""
+        return ""
 
-    def _announce(self) -> None:
-        leads = self._election.leads(time.monotonic()) and self._holds()
-        if leads == self._told:
-            return
+    def _announce(self) -> str:
+        """Tell the loop when leadership has begun or ended; return what keeps this process from leading."""
+        leads = self._election.leads(time.monotonic()) and self._holds_lease()
+        if leads == self._announced:
+            return ""
         memory = None
         if leads:
             try:
-                memory = self._remembered()
+                memory = self._load_memory()
             except Exception as error:  # noqa: BLE001  # see above
                 _log.warning("memory not read, not leading yet", error=str(error))
-                return
-        self._told = leads
+                return f"the memory of the last leader cannot be read: {error}"
+        self._announced = leads
         _log.info("leading" if leads else "no longer leading", identity=self._election.identity)
         self._tell(Leading(leads=leads, memory=memory) if memory is not None else Leading(leads=leads))
+        return ""
 
-    def _holds(self) -> bool:
+    def _holds_lease(self) -> bool:
         seen = self._election.seen
         return seen is not None and seen.holder == self._election.identity
 
     def _release(self) -> None:
-        record = released(self._election, self._clock()) if self._releases else None
+        record = release_record(self._election, self._clock()) if self._releases else None
         if record is None:
             return
         try:
             self._lease.write(record)
         except Exception as error:  # noqa: BLE001  # it runs out by itself
-            _log.warning("lease not handed back", error=str(error))
+            _log.warning("lease not released", error=str(error))

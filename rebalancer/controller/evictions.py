@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rebalancer.controller.state import Answered, Evict, Held, Loop, Publish, Requests, Save
+from rebalancer.controller.state import Answered, Evict, LoopState, NotSent, Publish, Requests, Save
+from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Move
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult
-from rebalancer.reporting.events.workload_events import Event, EventReason, move_events
+from rebalancer.reporting.events.workload_events import move_events
 from rebalancer.tracking.backoff import record_failure
-from rebalancer.tracking.moves import MoveEvent, advance
+from rebalancer.tracking.moves import MoveEvent, advance_move
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
 
 SENT_WITHIN = timedelta(seconds=5)
@@ -25,15 +26,15 @@ _MOST_TARGETS = 16
 """A move remembers where its replacement may land only for keys with so few domains: memory is bounded."""
 
 
-def next_eviction(state: Loop, now: datetime) -> tuple[Loop, Requests]:
+def next_eviction(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
     """Take the next eviction from the queue, if nothing speaks against it."""
-    old = state.cycle is None or now - state.cycle.circumstances.now > SENT_WITHIN
+    old = state.cycle is None or now - state.cycle.context.now > SENT_WITHIN
     if not state.queue or not state.leads or state.stopping or old or state.mode is Mode.OBSERVE or state.pause:
         return replace(state, queue=()), ()
     eviction, *rest = state.queue
     move = _move(eviction, now)
     goal = eviction.repair.goal if eviction.repair.spare else None
-    memory = record_request(state.memory, move, spare_goal=goal)
+    memory = record_request(state.memory, move, extra_goal=goal)
     # What is about to be done is remembered before it is: the next leader must not do it again.
     return replace(state, queue=tuple(rest), memory=memory), (Save(), Evict(move=move))
 
@@ -66,7 +67,7 @@ _WILL_NOT_PASS = frozenset({EvictionResult.FORBIDDEN, EvictionResult.FAILED})
 """Refusals that asking again does not change: the group's repair is put off as after a miss."""
 
 
-def answered(state: Loop, event: Answered, now: datetime) -> tuple[Loop, Requests]:
+def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
     """Take an answer: what it says of the pod, and whether the next eviction may be asked for after it."""
     asked = next((move for move in state.memory.moves if move.uid == event.uid and not move.state.over), None)
     if asked is None:
@@ -74,9 +75,9 @@ def answered(state: Loop, event: Answered, now: datetime) -> tuple[Loop, Request
     result = event.answer.result
     move = asked
     if result is EvictionResult.EVICTED:
-        move = advance(asked, MoveEvent.GRANTED, now)
+        move = advance_move(asked, MoveEvent.GRANTED, now)
     elif result is not EvictionResult.UNKNOWN:
-        move = advance(asked, MoveEvent.REFUSED, now)
+        move = advance_move(asked, MoveEvent.REFUSED, now)
     moves = tuple(move if each.uid == event.uid else each for each in state.memory.moves)
     memory = msgspec.structs.replace(state.memory, moves=moves)
     if result not in _LEFT:
@@ -91,16 +92,16 @@ def answered(state: Loop, event: Answered, now: datetime) -> tuple[Loop, Request
         following = replace(following, queue=tuple(each for each in state.queue if each.group != asked.group))
     following, more = next_eviction(following, now)
     published = tuple(Publish(event=each) for each in _events(move, event.answer))
-    return following, (*published, *(more or saved(following)))
+    return following, (*published, *(more or save_if_leading(following)))
 
 
-def held(state: Loop, event: Held) -> tuple[Loop, Requests]:
+def handle_unsent(state: LoopState, event: NotSent) -> tuple[LoopState, Requests]:
     """Take back what was not sent; whatever was to follow it waits for the next plan."""
     following = replace(state, queue=(), memory=forget_request(state.memory, event.uid))
-    return following, saved(following)
+    return following, save_if_leading(following)
 
 
-def saved(state: Loop) -> Requests:
+def save_if_leading(state: LoopState) -> Requests:
     """Ask for the memory to be kept; only the leader writes."""
     return (Save(),) if state.leads else ()
 

@@ -8,7 +8,7 @@ import structlog
 from structlog.typing import Processor
 
 
-def configure(*, level: str, form: Literal["json", "console"]) -> None:
+def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
     """Set up logging for the process."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -10,14 +10,14 @@ from datetime import datetime
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Stopwatch, run_cycle, without_stopwatch
-from rebalancer.controller.evictions import answered, held, next_eviction, saved
+from rebalancer.controller.evictions import handle_answer, handle_unsent, next_eviction, save_if_leading
 from rebalancer.controller.state import (
     Answered,
     CycleDue,
-    Happened,
-    Held,
     Leading,
-    Loop,
+    LoopEvent,
+    LoopState,
+    NotSent,
     PauseRead,
     PolicyLoaded,
     PolicyRefused,
@@ -26,17 +26,18 @@ from rebalancer.controller.state import (
     Save,
     Stopping,
 )
+from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move
 from rebalancer.model.reasons import State
 from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
-from rebalancer.reporting.events.workload_events import Event, EventReason, ended_move_events, skew_events
+from rebalancer.reporting.events.workload_events import ended_move_events, skew_events
 from rebalancer.tracking.moves import merge_memory
 
 
 def step(
-    state: Loop, event: Happened, now: datetime, stopwatch: Stopwatch = without_stopwatch
-) -> tuple[Loop, Requests]:
+    state: LoopState, event: LoopEvent, now: datetime, stopwatch: Stopwatch = without_stopwatch
+) -> tuple[LoopState, Requests]:
     """Return the state after an event, and what is to be done about it, in order."""
     if state.pause is not None and not state.pause.holds(now):
         state = replace(state, pause=None)  # it ends by itself
@@ -44,9 +45,9 @@ def step(
         case CycleDue():
             return _cycle(state, event, now, stopwatch)
         case Answered():
-            return answered(state, event, now)
-        case Held():
-            return held(state, event)
+            return handle_answer(state, event, now)
+        case NotSent():
+            return handle_unsent(state, event)
         case PolicyLoaded():
             return _loaded(state, event, now)
         case PolicyRefused():
@@ -60,13 +61,13 @@ def step(
         case PauseRead():
             return _pause_read(state, event, now)
         case Stopping():
-            return replace(state, stopping=True, queue=()), saved(state)
+            return replace(state, stopping=True, queue=()), save_if_leading(state)
 
 
-def _cycle(state: Loop, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[Loop, Requests]:
+def _cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[LoopState, Requests]:
     if not state.leads:
         return state, ()
-    circumstances = AdmissionContext(
+    context = AdmissionContext(
         policy=state.policy,
         mode=state.mode,
         now=now,
@@ -75,11 +76,11 @@ def _cycle(state: Loop, event: CycleDue, now: datetime, stopwatch: Stopwatch) ->
         at_once=state.at_once,
     )
     before = state.cycle.snapshot if state.cycle is not None else None
-    cycle = run_cycle(event.snapshot, state.profile, state.memory, circumstances, stopwatch, before)
+    cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before)
     ended = _ended(state.memory, cycle.memory)
-    about_limits, told = limit_events(state.told, cycle.assessment.limits, cycle.assessment.causes)
+    about_limits, told = limit_events(state.told, cycle.assessment.limits, cycle.causes)
     about_pods, deadlocked = deadlock_events(state.deadlocked, cycle.assessment.deadlocks)
-    events = [*skew_events(state.violated, cycle.assessment), *about_limits, *about_pods]
+    events = [*skew_events(state.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
         events += ended_move_events(move)
     violated = frozenset(group.group.name for group in cycle.assessment.violated)
@@ -101,7 +102,7 @@ def _ended(before: Memory, after: Memory) -> list[Move]:
     return [move for move in after.moves if move.state.over and move.uid not in over]
 
 
-def _loaded(state: Loop, event: PolicyLoaded, now: datetime) -> tuple[Loop, Requests]:
+def _loaded(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
     known = event.policy.hash == state.policy.hash
     following = replace(state, policy=event.policy, profile=event.profile, policy_error="", policy_since=now, queue=())
     if known and not state.policy_error:
@@ -110,29 +111,29 @@ def _loaded(state: Loop, event: PolicyLoaded, now: datetime) -> tuple[Loop, Requ
     return following, _about_policy(state, EventReason.POLICY_RELOADED, note)
 
 
-def _policy_refused(state: Loop, event: PolicyRefused) -> tuple[Loop, Requests]:
+def _policy_refused(state: LoopState, event: PolicyRefused) -> tuple[LoopState, Requests]:
     if event.message == state.policy_error:
         return state, ()
     note = f"policy {state.policy.hash} stays in force: {event.message}"
     return replace(state, policy_error=event.message), _about_policy(state, EventReason.POLICY_INVALID, note)
 
 
-def _about_policy(state: Loop, reason: EventReason, note: str) -> Requests:
+def _about_policy(state: LoopState, reason: EventReason, note: str) -> Requests:
     if state.policy_object is None or not state.leads:
         return ()
-    return (Publish(event=Event(reason=reason, note=note[:1024], regarding=state.policy_object)),)
+    return (Publish(event=Event(reason=reason, note=note[:NOTE_LIMIT], regarding=state.policy_object)),)
 
 
-def _pause_read(state: Loop, event: PauseRead, now: datetime) -> tuple[Loop, Requests]:
+def _pause_read(state: LoopState, event: PauseRead, now: datetime) -> tuple[LoopState, Requests]:
     """Take a pause, its change or its end; what was admitted before waits for a plan that knows of it."""
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
     if pause == state.pause:
         return state, ()
     following = replace(state, pause=pause, queue=())
-    return following, (*_about_pause(following), *saved(following))
+    return following, (*_about_pause(following), *save_if_leading(following))
 
 
-def _about_pause(state: Loop) -> Requests:
+def _about_pause(state: LoopState) -> Requests:
     if state.pause is None or state.pause_object is None or not state.leads:
         return ()
     note = state.pause.message

@@ -6,29 +6,29 @@ from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, CONTROL, Conf
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.admission.pause import KEY, Pause, read_pause
-from rebalancer.controller.state import Happened, PauseRead
+from rebalancer.controller.state import LoopEvent, PauseRead
 
 
-def watch_pauses(transport: Transport, namespace: str, tell: Callable[[Happened], None]) -> Reflector:
+def watch_pauses(transport: Transport, namespace: str, tell: Callable[[LoopEvent], None]) -> Reflector:
     """Return the watch that tells the loop of every change, not yet started."""
     return Reflector(
         transport,
         CONFIG_MAPS,
         namespace=namespace,
         name=CONTROL,
-        changed=lambda contents: tell(PauseRead(pause=pause_in(contents))),
+        changed=lambda contents: tell(PauseRead(pause=pause_from_contents(contents))),
     )
 
 
-def pause_in(contents: Contents) -> Pause | None:
+def pause_from_contents(contents: Contents) -> Pause | None:
     """Find the pause in what was read of the ConfigMap, None if there is none."""
     for fault in contents.faults:
         return Pause(unreadable=fault.message)
     found: tuple[ConfigMap, ...] = contents.objects
-    return pause_of(found[0]) if found else None
+    return parse_pause(found[0]) if found else None
 
 
-def pause_of(found: ConfigMap) -> Pause | None:
+def parse_pause(found: ConfigMap) -> Pause | None:
     """Read the pause that a ConfigMap holds, None if it holds none."""
     if KEY in found.binary:
         return Pause(unreadable="it is not text in UTF-8")

@@ -1,37 +1,130 @@
 """Where the policy comes from: a file, read again whenever its bytes change, or a ConfigMap's key, watched.
 
-A mounted ConfigMap is a file that is exchanged as a whole by the kubelet; its bytes are compared every second, which
-costs nothing and does not depend on how the exchange is done. The scheduler's configuration file is read with it.
+A mounted ConfigMap is a file that the kubelet replaces as a whole. Its bytes are compared every second, which costs
+nothing and does not depend on how the file is replaced. The scheduler's configuration file is read with the policy.
 """
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from rebalancer.controller.profiles import NoProfile, profile_of
-from rebalancer.controller.state import Happened, PolicyLoaded, PolicyRefused
-from rebalancer.policy import PolicyError, load_policy
+from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, ConfigMap
+from rebalancer.adapters.kubernetes.reflector import Reflector
+from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
+from rebalancer.model.events import Regarding
+from rebalancer.policy import Policy, PolicyError, default_policy, load_policy
+from rebalancer.scheduling.configuration import ConfigurationError, read_profiles
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.settings import ConfigMapPolicy, FilePolicy, Settings
 
+CONFIG_MAP, KEY = "rebalancer-policy", "policy.yaml"
 POLL_SECONDS = 1.0
+_SYNC_SECONDS = 30.0
 
 
-def read_policy_text(data: bytes, source: str) -> Happened:
-    """Turn a policy's bytes into the event that the loop is told."""
+class PolicyNotFound(Exception):  # noqa: N818  # callers read it as a state
+    """There is no policy where the settings say; the message names the place."""
+
+
+class ProfileNotFound(Exception):  # noqa: N818  # callers read it as a state
+    """The scheduler's configuration cannot be read or has no such profile; the message names file and field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedPolicy:
+    """A policy, where it comes from, and how to read it again; `read` is None for a policy that never changes."""
+
+    policy: Policy
+    name: str
+    first: bytes
+    read: Callable[[], bytes] | None
+    reflector: Reflector | None
+    regarding: Regarding
+
+
+def open_policy(settings: Settings, transport: Transport) -> OpenedPolicy:
+    """Read the policy that the settings name; raise PolicyError or PolicyNotFound where there is no valid one."""
+    default_object = Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONFIG_MAP)
+    match settings.policy:
+        case None:
+            return OpenedPolicy(
+                policy=default_policy(),
+                name="the shipped policy",
+                first=b"",
+                read=None,
+                reflector=None,
+                regarding=default_object,
+            )
+        case FilePolicy(path=path):
+            return _open(str(path), path.read_bytes, None, default_object)
+        case ConfigMapPolicy(namespace=namespace, name=name):
+            reflector = Reflector(transport, CONFIG_MAPS, namespace=namespace, name=name)
+            reflector.start()
+            if not reflector.synced.wait(_SYNC_SECONDS):
+                reflector.stop()
+                raise PolicyNotFound(f"ConfigMap {namespace}/{name} cannot be read: {reflector.error or 'no answer'}")
+            regarding = Regarding(kind="ConfigMap", namespace=namespace, name=name)
+            return _open(str(settings.policy), _make_key_reader(reflector), reflector, regarding)
+
+
+def _open(name: str, read: Callable[[], bytes], reflector: Reflector | None, regarding: Regarding) -> OpenedPolicy:
+    try:
+        data = read()
+    except (OSError, LookupError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.args[0]
+        raise PolicyNotFound(f"{name}: {reason}") from None
+    policy = load_policy(data, source=name)
+    return OpenedPolicy(policy=policy, name=name, first=data, read=read, reflector=reflector, regarding=regarding)
+
+
+def _make_key_reader(reflector: Reflector) -> Callable[[], bytes]:
+    def read() -> bytes:
+        config_maps: tuple[ConfigMap, ...] = reflector.contents().objects
+        if not config_maps:
+            raise LookupError("there is no such ConfigMap")
+        if KEY not in config_maps[0].data:
+            raise LookupError(f"the ConfigMap has no key {KEY}")
+        return config_maps[0].data[KEY].encode()
+
+    return read
+
+
+def policy_event(data: bytes, source: str) -> LoopEvent:
+    """Turn a policy's bytes into the loop's event: loaded, or refused with the reason."""
     try:
         policy = load_policy(data, source=source)
-        return PolicyLoaded(policy=policy, profile=profile_of(policy))
-    except (PolicyError, NoProfile) as error:
+        return PolicyLoaded(policy=policy, profile=read_profile(policy))
+    except (PolicyError, ProfileNotFound) as error:
         return PolicyRefused(message=str(error))
 
 
-class PolicyWatcher:
-    """Reads bytes every second and tells the loop when they have changed.
+def read_profile(policy: Policy) -> Profile:
+    """Return the scheduler profile that the policy names, from its configuration file where the policy names one."""
+    name, file = policy.scheduler.name, policy.scheduler.config_file
+    if file is None:
+        return replace(DEFAULT_PROFILE, name=name)
+    try:
+        configured = read_profiles(Path(file).read_bytes())
+    except OSError as error:
+        raise ProfileNotFound(f"scheduler.configFile: {file}: {error.strerror or error}") from None
+    except ConfigurationError as error:
+        raise ProfileNotFound(f"scheduler.configFile: {file}: {error}") from None
+    if name not in configured:
+        raise ProfileNotFound(f"scheduler.name: {file} has no profile {name!r}, only {', '.join(sorted(configured))}")
+    return configured[name]
 
-    `read` returns the bytes, or raises OSError or LookupError with the reason why there are none: the last good
-    policy then stays in force.
+
+class PolicyWatcher:
+    """Reads the policy's bytes every second and tells the loop when they have changed.
+
+    `read` returns the bytes, or raises OSError or LookupError with the reason why there are none; then the last valid
+    policy stays in force.
     """
 
     def __init__(
-        self, *, read: Callable[[], bytes], source: str, tell: Callable[[Happened], None], first: bytes
+        self, *, read: Callable[[], bytes], source: str, tell: Callable[[LoopEvent], None], first: bytes
     ) -> None:
         self._read = read
         self._source = source
@@ -45,7 +138,7 @@ class PolicyWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; the thread needs a second at the most."""
+        """End; the thread needs a second at most."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -53,15 +146,15 @@ class PolicyWatcher:
             self.poll()
 
     def poll(self) -> None:
-        """Look once."""
+        """Read once, and tell the loop about a change."""
         try:
-            found: bytes | str = self._read()
+            data: bytes | str = self._read()
         except (OSError, LookupError) as error:
-            found = f"{self._source}: {error}"
-        if found == self._last:
+            data = f"{self._source}: {error}"
+        if data == self._last:
             return
-        self._last = found
-        if isinstance(found, str):
-            self._tell(PolicyRefused(message=found))
+        self._last = data
+        if isinstance(data, str):
+            self._tell(PolicyRefused(message=data))
         else:
-            self._tell(read_policy_text(found, self._source))
+            self._tell(policy_event(data, self._source))

@@ -1,17 +1,19 @@
-"""The controller as a process: all wiring in one place, start to clean end."""
+"""The controller as a process: all parts are connected here, from start to an orderly end."""
 
 import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import structlog
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
@@ -21,20 +23,18 @@ from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.pauses import watch_pauses
-from rebalancer.controller.policies import PolicySource, open_policy
-from rebalancer.controller.policy_source import PolicyWatcher
-from rebalancer.controller.profiles import profile_of
-from rebalancer.controller.run_once import UntilDone
+from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy, read_profile
+from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Runner
-from rebalancer.controller.state import Happened, Loop, Stopping
+from rebalancer.controller.state import LoopEvent, LoopState, Stopping
 from rebalancer.controller.status import MEMORY
-from rebalancer.controller.telemetry import Telling
+from rebalancer.controller.telemetry import Telemetry
+from rebalancer.model.events import Regarding
 from rebalancer.reporting.documents.status import parse_memory
-from rebalancer.reporting.events.workload_events import Regarding
 from rebalancer.settings import Settings
 
 SYNC_SECONDS = 120.0
-"""How long the first lists may take before the process gives up and lets Kubernetes start it anew."""
+"""How long the first lists may take before the process exits and Kubernetes starts it again."""
 
 STOP_SECONDS = 5.0
 """How long a request that is under way may still take once the process is to end."""
@@ -50,24 +50,24 @@ class StartError(Exception):
 def run(settings: Settings) -> None:
     """Run until SIGTERM or Ctrl-C, or with `once` until nothing is left to do.
 
-    Raises StartError, ClusterError, NoPolicy, NoProfile or PolicyError where it cannot start.
+    Raises StartError, ClusterError, PolicyNotFound, ProfileNotFound or PolicyError where it cannot start.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _interrupt(stopping))
     try:
         _run(settings, stopping)
-    except _StopAsked:
-        _log.info("ended before it began")
+    except _Interrupted:
+        _log.info("ended before the first cycle")
 
 
-class _StopAsked(BaseException):
-    """A signal came while the process was still starting: whatever it waits for is left."""
+class _Interrupted(BaseException):
+    """A signal came while the process was still starting; whatever it waits for is abandoned."""
 
 
 def _interrupt(stopping: threading.Event) -> None:
     stopping.set()
-    raise _StopAsked
+    raise _Interrupted
 
 
 def _run(settings: Settings, stopping: threading.Event) -> None:
@@ -76,10 +76,12 @@ def _run(settings: Settings, stopping: threading.Event) -> None:
         context=settings.context,
         read_timeout=settings.request_timeout.total_seconds(),
     )
-    source = open_policy(settings, transport)
-    _log.info("starting", settings=settings.describe(), policy=source.policy.to_dict(), policy_hash=source.policy.hash)
-    controller = _Controller(settings, transport, source)
-    for number in (signal.SIGTERM, signal.SIGINT):  # from here on the end is an orderly one
+    for warning in transport.warnings:
+        _log.warning(warning)
+    policy = open_policy(settings, transport)
+    _log.info("starting", settings=settings.describe(), policy=policy.policy.to_dict(), policy_hash=policy.policy.hash)
+    controller = _Controller(settings, transport, policy)
+    for number in (signal.SIGTERM, signal.SIGINT):  # from here on a signal ends the process in order
         signal.signal(number, lambda *_: stopping.set())
     try:
         controller.start(stopping)
@@ -90,58 +92,27 @@ def _run(settings: Settings, stopping: threading.Event) -> None:
 
 
 class _Controller:
-    """The parts of the process and their order of beginning and ending."""
+    """The parts of the process, and the order in which they start and end."""
 
-    def __init__(self, settings: Settings, transport: Transport, source: PolicySource) -> None:
+    def __init__(self, settings: Settings, transport: Transport, policy: OpenedPolicy) -> None:
         self._settings = settings
-        self._source = source
-        identity = f"{socket.gethostname()}_{uuid4().hex[:8]}"
+        self._transport = transport
+        self._policy = policy
+        self._identity = f"{socket.gethostname()}_{uuid4().hex[:8]}"
+        self._interval = policy.policy.interval
         self._cluster = KubernetesCluster(
             transport,
             namespace=settings.namespace,
-            instance=identity,
+            instance=self._identity,
             version=server_version(transport),
             control=watch_pauses(transport, settings.namespace, self._tell),
         )
-        self._telling = Telling(
-            self._cluster, settings.metrics_address, transport, interval=source.policy.interval.total_seconds()
+        self._telemetry = Telemetry(
+            self._cluster, settings.listen_address, transport, interval=self._interval.total_seconds()
         )
-        state = Loop(
-            policy=source.policy,
-            profile=profile_of(source.policy),
-            policy_since=_now(),
-            limit=settings.mode,
-            at_once=settings.once,
-            policy_object=source.regarding,
-            pause_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONTROL),
-        )
-        lease_timeout = (settings.renew_deadline - settings.retry_period).total_seconds()
-        self._runner = Runner(
-            state=state,
-            cluster=self._cluster,
-            clock=_now,
-            observer=self._telling,
-            may_act=self._leads,
-            identity=identity,
-            policy_source=source.name,
-        )
-        self._elector = Elector(
-            lease=KubernetesLease(transport, namespace=settings.namespace, timeout=max(1.0, lease_timeout)),
-            election=Election(
-                identity=identity,
-                duration=settings.lease_duration.total_seconds(),
-                deadline=settings.renew_deadline.total_seconds(),
-            ),
-            retry=settings.retry_period.total_seconds(),
-            clock=_now,
-            remembered=lambda: parse_memory(self._cluster.load(MEMORY)),
-            tell=self._tell,
-        )
-        self._watcher = (
-            PolicyWatcher(read=source.read, source=source.name, tell=self._tell, first=source.first)
-            if source.read is not None
-            else None
-        )
+        self._runner = self._make_runner()
+        self._elector = self._make_elector()
+        self._watcher = self._make_watcher()
         # The job runs in the scheduler's own (daemon) thread: cycles cannot overlap, and a request that hangs at the
         # end of the process cannot keep it alive.
         self._scheduler = BackgroundScheduler(
@@ -149,85 +120,150 @@ class _Controller:
             executors={"default": DebugExecutor()},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
-        self._interval = source.policy.interval
-        self._until_done = UntilDone() if settings.once else None
+        self._run_once = RunOnce() if settings.once else None
         self._done = threading.Event()
+
+    def _make_runner(self) -> Runner:
+        settings = self._settings
+        state = LoopState(
+            policy=self._policy.policy,
+            profile=read_profile(self._policy.policy),
+            policy_since=_now(),
+            limit=settings.mode,
+            at_once=settings.once,
+            policy_object=self._policy.regarding,
+            pause_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONTROL),
+        )
+        return Runner(
+            state=state,
+            cluster=self._cluster,
+            clock=_now,
+            observer=self._telemetry,
+            may_act=self._leads,
+            identity=self._identity,
+            policy_source=self._policy.name,
+        )
+
+    def _make_elector(self) -> Elector:
+        settings = self._settings
+        timeout = (settings.renew_deadline - settings.retry_period).total_seconds()
+        return Elector(
+            lease=KubernetesLease(self._transport, namespace=settings.namespace, timeout=max(1.0, timeout)),
+            election=Election(
+                identity=self._identity,
+                duration=settings.lease_duration.total_seconds(),
+                deadline=settings.renew_deadline.total_seconds(),
+            ),
+            retry=settings.retry_period.total_seconds(),
+            clock=_now,
+            load_memory=lambda: parse_memory(self._cluster.load(MEMORY)),
+            tell=self._tell,
+        )
+
+    def _make_watcher(self) -> PolicyWatcher | None:
+        policy = self._policy
+        if policy.read is None:
+            return None
+        return PolicyWatcher(read=policy.read, source=policy.name, tell=self._tell, first=policy.first)
 
     def start(self, stopping: threading.Event) -> None:
         """Fill the caches, then stand for election and begin the cycles."""
-        self._telling.start()
+        self._telemetry.start()
         self._cluster.start()
         self._await_sync(stopping)
         if self._watcher is not None:
             self._watcher.start()
         self._elector.start()
-        trigger = IntervalTrigger(seconds=self._interval.total_seconds(), timezone=UTC)
-        self._scheduler.add_job(self._cycle, trigger, id=_CYCLE, next_run_time=_now())
+        self._scheduler.add_job(self._cycle, self._make_trigger(), id=_CYCLE, next_run_time=_now())
         self._scheduler.start()
+
+    def _make_trigger(self) -> BaseTrigger:
+        if self._run_once is not None:
+            return _AfterEachCycle(lambda: time_to_next_cycle(self._runner.state))
+        return IntervalTrigger(seconds=self._interval.total_seconds(), timezone=UTC)
 
     def _await_sync(self, stopping: threading.Event) -> None:
         began = time.monotonic()
         while not self._cluster.synced and not stopping.wait(0.05):
             forbidden = self._cluster.forbidden()
             if forbidden:
-                raise StartError(f"{forbidden}; deploy/ has the ClusterRole and the Role it needs")
+                raise StartError(f"{forbidden}; deploy/ has the ClusterRole and the Role that it needs")
             if time.monotonic() - began > SYNC_SECONDS:
                 raise StartError(f"the cluster could not be listed: {self._cluster.staleness()}")
 
     def _leads(self) -> bool:
         return self._elector.leads()
 
-    def _tell(self, event: Happened) -> None:
-        """Hand an event to the loop and wake it: a change of leader or policy is not to wait for the next cycle."""
+    def _tell(self, event: LoopEvent) -> None:
+        """Hand an event to the loop and wake it: a change of leader or policy must not wait for the next cycle."""
         self._runner.tell(event)
-        with suppress(JobLookupError):  # the scheduler has not begun, or has just ended
+        with suppress(JobLookupError):  # the scheduler has not started, or has just ended
             self._scheduler.modify_job(_CYCLE, next_run_time=_now())
 
     def _cycle(self) -> None:
         try:
             self._runner.tick()
-        except Exception:  # noqa: BLE001  # a defect is told in full, this cycle ends where it was, the next is tried
+        except Exception:  # noqa: BLE001  # a defect is logged in full, this cycle ends where it was, the next is tried
             _log.exception("cycle failed")
-            return  # not a heartbeat: a process that fails cycle after cycle is to be started anew
-        self._telling.beat()
+            return  # without a heartbeat: a process that fails cycle after cycle is to be restarted
+        self._telemetry.beat()
         state = self._runner.state
         if state.policy.interval != self._interval:
             self._interval = state.policy.interval
-            trigger = IntervalTrigger(seconds=self._interval.total_seconds(), timezone=UTC)
-            self._scheduler.reschedule_job(_CYCLE, trigger=trigger)
-        if self._until_done is not None and self._until_done.done(state):
+            self._scheduler.reschedule_job(_CYCLE, trigger=self._make_trigger())
+        if self._run_once is not None and self._run_once.is_done(state):
             self._done.set()
 
     def wait(self, stopping: threading.Event) -> None:
-        """Wait for a signal, or for the work to be done."""
-        patience = time.monotonic() + 2 * self._settings.lease_duration.total_seconds()
+        """Wait for a signal, or with `once` for the work to be done; StartError where it cannot begin."""
+        deadline = time.monotonic() + 2 * self._settings.lease_duration.total_seconds()
         while not stopping.wait(0.1) and not self._done.is_set():
-            if self._settings.once and not self._elector.leads() and time.monotonic() > patience:
-                raise StartError(
-                    f"{self._elector.holder or 'another process'} holds the lease; with --once nothing waits for it"
-                )
+            if self._settings.once and not self._elector.leads():
+                self._check_lease(overdue=time.monotonic() > deadline)
+
+    def _check_lease(self, *, overdue: bool) -> None:
+        """Raise StartError where waiting for the Lease is in vain: it cannot be held, or another process holds it."""
+        if self._elector.obstacle:
+            raise StartError(self._elector.obstacle)
+        if overdue and self._elector.problem:
+            raise StartError(f"this process cannot lead: {self._elector.problem}")
+        if overdue:
+            holder = self._elector.holder or "another process"
+            raise StartError(f"{holder} holds the Lease; stop it first, or run without --once to wait for the Lease")
 
     def stop(self) -> None:
-        """End in the order that loses nothing: no new eviction, status saved, lease handed back, events published."""
+        """End in the order that loses nothing: no new eviction, status saved, lease released, events published."""
         self._runner.tell(Stopping())
         ending = threading.Thread(target=self._end_cycles, daemon=True)
         ending.start()
         ending.join(STOP_SECONDS)
         if ending.is_alive():
-            _log.warning("a request is left without its answer", seconds=STOP_SECONDS)
+            _log.warning("abandoned an in-flight request at shutdown", seconds=STOP_SECONDS)
         if self._watcher is not None:
             self._watcher.stop()
         # With a request under way the lease runs out by itself: the next leader must not act beside it.
         self._elector.stop(timeout=STOP_SECONDS, release=not ending.is_alive())
-        if self._source.reflector is not None:
-            self._source.reflector.stop()
+        if self._policy.reflector is not None:
+            self._policy.reflector.stop()
         self._cluster.stop()
-        self._telling.stop()
+        self._telemetry.stop()
 
     def _end_cycles(self) -> None:
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)
             self._runner.drain()
+
+
+class _AfterEachCycle(BaseTrigger):  # type: ignore[misc]  # apscheduler has no annotations
+    """Runs the next cycle a while after the last one has ended, however long that one took."""
+
+    def __init__(self, wait: Callable[[], timedelta]) -> None:
+        self._wait = wait
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
+        """Return the time of the next cycle; apscheduler asks right after each."""
+        del previous_fire_time, now  # `now` is from before the cycle
+        return _now() + self._wait()
 
 
 def _now() -> datetime:

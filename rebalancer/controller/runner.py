@@ -14,7 +14,17 @@ from typing import Protocol
 import structlog
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import Answered, CycleDue, Evict, Happened, Held, Loop, Publish, Requests, Save
+from rebalancer.controller.state import (
+    Answered,
+    CycleDue,
+    Evict,
+    LoopEvent,
+    LoopState,
+    NotSent,
+    Publish,
+    Requests,
+    Save,
+)
 from rebalancer.controller.status import documents
 from rebalancer.model.reasons import State
 from rebalancer.ports import Cluster, EvictionResult
@@ -33,7 +43,7 @@ class Observer(Protocol):
         """Count an answer to an eviction request."""
         ...
 
-    def changed(self, state: Loop) -> None:
+    def changed(self, state: LoopState) -> None:
         """Take the new state of the loop."""
         ...
 
@@ -48,7 +58,7 @@ class Runner:
     def __init__(
         self,
         *,
-        state: Loop,
+        state: LoopState,
         cluster: Cluster,
         clock: Callable[[], datetime],
         observer: Observer,
@@ -63,11 +73,11 @@ class Runner:
         self._may_act = may_act
         self._identity = identity
         self._policy_source = policy_source
-        self._inbox: deque[Happened] = deque()
+        self._inbox: deque[LoopEvent] = deque()
         self._turn = threading.Lock()
         self._safe = True
 
-    def tell(self, event: Happened) -> None:
+    def tell(self, event: LoopEvent) -> None:
         """Put an event into the inbox; from any thread, never blocks."""
         self._inbox.append(event)
 
@@ -93,9 +103,9 @@ class Runner:
         while self._inbox:
             self._handle(self._inbox.popleft())
 
-    def _handle(self, event: Happened) -> None:
+    def _handle(self, event: LoopEvent) -> None:
         """Step the loop and carry out what it asks for, until it asks for nothing more."""
-        pending: deque[Happened] = deque([event])
+        pending: deque[LoopEvent] = deque([event])
         while pending:
             requests = self._step(pending.popleft())
             for request in requests:
@@ -111,7 +121,7 @@ class Runner:
                     case Save():
                         self._safe = self._cluster.save(documents(self.state, self._identity, self._policy_source))
 
-    def _step(self, event: Happened) -> Requests:
+    def _step(self, event: LoopEvent) -> Requests:
         now = self._clock()
         before = self.state.pause
         self.state, requests = step(self.state, event, now, self._observer.phase)
@@ -123,12 +133,12 @@ class Runner:
         self._observer.changed(self.state)
         return requests
 
-    def _evict(self, request: Evict) -> Answered | Held:
+    def _evict(self, request: Evict) -> Answered | NotSent:
         move = request.move
         held = self._held()
         if held:
             _log.warning("eviction held back", namespace=move.namespace, pod=move.pod, why=held)
-            return Held(uid=move.uid, why=held)
+            return NotSent(uid=move.uid, why=held)
         with self._observer.phase("act"):
             answer = self._cluster.evict(move)
         self._observer.answered(answer.result)
@@ -169,7 +179,7 @@ class Runner:
             now=len(cycle.admission.evictions),
             waiting=len(cycle.plan.waiting) + len(cycle.admission.waiting),
             in_flight=len(self.state.memory.in_flight),
-            stale=cycle.circumstances.stale,
+            stale=cycle.context.stale,
         )
         for fault in cycle.snapshot.faults:
             _log.warning("left out", object=str(fault))

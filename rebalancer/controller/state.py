@@ -5,13 +5,13 @@ from datetime import datetime
 
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.cycle import Cycle
+from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import EvictionAnswer
 from rebalancer.reporting.events.limit_events import ReportedStates
-from rebalancer.reporting.events.workload_events import Event, Regarding
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
 # Events
@@ -34,7 +34,7 @@ class Answered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class NotSent:
     """An eviction that was asked for was not sent: it is no longer certain that it may be."""
 
     uid: str
@@ -76,7 +76,7 @@ class Stopping:
     """The process is to end: nothing new is begun."""
 
 
-Happened = CycleDue | Answered | Held | PolicyLoaded | PolicyRefused | PauseRead | Leading | Stopping
+LoopEvent = CycleDue | Answered | NotSent | PolicyLoaded | PolicyRefused | PauseRead | Leading | Stopping
 
 # Requests
 
@@ -105,7 +105,7 @@ Requests = tuple[Request, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loop:
+class LoopState:
     """The state of the loop.
 
     `violated`, `told` and `deadlocked` are what events were last published about: groups, limits that are not

@@ -1,6 +1,6 @@
 """What the loop's state looks like from outside: the documents in the status ConfigMap."""
 
-from rebalancer.controller.state import Loop
+from rebalancer.controller.state import LoopState
 from rebalancer.ports import Document
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.status import (
@@ -18,7 +18,7 @@ _MOST_EVICTIONS = 200
 """A plan with more evictions is not kept: the ConfigMap would not hold it, and nobody reads it."""
 
 
-def documents(state: Loop, identity: str, policy_source: str) -> tuple[Document, ...]:
+def documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
     """Return the documents to keep, the memory first: the others may be left out for want of room."""
     made = [Document(MEMORY, memory_text(state.memory)), Document(STATUS, _status(state, identity, policy_source))]
     cycle = state.cycle
@@ -27,7 +27,7 @@ def documents(state: Loop, identity: str, policy_source: str) -> tuple[Document,
     return tuple(made)
 
 
-def _status(state: Loop, identity: str, policy_source: str) -> str:
+def _status(state: LoopState, identity: str, policy_source: str) -> str:
     cycle = state.cycle
     moves = state.memory.moves
     planned = len(cycle.plan.evictions) + len(cycle.plan.waiting) if cycle else 0
@@ -35,8 +35,8 @@ def _status(state: Loop, identity: str, policy_source: str) -> str:
         mode=state.mode,
         paused=pause_status(state.pause),
         leader=identity,
-        last_cycle=cycle.circumstances.now if cycle else None,
-        stale=cycle.circumstances.stale if cycle else "",
+        last_cycle=cycle.context.now if cycle else None,
+        stale=cycle.context.stale if cycle else "",
         in_flight=tuple(move_entry(move) for move in moves if not move.state.over),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=planned, minimum=cycle.plan.lower_bound if cycle else 0),

@@ -1,8 +1,8 @@
-"""Telling the outside how the process fares: metrics, health, readiness."""
+"""What the process shows of itself: metrics, health, readiness, and the log of what the policy references in vain."""
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -21,9 +21,10 @@ from rebalancer.adapters.prometheus import (
     WatchSamples,
 )
 from rebalancer.adapters.web import WebServer
+from rebalancer.assessment.findings import Finding, find_findings
+from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.state import Loop
-from rebalancer.controller.unmatched import UnmatchedLog
+from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.ports import EvictionResult
@@ -31,54 +32,61 @@ from rebalancer.reporting.documents.status import count_refusals
 from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.settings import Address
 
-MISSED = 3
+MISSED_INTERVALS = 3
 """Intervals without a cycle after which the process counts as stuck."""
 
-SLACK = 180.0
-"""Seconds on top: a cycle over a large cluster takes its time, and the first waits two minutes for the caches."""
+GRACE_SECONDS = 180.0
+"""Added to them: a cycle on a large cluster takes its time, and the first one waits two minutes for the caches."""
 
 _log = structlog.get_logger("rebalancer")
 
 
-class Telling:
-    """The metrics and the web server of one process, fed by the runner.
+class Telemetry:
+    """The metrics and the web server of one process, fed by the runner; without an address nothing listens.
 
-    Alive is who runs cycles, or stands ready to; ready is who has full caches. The policy's validity is a metric and an
-    event, not a matter of readiness: with an invalid new one the last good is in force.
+    A process is alive if it runs cycles or is ready to; it is ready if its caches are complete. Whether the policy is
+    valid is a metric and an event, not a matter of readiness: the last valid policy stays in force.
     """
 
-    def __init__(self, cluster: KubernetesCluster, address: Address, transport: Transport, *, interval: float) -> None:
+    def __init__(
+        self, cluster: KubernetesCluster, address: Address | None, transport: Transport, *, interval: float
+    ) -> None:
         self._cluster = cluster
-        self._metrics = Metrics(watches=self._watches)
+        self._metrics = Metrics(watches=self._watch_samples)
         transport.on_answer = self._metrics.count_request
-        self._web = WebServer(
+        self._web = self._make_server(address) if address is not None else None
+        self._last_beat = time.monotonic()
+        self._interval = interval
+        self._ended: frozenset[str] = frozenset()
+        self._led = False
+        self._shown: Cycle | None = None
+        self._cycle_samples = CycleSamples()
+        self._unmatched = UnmatchedLog()
+
+    def _make_server(self, address: Address) -> WebServer:
+        return WebServer(
             address.host,
             address.port,
             registry=self._metrics.registry,
-            live={"cycles": self._alive},
-            ready={"caches": cluster.staleness, "cycles": self._alive},
+            live={"cycles": self._check_cycles},
+            ready={"caches": self._cluster.staleness, "cycles": self._check_cycles},
         )
-        self._beaten = time.monotonic()
-        self._interval = interval
-        self._over: frozenset[str] = frozenset()
-        self._led = False
-        self._shown: Cycle | None = None
-        self._of_cycle = CycleSamples()
-        self._unmatched = UnmatchedLog()
 
     def start(self) -> None:
-        """Begin to answer."""
-        self._web.start()
-        host, port = self._web.address
-        _log.info("listening", host=host, port=port)
+        """Begin to listen."""
+        if self._web is not None:
+            self._web.start()
+            host, port = self._web.address
+            _log.info("listening", host=host, port=port)
 
     def stop(self) -> None:
-        """Stop answering."""
-        self._web.stop()
+        """Stop listening."""
+        if self._web is not None:
+            self._web.stop()
 
     def beat(self) -> None:
-        """Note that a cycle has ended, or was not ours to run."""
-        self._beaten = time.monotonic()
+        """Note that a cycle has ended, or that another process leads."""
+        self._last_beat = time.monotonic()
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""
@@ -88,36 +96,58 @@ class Telling:
         """Count an answer to an eviction request."""
         self._metrics.count_eviction(result)
 
-    def changed(self, state: Loop) -> None:
-        """Show a new state of the loop."""
+    def changed(self, state: LoopState) -> None:
+        """Show a new state of the loop; findings are computed here, once per cycle."""
         self._interval = state.policy.interval.total_seconds()
         self._count_ended(state)
         if state.cycle is not self._shown:
-            self._shown, self._of_cycle = state.cycle, of_cycle(state.cycle)
+            self._shown, self._cycle_samples = state.cycle, CycleSamples()
             if state.cycle is not None:
-                self._unmatched.take(state.cycle)
-        self._metrics.publish(figures(state, self._of_cycle))
+                cycle = state.cycle
+                unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
+                self._cycle_samples = cycle_samples(cycle, find_findings(cycle.view, cycle.assessment, unmatched))
+                self._unmatched.update(cycle.context.policy.hash, unmatched)
+        self._metrics.publish(loop_samples(state, self._cycle_samples))
 
-    def _count_ended(self, state: Loop) -> None:
-        """Count the moves that have ended since the last state; those that another process saw end are not ours."""
-        over = {move.uid: move for move in state.memory.moves if move.state.over}
+    def _count_ended(self, state: LoopState) -> None:
+        """Count the moves that have ended since the last state; those that ended under another leader are its own."""
+        ended = {move.uid: move for move in state.memory.moves if move.state.over}
         if state.leads and self._led:
-            for uid in sorted(over.keys() - self._over):
-                outcome = _outcome(over[uid])
+            for uid in sorted(ended.keys() - self._ended):
+                outcome = _outcome(ended[uid])
                 if outcome is not None:
                     self._metrics.count_move(outcome)
-        self._over, self._led = frozenset(over), state.leads
+        self._ended, self._led = frozenset(ended), state.leads
 
-    def _alive(self) -> str:
-        silent = time.monotonic() - self._beaten
-        limit = MISSED * self._interval + SLACK
+    def _check_cycles(self) -> str:
+        """Return why the process counts as stuck, "" if it does not."""
+        silent = time.monotonic() - self._last_beat
+        limit = MISSED_INTERVALS * self._interval + GRACE_SECONDS
         return f"no cycle for {silent:.0f}s, expected within {limit:.0f}s" if silent > limit else ""
 
-    def _watches(self) -> Iterable[WatchSamples]:
+    def _watch_samples(self) -> Iterable[WatchSamples]:
         return [
             WatchSamples(kind=name, age=reflector.age, objects=len(reflector))
             for name, reflector in self._cluster.reflectors.items()
         ]
+
+
+class UnmatchedLog:
+    """Logs what the policy references and the cluster lacks: once per policy, and again when it comes back.
+
+    The numbers in a message change with the cluster; they do not make it a new one.
+    """
+
+    def __init__(self) -> None:
+        self._logged: frozenset[tuple[str, ...]] = frozenset()
+
+    def update(self, policy: str, unmatched: Iterable[Unmatched]) -> None:
+        """Log what was not there in the last cycle; `policy` is the policy's hash."""
+        references = {(policy, entry.group, entry.limit, entry.field, entry.value): entry for entry in unmatched}
+        for reference, entry in references.items():
+            if reference not in self._logged:
+                _log.warning("policy references objects that do not exist", what=entry.message)
+        self._logged = frozenset(references)
 
 
 def _outcome(move: Move) -> MoveOutcome | None:
@@ -127,16 +157,16 @@ def _outcome(move: Move) -> MoveOutcome | None:
         case MoveState.INEFFECTIVE:
             return MoveOutcome.INEFFECTIVE
         case MoveState.LOST:
-            # A replacement that is there but did not become Ready, or none at all.
+            # The replacement exists and did not become Ready, or there is none at all.
             return MoveOutcome.PENDING if move.replacement else MoveOutcome.LOST
         case _:
             return None
 
 
-def figures(state: Loop, of_cycle: CycleSamples) -> CycleSamples:
-    """Return what the metrics show of a state of the loop, given what they show of its cycle."""
+def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
+    """Return the samples of a state of the loop, given those of its cycle."""
     return replace(
-        of_cycle,
+        samples,
         leader=state.leads,
         mode=state.mode,
         paused=state.pause is not None,
@@ -146,67 +176,68 @@ def figures(state: Loop, of_cycle: CycleSamples) -> CycleSamples:
     )
 
 
-def of_cycle(cycle: Cycle | None) -> CycleSamples:
-    """Return what the metrics show of a cycle; made once a cycle, since it has a row for every constraint."""
-    if cycle is None:
-        return CycleSamples()
-    plan, verdicts = cycle.plan, StateReasons(cycle.plan)
+def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
+    """Return the samples of a cycle; made once per cycle, because there is a row for every constraint."""
+    plan, states = cycle.plan, StateReasons(cycle.plan)
     refused = count_refusals(plan, cycle.admission, len(cycle.assessment.deadlocks))
     return CycleSamples(
-        cycle_ended_at=cycle.circumstances.now,
-        constraints=tuple(_constraints(cycle, verdicts)),
-        limits=tuple(_limits(cycle, verdicts)),
-        replacements=tuple(_replacements(cycle)),
-        findings=Counter(each.kind for each in cycle.assessment.findings),
+        cycle_ended_at=cycle.context.now,
+        constraints=tuple(_constraint_samples(cycle, states)),
+        limits=tuple(_limit_samples(cycle, states)),
+        replacements=tuple(_replacement_samples(cycle, findings)),
+        findings=Counter(finding.kind for finding in findings),
         planned_evictions=len(plan.evictions) + len(plan.waiting),
         minimum_evictions=plan.lower_bound,
         refusals={Reason(reason): number for reason, number in refused.items()},
     )
 
 
-def _constraints(cycle: Cycle, verdicts: StateReasons) -> Iterable[ConstraintSamples]:
-    for judged in cycle.assessment.groups:
-        for each in (*judged.hard, *judged.soft):
-            state = verdicts.for_constraint(judged, each).state
-            for workload in judged.group.workloads:
+def _constraint_samples(cycle: Cycle, states: StateReasons) -> Iterable[ConstraintSamples]:
+    for group in cycle.assessment.groups:
+        for evaluated in (*group.hard, *group.soft):
+            state = states.for_constraint(group, evaluated).state
+            for workload in group.group.workloads:
                 if workload.kind == "Pod":
                     continue  # a bare pod is in the report; names of pods are no labels
                 yield ConstraintSamples(
                     namespace=workload.namespace,
                     workload_kind=workload.kind,
                     workload=workload.name,
-                    topology_key=each.constraint.key,
-                    when_unsatisfiable=each.constraint.when_unsatisfiable,
-                    skew=each.counts.skew,
-                    max_skew=each.constraint.max_skew,
+                    topology_key=evaluated.constraint.key,
+                    when_unsatisfiable=evaluated.constraint.when_unsatisfiable,
+                    skew=evaluated.counts.skew,
+                    max_skew=evaluated.constraint.max_skew,
                     state=state,
                 )
 
 
-def _replacements(cycle: Cycle) -> Iterable[ReplacementSamples]:
-    """Yield the workloads that have constraints or limits, and any other of which a pod could not be replaced."""
+def _replacement_samples(cycle: Cycle, findings: Iterable[Finding]) -> Iterable[ReplacementSamples]:
+    """Yield the workloads that have constraints or limits, and any other with a pod that cannot be replaced."""
     kind = FindingKind.REPLACEMENT_BLOCKED
-    blocked = {each for found in cycle.assessment.findings if found.kind is kind for each in found.workloads}
-    known = {each for judged in cycle.assessment.groups for each in judged.group.workloads}
-    known.update(each for group in cycle.assessment.pod_groups for each in group.owners)
-    for each in sorted(known | blocked):
-        if each.kind != "Pod":
+    blocked = {workload for finding in findings if finding.kind is kind for workload in finding.workloads}
+    evaluated = {workload for group in cycle.assessment.groups for workload in group.group.workloads}
+    evaluated.update(workload for group in cycle.assessment.pod_groups for workload in group.owners)
+    for workload in sorted(evaluated | blocked):
+        if workload.kind != "Pod":
             yield ReplacementSamples(
-                namespace=each.namespace, workload_kind=each.kind, workload=each.name, blocked=each in blocked
+                namespace=workload.namespace,
+                workload_kind=workload.kind,
+                workload=workload.name,
+                blocked=workload in blocked,
             )
 
 
-def _limits(cycle: Cycle, verdicts: StateReasons) -> Iterable[LimitSamples]:
-    for each in cycle.assessment.limits:
+def _limit_samples(cycle: Cycle, states: StateReasons) -> Iterable[LimitSamples]:
+    for limit in cycle.assessment.limits:
         yield LimitSamples(
-            group=each.group,
-            limit=each.limit,
-            namespace=each.namespace,
-            key="/".join(each.key.values()),
-            topology_key=each.topology_key,
-            share=float(each.largest.share) if each.largest is not None else None,
-            headroom=each.headroom,
-            state=verdicts.for_limit(each).state,
-            severity=each.severity,
-            worst=each.worst,
+            group=limit.group,
+            limit=limit.limit,
+            namespace=limit.namespace,
+            key="/".join(limit.key.values()),
+            topology_key=limit.topology_key,
+            share=float(limit.largest.share) if limit.largest is not None else None,
+            headroom=limit.headroom,
+            state=states.for_limit(limit).state,
+            severity=limit.severity,
+            worst=limit.worst,
         )

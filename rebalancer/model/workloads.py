@@ -5,6 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
+from rebalancer.model.moves import Reference
 from rebalancer.model.pods import NOTHING, OwnerReference, PodSpec, Resources
 
 
@@ -57,3 +58,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     def __str__(self) -> str:
         """Name it as messages do."""
         return f"{self.namespace}/{self.name} ({self.kind})"
+
+
+def reference_of(workload: Workload) -> Reference:
+    """Name a workload."""
+    return Reference(workload.namespace, workload.kind, workload.name)

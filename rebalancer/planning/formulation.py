@@ -9,12 +9,12 @@ from functools import cached_property
 
 from msgspec import Struct, structs
 
-from rebalancer.assessment.controllers import members, reference_of, stray_reference
+from rebalancer.assessment.controllers import members, stray_reference
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.multi_class.classes import MultiClassBuilder, MultiClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity, ReservedCapacity, has_countable_affinity

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rebalancer.assessment.evaluated import EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State

@@ -1,1 +1,1 @@
-"""What we did and what became of it: the life of a move, back-off, and moves laid over a snapshot."""
+"""Tracking: what became of our evictions, and what a new snapshot adds to the memory."""

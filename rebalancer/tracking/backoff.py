@@ -1,6 +1,7 @@
-"""Back-off: a repair that does not come out as foreseen is not repeated at once, and not for ever.
+"""Back-off: a repair whose prediction failed is not repeated at once, and not for ever.
 
-Each miss in a row doubles the wait; after the last one the group is left alone until it holds by other means.
+Each failed prediction in a row doubles the wait; after the last one the group is left alone until it is satisfied by
+other means.
 """
 
 from datetime import datetime, timedelta
@@ -11,52 +12,55 @@ from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, FailedPrediction, Mem
 from rebalancer.tracking.requests import forget_extra_eviction
 
 FIRST_WAIT = timedelta(minutes=5)
-_MISSES = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
+_FAILED = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 
 
 def record_failure(memory: Memory, group: str, now: datetime) -> Memory:
-    """Return the memory after one more miss of a group."""
-    times = next((miss.times for miss in memory.failed_predictions if miss.group == group), 0)
-    others = (miss for miss in memory.failed_predictions if miss.group != group)
-    return msgspec.structs.replace(
-        memory, failed_predictions=tuple(sorted((*others, FailedPrediction(group, times + 1, now)), key=_name))
-    )
+    """Return the memory after one more failed prediction for a group."""
+    times = next((failure.times for failure in memory.failed_predictions if failure.group == group), 0)
+    others = (failure for failure in memory.failed_predictions if failure.group != group)
+    failures = sorted((*others, FailedPrediction(group, times + 1, now)), key=_group_of)
+    return msgspec.structs.replace(memory, failed_predictions=tuple(failures))
 
 
-def _name(miss: FailedPrediction) -> str:
-    return miss.group
+def _group_of(failure: FailedPrediction) -> str:
+    return failure.group
 
 
 def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> Memory:
     """Return the memory after the moves that have ended since `before`.
 
-    Misses are counted, a success forgets them, and what was never granted has cost nothing.
+    A failed prediction is counted, a verified move resets the count, and a refused move used no extra eviction.
     """
-    over = {move.uid for move in before if move.state.over}
+    ended_before = {move.uid for move in before if move.state.over}
     for move in memory.moves:
-        if move.uid in over or not move.state.over:
+        if move.uid in ended_before or not move.state.over:
             continue
-        if move.state in _MISSES:
+        if move.state in _FAILED:
             memory = record_failure(memory, move.group, now)
         elif move.state is MoveState.VERIFIED:
-            kept = tuple(miss for miss in memory.failed_predictions if miss.group != move.group)
-            memory = msgspec.structs.replace(memory, failed_predictions=kept)
+            others = tuple(failure for failure in memory.failed_predictions if failure.group != move.group)
+            memory = msgspec.structs.replace(memory, failed_predictions=others)
         else:
             memory = forget_extra_eviction(memory, move.uid)
     return memory
 
 
 def backoff_message(memory: Memory, group: str, now: datetime) -> str:
-    """Say why a group is left alone for now, "" if it is not."""
-    miss = next((miss for miss in memory.failed_predictions if miss.group == group), None)
-    if miss is None:
+    """Return why a group is left alone for now, "" if it is not."""
+    failure = next((failure for failure in memory.failed_predictions if failure.group == group), None)
+    if failure is None:
         return ""
-    if miss.times >= MAX_FAILED_PREDICTIONS:
-        return f"{miss.times} moves in a row did not come out as foreseen; left alone until it holds again"
-    wait = FIRST_WAIT * 2 ** (miss.times - 1)
-    left = wait - (now - miss.last)
+    if failure.times >= MAX_FAILED_PREDICTIONS:
+        return (
+            f"the replacements of {failure.times} evictions in a row were not Ready where predicted; "
+            "no further eviction until the violation is repaired by other means"
+        )
+    wait = FIRST_WAIT * 2 ** (failure.times - 1)
+    left = wait - (now - failure.last)
+    if left <= timedelta(0):
+        return ""
     return (
-        f"the last move did not come out as foreseen; tried again in {int(left.total_seconds())}s"
-        if left > timedelta(0)
-        else ""
+        "the replacement of the last eviction was not Ready where predicted; "
+        f"next attempt in {int(left.total_seconds())}s"
     )

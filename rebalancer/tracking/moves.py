@@ -50,7 +50,7 @@ TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
 }
 
 
-def advance(move: Move, what: MoveEvent, now: datetime, replacement: str = "") -> Move:
+def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = "") -> Move:
     """Return the move after something happened; what a state does not know changes nothing."""
     following = TRANSITIONS.get((move.state, what))
     if following is None:
@@ -97,23 +97,23 @@ def _once(move: Move, snapshot: Snapshot, now: datetime, claimed: set[str]) -> M
             found = _replacement(move, snapshot, claimed)
             if found is not None:
                 claimed.add(found.uid)
-                return advance(move, MoveEvent.REPLACED, now, found.uid)
+                return advance_move(move, MoveEvent.REPLACED, now, found.uid)
         case _:
             arrived = snapshot.pod.get(move.replacement)
             if arrived is not None and arrived.ready and arrived.node is not None:
                 there = _as_foreseen(move, arrived.node, snapshot)
-                return advance(move, MoveEvent.READY_THERE if there else MoveEvent.READY_ELSEWHERE, now)
+                return advance_move(move, MoveEvent.READY_THERE if there else MoveEvent.READY_ELSEWHERE, now)
     if now - move.changed_at >= OVERDUE:
-        return advance(move, MoveEvent.OVERDUE, now)
+        return advance_move(move, MoveEvent.OVERDUE, now)
     return move
 
 
 def _unanswered(move: Move, snapshot: Snapshot, now: datetime) -> Move:
     victim = snapshot.pod.get(move.uid)
     if victim is None or victim.terminating:
-        return advance(move, MoveEvent.GRANTED, now)
+        return advance_move(move, MoveEvent.GRANTED, now)
     if now - move.asked_at >= UNKNOWN_FOR:
-        return advance(move, MoveEvent.REFUSED, now)
+        return advance_move(move, MoveEvent.REFUSED, now)
     return move
 
 

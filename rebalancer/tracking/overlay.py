@@ -1,4 +1,4 @@
-"""A snapshot corrected by what we know we did: watches lag, our own answers do not."""
+"""A snapshot corrected by the evictions that we know of: watches lag behind the answers to our requests."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,14 +12,14 @@ from rebalancer.model.snapshot import Snapshot
 def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
     """Return the snapshot in which every pod that we evicted is at least terminating.
 
-    A request whose answer was lost counts as carried out: when in doubt a pod is missing, never spare.
+    A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available.
     """
-    going = {move.uid: move for move in moves if not move.state.over}
-    if not any(uid in snapshot.pod and not snapshot.pod[uid].terminating for uid in going):
+    in_flight = {move.uid: move for move in moves if not move.state.over}
+    if not any(uid in snapshot.pod and not snapshot.pod[uid].terminating for uid in in_flight):
         return snapshot
     pods = tuple(
-        msgspec.structs.replace(pod, deleted=going[pod.uid].asked_at)
-        if pod.uid in going and not pod.terminating
+        msgspec.structs.replace(pod, deleted=in_flight[pod.uid].asked_at)
+        if pod.uid in in_flight and not pod.terminating
         else pod
         for pod in snapshot.pods
     )

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
-from rebalancer.admission.admit import Admission, AdmissionContext, admit, remember_plan
+from rebalancer.admission.admit import Admission, AdmissionContext, admit
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.remember import remember
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory
 from rebalancer.model.reasons import Reason
@@ -51,9 +52,9 @@ def found(policy: Policy) -> tuple[Snapshot, Assessment, Plan]:
 def admitted(policy: Policy, memory: Memory = NO_MEMORY, *, later: int = 0, **fields: Any) -> Admission:
     snapshot, assessment, made = found(policy)
     now = snapshot.taken_at
-    memory = remember_plan(memory, assessment, made, now)
-    circumstances = AdmissionContext(policy=policy, mode=policy.mode, now=now + timedelta(seconds=later), **fields)
-    return admit(made, snapshot, memory, circumstances)
+    memory = remember(memory, assessment, {}, made, now)
+    context = AdmissionContext(policy=policy, mode=policy.mode, now=now + timedelta(seconds=later), **fields)
+    return admit(made, snapshot, memory, context)
 
 
 def reasons(admission: Admission) -> set[Reason]:
@@ -113,16 +114,16 @@ def test_what_recovers_begins_anew() -> None:
     """A group that was right in between has not been violated all the time, nor missed; its repair may spare anew."""
     snapshot, assessment, made = found(rules())
     now = snapshot.taken_at
-    first = remember_plan(NO_MEMORY, assessment, made, now)
+    first = remember(NO_MEMORY, assessment, {}, made, now)
     assert {since for _, since in first.seen} == {now}
-    kept = remember_plan(first, assessment, made, now + timedelta(hours=1))
+    kept = remember(first, assessment, {}, made, now + timedelta(hours=1))
     assert {since for _, since in kept.seen} == {now}
     held = msgspec.structs.replace(
         record_failure(kept, first.seen[0][0], now),
         extra_evictions=tuple(ExtraEviction(name, 1) for name, _ in first.seen),
     )
-    assert remember_plan(held, assessment, made, now) == held
-    assert remember_plan(held, Assessment(groups=()), replace(made, groups=()), now) == NO_MEMORY
+    assert remember(held, assessment, {}, made, now) == held
+    assert remember(held, Assessment(groups=()), {}, replace(made, groups=()), now) == NO_MEMORY
 
 
 @pytest.mark.parametrize(
@@ -165,10 +166,10 @@ def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:
         evictions=tuple(msgspec.structs.replace(each, repair=pairs[each.step]) for each in made.evictions),
     )
     now = snapshot.taken_at
-    circumstances = AdmissionContext(policy=policy, mode=policy.mode, now=now)
-    admission = admit(paired, snapshot, remember_plan(NO_MEMORY, assessment, made, now), circumstances)
+    context = AdmissionContext(policy=policy, mode=policy.mode, now=now)
+    admission = admit(paired, snapshot, remember(NO_MEMORY, assessment, {}, made, now), context)
     assert admission.evictions == ()
     assert len(admission.waiting) == 8
     enough = rules(per_cycle=Amount(value=3))
-    admission = admit(paired, snapshot, NO_MEMORY, replace(circumstances, policy=enough))
+    admission = admit(paired, snapshot, NO_MEMORY, replace(context, policy=enough))
     assert len(admission.evictions) == 3, "what was given back is there for others"

@@ -12,12 +12,12 @@ from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.documents.report import report_document
 from rebalancer.reporting.text.plan import plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
+from tests.reports import full_report
 
 
 def shop() -> ClusterBuilder:
@@ -69,12 +69,12 @@ def test_a_report() -> None:
     view = View(snapshot)
     assessment = assess(view, eager(), NO_MEMORY)
     made = plan(view, assessment, eager(), NO_MEMORY)
-    rows = report_document(assessment, made).constraints
+    rows = full_report(view, assessment, made, eager()).constraints
     assert [row.state for row in rows] == ["Violated", *["Satisfied"] * (len(rows) - 1)]
     assert (rows[0].counts, rows[0].skew, rows[0].origin) == ({"a": 3, "b": 1}, 2, "own")
-    chosen = report_document(assessment, made, lambda workload: workload.name == "db").constraints
+    chosen = full_report(view, assessment, made, eager(), lambda workload: workload.name == "db").constraints
     assert {workload.name for row in chosen for workload in row.workloads} == {"db"}
-    text = report_text(report_document(assessment, made))
+    text = report_text(full_report(view, assessment, made, eager()))
     assert text.splitlines()[0].split() == [
         "NAMESPACE",
         "WORKLOAD",
@@ -86,7 +86,7 @@ def test_a_report() -> None:
         "COUNTS",
     ]
     assert "shop       web (Deployment)" in text
-    assert report_text(report_document(assessment, made, lambda _: False)).startswith("No workload")
+    assert report_text(full_report(view, assessment, made, eager(), lambda _: False)).startswith("No workload")
 
 
 def test_a_plan_in_words() -> None:

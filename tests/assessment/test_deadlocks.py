@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.assessment.deadlocks import Deadlock, deadlocks
+from rebalancer.assessment.deadlocks import Deadlock, find_deadlocks
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import Reference
@@ -29,7 +29,7 @@ def three_shards(*, node_skew: int = 1, last: str | None = None) -> Snapshot:
 
 
 def found(of: Snapshot) -> tuple[Deadlock, ...]:
-    return deadlocks(View(of))
+    return find_deadlocks(View(of))
 
 
 def test_the_deadlock_of_three_shards() -> None:
@@ -38,8 +38,8 @@ def test_the_deadlock_of_three_shards() -> None:
     assert (only.pod.name, only.workload) == ("one-2-1", Reference("cache", "StatefulSet", "one-2"))
     assert only.message == (
         "kubernetes.io/hostname (maxSkew 1) admits c1; "
-        "its anti-affinity over failure-domain.beta.kubernetes.io/zone forbids c; "
-        "maxSkew 2 over kubernetes.io/hostname or moving a pod that stands in its way would let it in"
+        "its anti-affinity over failure-domain.beta.kubernetes.io/zone excludes c. "
+        "Raise maxSkew over kubernetes.io/hostname to 2 or evict one of the pods that block it"
     )
 
 
@@ -63,8 +63,8 @@ def test_two_constraints_exclude_each_other() -> None:
     (only,) = found(conflicting(1))
     assert only.workload == Reference("default", "Pod", "new")
     assert only.message.startswith(
-        f"{ZONE} (maxSkew 1) admits b; {HOSTNAME} (maxSkew 1) admits node2; "
-        f"maxSkew 2 over {ZONE} or maxSkew 2 over {HOSTNAME} or moving a pod"
+        f"{ZONE} (maxSkew 1) admits b; {HOSTNAME} (maxSkew 1) admits node2. "
+        f"Raise maxSkew over {ZONE} to 2 or raise maxSkew over {HOSTNAME} to 2 or evict one of the pods"
     )
     assert found(conflicting(2)) == ()
 
@@ -77,8 +77,8 @@ def test_affinity_and_anti_affinity_exclude_each_other() -> None:
     pods = [pod({"app": "db"}, "a1"), pod({"app": "web"}, "a1"), pod({"app": "new"}, spec=spec)]
     (only,) = found(snapshot(nodes, pods))
     assert only.message == (
-        f"its affinity over {ZONE} admits a; its anti-affinity over {ZONE} forbids a; "
-        "moving a pod that stands in its way would let it in"
+        f"its affinity over {ZONE} admits a; its anti-affinity over {ZONE} excludes a. "
+        "Evict one of the pods that block it"
     )
 
 
@@ -93,7 +93,7 @@ def test_others_keep_it_away() -> None:
         pod({"app": "x"}, spec=spec),
     ]
     (only,) = found(snapshot([node("a1", {ZONE: "a"}), node("b1", {ZONE: "b"})], pods))
-    assert f"the anti-affinity of pods there over {HOSTNAME} forbids b1" in only.message
+    assert f"the anti-affinity of running pods over {HOSTNAME} excludes b1" in only.message
 
 
 def test_what_is_no_deadlock() -> None:
@@ -141,4 +141,4 @@ def test_against_arithmetic(data: st.DataObject) -> None:
     expected = {f"one-{name[0]}-{name[1]}" for name in waiting if not _open(taken, name[0], 1)}
     assert {each.pod.name for each in found(made)} == expected
     view = View(made)
-    assert all(not feasible(each.pod, view) for each in deadlocks(view))
+    assert all(not feasible(each.pod, view) for each in find_deadlocks(view))

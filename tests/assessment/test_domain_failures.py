@@ -11,7 +11,7 @@ from msgspec import structs
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment import domain_failures as failures_module
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.domain_failures import Failure, failures
+from rebalancer.assessment.domain_failures import Failure, simulate_failures
 from rebalancer.cli.main import main
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import NO_MEMORY
@@ -35,7 +35,7 @@ SILENT = "node.kubernetes.io/unreachable"
 def lost(snapshot: Snapshot, policy: Policy | None = None) -> dict[tuple[str, str], Failure]:
     view = View(snapshot)
     assessment = assess(view, policy or default_policy(), NO_MEMORY)
-    found = failures(assessment.pod_groups, assessment.limits, view).found
+    found = simulate_failures(assessment.pod_groups, assessment.limits, view).found
     return {(each.topology_key, each.domain): each for each in found}
 
 
@@ -159,7 +159,7 @@ def test_a_majority_needs_no_limit(rules: str) -> None:
     }
     view = View(made)
     assessment = assess(view, policy(rules), NO_MEMORY)
-    assert failures(assessment.pod_groups, assessment.limits, view).domains == 9
+    assert simulate_failures(assessment.pod_groups, assessment.limits, view).domains == 9
 
 
 @settings(max_examples=100, deadline=None)
@@ -199,7 +199,7 @@ def test_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main([*flags, "--failures"]) == 0
     text = capsys.readouterr().out
     worst = text[text.index("IF LOST") :].splitlines()[1]
-    assert worst.endswith("workloads shop Deployment/cart loses 3 of 6 (50 %), 3 left")
+    assert worst.endswith("workloads shop Deployment/cart loses 3 of 6 pods (50%); 3 remain")
     assert text.endswith(
         "\n6 of 9 domains hold pods of the policy's groups; 0 of these 6 can be lost without breaking a bound, "
         "a majority or a placement.\n"

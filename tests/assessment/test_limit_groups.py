@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.assessment.limit_groups import LimitGroup, gather, total
+from rebalancer.assessment.limit_groups import LimitGroup, desired_pods, find_limit_groups
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.snapshot import Snapshot
@@ -22,7 +22,7 @@ NODES = machines("a", 3)
 
 def gathered(cluster: Snapshot, **fields: Any) -> tuple[LimitGroup, ...]:
     group = PolicyGroup(**{"name": "g", "selector": Selector(), **fields})
-    return gather(View(cluster), (group,))
+    return find_limit_groups(View(cluster), (group,))
 
 
 def names(group: LimitGroup) -> list[str]:
@@ -116,5 +116,5 @@ def test_a_total_is_what_the_owners_want(owners: list[tuple[int, int]]) -> None:
         assert living == desired == 0
         return
     (group,) = found
-    assert total(group.parts, Basis.DESIRED, group.population) == (desired or living)
-    assert total(group.parts, Basis.LIVE, group.population) == living
+    assert desired_pods(group.parts, Basis.DESIRED, group.population) == (desired or living)
+    assert desired_pods(group.parts, Basis.LIVE, group.population) == living

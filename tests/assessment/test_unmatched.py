@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
-from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.assessment.assess import assess
+from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.name_hints import nearest, nearest_key
+from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
@@ -21,6 +23,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, default_policy, load_policy
 from rebalancer.scheduling.view import View
 from tests.assessment.redis import AZ, machines, redis
+from tests.reports import all_findings
 from tests.scheduling.build import node, pod
 
 NETEASE = load_policy(
@@ -56,12 +59,22 @@ def limited(**fields: Any) -> dict[str, Any]:
     return {"limits": [{**LIMIT, **fields}]}
 
 
-def looked(snapshot: Snapshot, of: Policy) -> Assessment:
-    return assess(View(snapshot), of, NO_MEMORY)
+def messages(snapshot: Snapshot, policy: Policy) -> list[str]:
+    """Return the message of everything that the policy references and the cluster lacks."""
+    view = View(snapshot)
+    return [entry.message for entry in find_unmatched(view, assess(view, policy, NO_MEMORY), policy)]
 
 
-def told(snapshot: Snapshot, of: Policy) -> list[str]:
-    return [each.message for each in looked(snapshot, of).unmatched]
+def zone_keys(snapshot: Snapshot, policy: Policy) -> list[str]:
+    """Return the messages about a zone key."""
+    return [message for message in messages(snapshot, policy) if "zoneKey" in message]
+
+
+def missing_keys(snapshot: Snapshot, policy: Policy) -> list[Finding]:
+    """Return the findings about topology keys that no node has."""
+    view = View(snapshot)
+    findings = all_findings(view, assess(view, policy, NO_MEMORY), policy)
+    return [finding for finding in findings if finding.kind is FindingKind.TOPOLOGY_KEY_MISSING]
 
 
 def expression(operator: str, *values: str) -> dict[str, Any]:
@@ -137,14 +150,14 @@ MATCHING = {
 
 
 @pytest.mark.parametrize(("fields", "message"), CASES.values(), ids=CASES)
-def test_what_matches_nothing_is_told(fields: dict[str, Any], message: str) -> None:
+def test_what_matches_nothing_is_messages(fields: dict[str, Any], message: str) -> None:
     """Group, limit, field and value, and the nearest that there is; beside it a group that matches says nothing."""
-    assert told(SHOP, policy(fields, MATCHING)) == [message]
+    assert messages(SHOP, policy(fields, MATCHING)) == [message]
 
 
-def test_what_matches_is_not_told() -> None:
+def test_what_matches_is_not_messages() -> None:
     """Every field that can match nothing, each with something that it matches."""
-    assert told(SHOP, policy(MATCHING)) == []
+    assert messages(SHOP, policy(MATCHING)) == []
 
 
 def test_labels_that_no_pod_has_together() -> None:
@@ -153,7 +166,7 @@ def test_labels_that_no_pod_has_together() -> None:
         structs.replace(each, labels=Labels({**each.labels, "tier" if each.namespace == "shop" else "team": "x"}))
         for each in SHOP.pods
     ]
-    found = told(replace(SHOP, pods=pods), policy({"groupBy": ["tier", "team"]}))
+    found = messages(replace(SHOP, pods=pods), policy({"groupBy": ["tier", "team"]}))
     assert found == ["group g0: groupBy [tier, team] are labels that no selected pod has together"]
 
 
@@ -162,8 +175,8 @@ def test_the_shipped_policy_is_silent_in_an_ordinary_cluster(zones: str) -> None
     """With zones or without: its limit over zones asks for two of them."""
     names = [("n1", "a"), ("n2", "b")]
     nodes = tuple(node(name, {ZONE: zone} if zones else {}) for name, zone in names)
-    assert told(Snapshot(taken_at=SHOP.taken_at, nodes=nodes, pods=SHOP.pods), default_policy()) == []
-    assert told(SHOP, default_policy()) == []
+    assert messages(Snapshot(taken_at=SHOP.taken_at, nodes=nodes, pods=SHOP.pods), default_policy()) == []
+    assert messages(SHOP, default_policy()) == []
 
 
 def test_kubernetes_own_zone_key_is_told_where_a_limit_waits_for_it() -> None:
@@ -173,17 +186,19 @@ def test_kubernetes_own_zone_key_is_told_where_a_limit_waits_for_it() -> None:
     clusters = [Snapshot(taken_at=SHOP.taken_at, nodes=tuple(each), pods=pods) for each in (named, bare)]
     several, single = (policy({"groupBy": ["app"], **limited(when={"zones": zones})}) for zones in (">=2", 1))
     key = f"group g0: zoneKey {ZONE} is a label of none of 2 nodes"
-    assert [message for message in told(clusters[0], several) if "zoneKey" in message] == [f"{key}; did you mean {AZ}?"]
-    assert [message for message in told(clusters[1], several) if "zoneKey" in message] == []
-    assert [message for message in told(clusters[1], single) if "zoneKey" in message] == [key]
+    assert [message for message in messages(clusters[0], several) if "zoneKey" in message] == [
+        f"{key}; did you mean {AZ}?"
+    ]
+    assert [message for message in messages(clusters[1], several) if "zoneKey" in message] == []
+    assert [message for message in messages(clusters[1], single) if "zoneKey" in message] == [key]
 
 
 def test_the_example_is_silent_where_it_is_meant() -> None:
     """And tells once of a zone key that nodes do not have, not with each of its limits."""
     places: list[list[str | None]] = [["a1", "b1"], ["b2", "c1"], ["c2", "a2"]]
-    assert told(redis(machines("abc", 2), places), NETEASE) == []
+    assert messages(redis(machines("abc", 2), places), NETEASE) == []
     renamed = [node(each.name, {ZONE: each.labels[AZ]}) for each in machines("abc", 2)]
-    assert told(redis(renamed, places), NETEASE) == [
+    assert messages(redis(renamed, places), NETEASE) == [
         f"group redis: zoneKey {AZ} is a label of none of 6 nodes; did you mean {ZONE}?"
     ]
 
@@ -195,19 +210,19 @@ WRONG = policy(
 )
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_what_is_not_known_is_not_messages() -> None:
     """Of pods without pods, of nodes without nodes, of namespaces where these were not read."""
-    everything = told(SHOP, WRONG)
+    everything = messages(SHOP, WRONG)
     assert len(everything) == 5
     of_nodes = [each for each in everything if "nodes" in each]
     assert len(of_nodes) == 2
     for nothing in ({"pods": ()}, {"unknown": frozenset({"Pod"})}):
-        assert told(replace(SHOP, **nothing), WRONG) == of_nodes
+        assert messages(replace(SHOP, **nothing), WRONG) == of_nodes
     for nothing in ({"nodes": ()}, {"unknown": frozenset({"Node"})}):
-        assert told(replace(SHOP, **nothing), WRONG) == [each for each in everything if each not in of_nodes]
-    unread = told(replace(SHOP, unknown=frozenset({"Namespace"})), WRONG)
+        assert messages(replace(SHOP, **nothing), WRONG) == [each for each in everything if each not in of_nodes]
+    unread = messages(replace(SHOP, unknown=frozenset({"Namespace"})), WRONG)
     assert unread == [each for each in everything if "namespaces.include" not in each]
-    assert told(Snapshot(taken_at=SHOP.taken_at), WRONG) == []
+    assert messages(Snapshot(taken_at=SHOP.taken_at), WRONG) == []
 
 
 def test_what_is_there_without_a_pod_is_no_error() -> None:
@@ -218,24 +233,18 @@ def test_what_is_there_without_a_pod_is_no_error() -> None:
         namespaces=(Namespace(name="shop"), Namespace(name="data"), Namespace(name="next")),
         workloads=[structs.replace(each, replicas=0) if each.namespace == "shop" else each for each in SHOP.workloads],
     )
-    assert told(none, policy({"selector": APP_WEB}, {"namespaces": {"include": ["next", "data"]}})) == []
+    assert messages(none, policy({"selector": APP_WEB}, {"namespaces": {"include": ["next", "data"]}})) == []
 
 
 def test_a_key_that_no_node_has_is_a_finding() -> None:
     """Of the policy as of a constraint, with the workloads that the limit is about."""
-    found = looked(
-        SHOP,
-        policy({"groupBy": ["app"], "zoneKey": AZ, **limited(topologyKey="zon")}),
-    )
-    missing = [each for each in found.findings if each.kind is FindingKind.TOPOLOGY_KEY_MISSING]
-    assert [(each.object, each.message) for each in missing] == [
+    missing = missing_keys(SHOP, policy({"groupBy": ["app"], "zoneKey": AZ, **limited(topologyKey="zon")}))
+    assert [(finding.object, finding.message) for finding in missing] == [
         (f"node label {AZ}", f"group g0: zoneKey {AZ} is a label of none of 4 nodes; did you mean {ZONE}?"),
         ("node label zon", f"group g0, limit l: topologyKey zon is a label of none of 4 nodes; did you mean {ZONE}?"),
     ]
-    assert all(len(each.workloads) == 2 for each in missing)
-    assert not [
-        each for each in looked(SHOP, default_policy()).findings if each.kind is FindingKind.TOPOLOGY_KEY_MISSING
-    ]
+    assert all(len(finding.workloads) == 2 for finding in missing)
+    assert not missing_keys(SHOP, default_policy())
 
 
 @settings(max_examples=50, deadline=None)
@@ -245,11 +254,14 @@ def test_a_key_that_no_node_has_is_a_finding() -> None:
     st.sampled_from(["*", "shop", "data", "shp"]),
     st.sampled_from(["app", "Workload", "shard"]),
 )
-def test_told_if_and_only_if_nothing_is_gathered(key: str, value: str, namespace: str, group_by: str) -> None:
-    """Of groups without limits: whatever gathers no pod says so, and whatever gathers one is silent."""
+def test_a_group_is_reported_if_and_only_if_it_selects_no_pod(
+    key: str, value: str, namespace: str, group_by: str
+) -> None:
+    """A group without limits has a message exactly where it selects no pod."""
     group = {"selector": {"matchLabels": {key: value}}, "namespaces": {"include": [namespace]}, "groupBy": [group_by]}
-    found = looked(SHOP, policy(group))
-    assert bool(found.unmatched) == (not found.pod_groups)
+    written = policy(group)
+    gathered = assess(View(SHOP), written, NO_MEMORY).pod_groups
+    assert bool(messages(SHOP, written)) == (not gathered)
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,10 @@ def test_the_namespace_chooses_among_objects_of_one_name(tmp_path: Path, capsys:
     path = tmp_path / "cluster.yaml"
     path.write_text(yaml.safe_dump({"kind": "List", "apiVersion": "v1", "items": items}), encoding="utf-8")
     assert entry.main(["explain", "pod/bare", "--snapshot", str(path), *LATER]) == Exit.ERROR
-    assert "Pod bare is in namespaces one, two; choose one with -n" in capsys.readouterr().err
+    assert "Pod bare exists in the namespaces one, two; choose one with -n" in capsys.readouterr().err
     assert explained(str(path), "pod/bare", capsys, "-n", "two").object == "pod two/bare"
     assert entry.main(["explain", "pod/bare", "--snapshot", str(path), *LATER, "-n", "three"]) == Exit.ERROR
-    assert "there is no Pod bare in namespace three" in capsys.readouterr().err
+    assert "Pod bare does not exist in namespace three" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["-A"], ["-l", "app=web"]])
@@ -138,7 +138,7 @@ def test_a_person_reads_questions_and_answers(cluster: str, capsys: pytest.Captu
     [
         ("web", Exit.USAGE, "expected KIND/NAME"),
         ("job/web", Exit.USAGE, "expected KIND/NAME"),
-        ("pod/nobody", Exit.ERROR, "there is no Pod nobody"),
+        ("pod/nobody", Exit.ERROR, "Pod nobody does not exist"),
     ],
 )
 def test_what_does_not_exist_is_said(

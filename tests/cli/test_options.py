@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rebalancer.cli.errors import UsageError
-from rebalancer.cli.options import Reading, add_reading_arguments
+from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_selector
 from rebalancer.model.cluster import NEWEST, Version
@@ -13,14 +13,14 @@ from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.policy import default_policy
 
 
-def read(*argv: str) -> Reading:
+def read(*argv: str) -> ReadOptions:
     parser = Parser(prog="rebalancer report", description="Report.")
-    add_reading_arguments(parser)
-    return Reading.of(parser.parse_args(argv))
+    add_read_arguments(parser)
+    return ReadOptions.of(parser.parse_args(argv))
 
 
 def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() -> None:
-    assert read() == Reading(
+    assert read() == ReadOptions(
         snapshot=None,
         server_version=NEWEST,
         at=None,
@@ -45,8 +45,8 @@ def test_every_flag_reaches_its_field() -> None:
 @pytest.mark.parametrize("argv", [["-A"], ["-l", "app=web"]])
 def test_a_verb_about_one_object_takes_no_selection(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     parser = Parser(prog="rebalancer explain", description="Explain.")
-    add_reading_arguments(parser, namespace="the object's")
-    reading = Reading.of(parser.parse_args(["-n", "shop"]))
+    add_read_arguments(parser, namespace="the object's")
+    reading = ReadOptions.of(parser.parse_args(["-n", "shop"]))
     assert (reading.namespace, reading.selector) == ("shop", LabelSelector())
     with pytest.raises(SystemExit, match="2"):
         parser.parse_args(argv)

@@ -176,7 +176,7 @@ def test_the_namespace_flag_is_for_manifests_that_name_none(tmp_path: Path, caps
     assert "nodes fit shop/new" in capsys.readouterr().out
     assert call(tmp_path, NEW, "-n", "default") == Exit.FINE
     assert call(tmp_path, NEW, "-n", "shop") == Exit.USAGE
-    assert "names the namespace default, -n says shop" in capsys.readouterr().err
+    assert "is in namespace default, but -n names shop" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["-A"], ["-l", "app=web"]])

@@ -60,4 +60,4 @@ def test_of_many_some_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     groups = [{"name": f"g{at}", "selector": {"matchLabels": {"ap": "cart"}}} for at in range(60)]
     told = warnings(capsys, "report", "--policy", written(tmp_path, *groups))
     assert len(told) == 51
-    assert told[-1] == "warning: and 10 more that the policy names and the cluster lacks"
+    assert told[-1] == "warning: the policy references 10 more objects that do not exist"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.controller.runner import Observer, Runner
-from rebalancer.controller.state import Leading, Loop
+from rebalancer.controller.state import Leading, LoopState
 from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
@@ -42,7 +42,7 @@ class Watching:
     def answered(self, result: EvictionResult) -> None:
         self.answers.append(result)
 
-    def changed(self, state: Loop) -> None:
+    def changed(self, state: LoopState) -> None:
         pass
 
 
@@ -58,7 +58,7 @@ class Simulation:
 
     def _runner(self) -> Runner:
         runner = Runner(
-            state=Loop(policy=self.policy, policy_since=self.cluster.now),
+            state=LoopState(policy=self.policy, policy_since=self.cluster.now),
             cluster=self.cluster,
             clock=lambda: self.cluster.now,
             observer=self._telling,

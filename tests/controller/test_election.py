@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.controller.election import Election, claim, observe, released, renewed
+from rebalancer.controller.election import Election, next_record, observe_lease, record_renewal, release_record
 from rebalancer.ports import LeaseRecord
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,10 +39,10 @@ class Store:
 
 
 def attempt(election: Election, store: Store, at: float) -> Election:
-    election = observe(election, store.record, at)
-    wanted = claim(election, at, NOW + timedelta(seconds=at))
+    election = observe_lease(election, store.record, at)
+    wanted = next_record(election, at, NOW + timedelta(seconds=at))
     written = store.write(wanted) if wanted is not None else None
-    return renewed(election, written, at) if written is not None else election
+    return record_renewal(election, written, at) if written is not None else election
 
 
 def test_first_come() -> None:
@@ -78,8 +78,8 @@ def test_handing_back() -> None:
     store = Store()
     one = attempt(candidate("one"), store, 0)
     two = attempt(candidate("two"), store, 1)
-    assert released(two, NOW) is None
-    given_back = released(one, NOW)
+    assert release_record(two, NOW) is None
+    given_back = release_record(one, NOW)
     assert given_back is not None
     store.write(given_back)
     assert attempt(two, store, 2).leads(2)
@@ -98,8 +98,8 @@ def test_never_two(steps: list[tuple[str, float, bool, bool]]) -> None:
     at = 0.0
     for name, passed, arrives, answered in steps:
         at += passed
-        election = observe(elections[name], store.record, at)
-        wanted = claim(election, at, NOW)
+        election = observe_lease(elections[name], store.record, at)
+        wanted = next_record(election, at, NOW)
         written = store.write(wanted) if wanted is not None and arrives else None
-        elections[name] = renewed(election, written, at) if written is not None and answered else election
+        elections[name] = record_renewal(election, written, at) if written is not None and answered else election
         assert sum(each.leads(at) for each in elections.values()) <= 1

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
-from rebalancer.controller.state import Happened, Leading
+from rebalancer.controller.state import Leading, LoopEvent
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.ports import LeaseRecord
 from tests.controller.test_election import Store
@@ -30,13 +30,13 @@ class Shaky:
         return self.store.write(record)
 
 
-def elector(lease: Shaky, told: list[Happened], remembered: Callable[[], Memory] = lambda: NO_MEMORY) -> Elector:
+def elector(lease: Shaky, told: list[LoopEvent], load_memory: Callable[[], Memory] = lambda: NO_MEMORY) -> Elector:
     return Elector(
         lease=lease,
         election=Election(identity="me", duration=2.0, deadline=0.4),
         retry=0.05,
         clock=lambda: datetime.now(UTC),
-        remembered=remembered,
+        load_memory=load_memory,
         tell=told.append,
     )
 
@@ -48,13 +48,13 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def leads(told: list[Happened]) -> list[bool]:
+def leads(told: list[LoopEvent]) -> list[bool]:
     return [event.leads for event in told if isinstance(event, Leading)]
 
 
 def test_winning_losing_and_winning_again() -> None:
     """A lease that cannot be renewed ends leadership by its deadline; when it can, leadership comes back."""
-    lease, told = Shaky(), list[Happened]()
+    lease, told = Shaky(), list[LoopEvent]()
     candidate = elector(lease, told)
     candidate.start()
     until(candidate.leads, "leadership")
@@ -72,7 +72,7 @@ def test_winning_losing_and_winning_again() -> None:
 
 def test_no_leadership_without_memory() -> None:
     """Who cannot read what the last leader left does not lead: it might repeat a move."""
-    lease, told = Shaky(), list[Happened]()
+    lease, told = Shaky(), list[LoopEvent]()
     readable = False
 
     def remembered() -> Memory:

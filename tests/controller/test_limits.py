@@ -5,15 +5,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, Loop, Publish, Request
-from rebalancer.controller.telemetry import of_cycle
+from rebalancer.controller.state import CycleDue, Leading, LoopState, Publish, Request
+from rebalancer.model.events import EventReason
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import LimitAction, Policy
-from rebalancer.reporting.events.workload_events import EventReason
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import machines, redis
+from tests.reports import samples_of
 
 NODES = machines("abc", 2)
 SPREAD = redis(NODES, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc")
@@ -36,12 +36,12 @@ def alerting(policy: Policy) -> Policy:
 ALERTING = alerting(NETEASE)
 
 
-def leading(memory: Memory | None = None) -> Loop:
-    state = Loop(policy=ALERTING, policy_since=NOW)
+def leading(memory: Memory | None = None) -> LoopState:
+    state = LoopState(policy=ALERTING, policy_since=NOW)
     return step(state, Leading(leads=True, memory=memory or Memory()), NOW)[0]
 
 
-def cycle(state: Loop, snapshot: Snapshot, number: int) -> tuple[Loop, tuple[Request, ...]]:
+def cycle(state: LoopState, snapshot: Snapshot, number: int) -> tuple[LoopState, tuple[Request, ...]]:
     now = NOW + timedelta(minutes=number)
     return step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
 
@@ -76,7 +76,7 @@ def test_a_cycle_leaves_figures_of_every_limit() -> None:
     """The share as a fraction of one, the domain that is worst, the key in one label."""
     state, _ = cycle(leading(), CROWDED, 0)
     assert state.cycle is not None
-    figures = {each.limit: each for each in of_cycle(state.cycle).limits if each.limit != "R3-R6"}
+    figures = {each.limit: each for each in samples_of(state.cycle).limits if each.limit != "R3-R6"}
     assert figures.keys() == {"R2-three-shards", "R7-three-shards", "R8", "every-az"}
     third = figures["R2-three-shards"]
     assert (third.group, third.namespace, third.key, third.share) == ("redis", "cache", "one", 0.5)
@@ -90,13 +90,13 @@ Seen = tuple[State, str | None, Counter[str]]
 
 def test_turning_unfixable_and_back_is_told_by_no_event() -> None:
     """The limit is broken all the while: pods too young to be moved grow older, and what holds them back is over."""
-    state = step(Loop(policy=NETEASE, policy_since=NOW), Leading(leads=True, memory=Memory()), NOW)[0]
+    state = step(LoopState(policy=NETEASE, policy_since=NOW), Leading(leads=True, memory=Memory()), NOW)[0]
     limit = "R7-three-shards"
     seen: list[Seen] = []
     for number in (0, 10, 1, 11):  # minutes after the pods came
         state, requests = cycle(state, LOPSIDED, number)
         assert state.cycle is not None
-        figures = next(each for each in of_cycle(state.cycle).limits if each.limit == limit)
+        figures = next(each for each in samples_of(state.cycle).limits if each.limit == limit)
         told = [each.event for each in requests if isinstance(each, Publish) and f"/{limit}:" in each.event.note]
         seen.append((figures.state, figures.worst, Counter(each.reason for each in told)))
     young: Seen = (State.UNFIXABLE, "a", Counter())

@@ -10,15 +10,15 @@ from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.evictions import SENT_WITHIN
 from rebalancer.controller.loop import step
-from rebalancer.controller.run_once import UntilDone
+from rebalancer.controller.run_once import RunOnce
 from rebalancer.controller.state import (
     Answered,
     CycleDue,
     Evict,
-    Happened,
-    Held,
     Leading,
-    Loop,
+    LoopEvent,
+    LoopState,
+    NotSent,
     PauseRead,
     PolicyLoaded,
     PolicyRefused,
@@ -27,11 +27,11 @@ from rebalancer.controller.state import (
     Save,
     Stopping,
 )
+from rebalancer.model.events import Regarding
 from rebalancer.model.moves import MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult
-from rebalancer.reporting.events.workload_events import Regarding
 from tests.controller.simulated import eager
 
 BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
@@ -51,12 +51,12 @@ SNAPSHOT = lopsided()
 NOW = SNAPSHOT.taken_at
 
 
-def led(**fields: object) -> Loop:
-    state = Loop(policy=EVICTING, policy_since=NOW, policy_object=MAP, pause_object=SWITCH)
+def led(**fields: object) -> LoopState:
+    state = LoopState(policy=EVICTING, policy_since=NOW, policy_object=MAP, pause_object=SWITCH)
     return replace(step(state, Leading(leads=True), NOW)[0], **fields)  # type: ignore[arg-type]
 
 
-def after(state: Loop, *events: Happened) -> tuple[Loop, tuple[Request, ...]]:
+def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, tuple[Request, ...]]:
     """Return the state after some events, and what the last of them asks for."""
     requests: tuple[Request, ...] = ()
     for event in events:
@@ -64,7 +64,7 @@ def after(state: Loop, *events: Happened) -> tuple[Loop, tuple[Request, ...]]:
     return state, requests
 
 
-def evicting() -> tuple[Loop, Evict]:
+def evicting() -> tuple[LoopState, Evict]:
     """Return a loop in the middle of its evictions: one asked for, three more in the queue."""
     state, requests = after(led(), CycleDue(snapshot=SNAPSHOT))
     (asked,) = (each for each in requests if isinstance(each, Evict))
@@ -114,7 +114,7 @@ def test_one_at_a_time() -> None:
     ],
     ids=["leadership lost", "stopping", "observe", "another policy", "paused", "paused for a second"],
 )
-def test_what_arrives_between_two_evictions(event: Happened) -> None:
+def test_what_arrives_between_two_evictions(event: LoopEvent) -> None:
     """No further eviction is asked for."""
     state, asked = evicting()
     state, _ = after(state, event)
@@ -165,7 +165,7 @@ def test_a_late_answer_changes_nothing() -> None:
 
 def test_who_does_not_lead_does_nothing() -> None:
     """A standby neither plans nor writes."""
-    state = Loop(policy=EVICTING, policy_since=NOW)
+    state = LoopState(policy=EVICTING, policy_since=NOW)
     assert after(state, CycleDue(snapshot=SNAPSHOT)) == (state, ())
     assert after(state, Stopping())[1] == ()
 
@@ -217,12 +217,12 @@ def test_the_process_can_only_restrain() -> None:
 
 def test_until_done() -> None:
     """`--once` ends at once where nothing is violated, and after a few looks where nothing can be done."""
-    quiet = UntilDone()
-    assert not quiet.done(led())
+    quiet = RunOnce()
+    assert not quiet.is_done(led())
     state, _ = after(led(policy=eager(Mode.OBSERVE)), CycleDue(snapshot=SNAPSHOT))
-    assert [quiet.done(state) for _ in range(3)] == [False, False, True]
+    assert [quiet.is_done(state) for _ in range(3)] == [False, False, True]
     busy, _ = evicting()
-    assert not any(UntilDone().done(busy) for _ in range(5))
+    assert not any(RunOnce().is_done(busy) for _ in range(5))
 
 
 def two_workloads() -> Snapshot:
@@ -253,10 +253,10 @@ def test_a_move_is_remembered_before_it_is_sent() -> None:
 def test_an_eviction_that_was_held_back_is_no_move() -> None:
     """What was not sent leaves no trace but the end of the queue, and who no longer leads writes nothing."""
     state, asked = evicting()
-    dropped, requests = after(state, Held(uid=asked.move.uid, why="stale"))
+    dropped, requests = after(state, NotSent(uid=asked.move.uid, why="stale"))
     assert (dropped.queue, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
     assert dropped.memory.sent == ()
-    _, requests = after(state, Leading(leads=False), Held(uid=asked.move.uid, why="no longer leading"))
+    _, requests = after(state, Leading(leads=False), NotSent(uid=asked.move.uid, why="no longer leading"))
     assert requests == ()
 
 
@@ -348,7 +348,7 @@ def test_a_pause_that_was_over_when_it_was_read() -> None:
 
 def test_who_begins_to_lead_tells_of_the_pause() -> None:
     """Standbys know it and say nothing; neither do they write."""
-    state = Loop(policy=EVICTING, policy_since=NOW, pause_object=SWITCH)
+    state = LoopState(policy=EVICTING, policy_since=NOW, pause_object=SWITCH)
     state, requests = after(state, PauseRead(pause=Pause()))
     assert (state.pause, requests) == (Pause(), ())
     assert reasons(after(state, Leading(leads=True))[1]) == {"RebalancePaused"}

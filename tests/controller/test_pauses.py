@@ -8,8 +8,8 @@ import pytest
 
 from rebalancer.adapters.kubernetes.configmaps import ConfigMap
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.pauses import pause_of, watch_pauses
-from rebalancer.controller.state import Happened, PauseRead
+from rebalancer.controller.pauses import parse_pause, watch_pauses
+from rebalancer.controller.state import LoopEvent, PauseRead
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 
 
@@ -39,10 +39,10 @@ def test_each_change_is_told_when_it_comes() -> None:
             chunk(request, json.dumps({"type": kind, "object": found}).encode() + b"\n")
         over.wait(10)
 
-    told: list[Happened] = []
+    told: list[LoopEvent] = []
     all_told = Event()
 
-    def tell(event: Happened) -> None:
+    def tell(event: LoopEvent) -> None:
         told.append(event)
         if len(told) == 1 + len(changes):
             all_told.set()
@@ -69,4 +69,4 @@ def test_each_change_is_told_when_it_comes() -> None:
 def test_only_its_own_key_counts(data: dict[str, str], expected: Pause | None) -> None:
     """The ConfigMap holds other switches too; an empty one is a pause."""
     found = ConfigMap(namespace="ns", name="rebalancer-control", uid="u", data=data)
-    assert pause_of(found) == expected
+    assert parse_pause(found) == expected

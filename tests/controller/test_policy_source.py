@@ -4,16 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from rebalancer.controller.policy_source import PolicyWatcher
-from rebalancer.controller.profiles import NoProfile, profile_of
-from rebalancer.controller.state import Happened, PolicyLoaded, PolicyRefused
+from rebalancer.controller.policy_source import PolicyWatcher, ProfileNotFound, read_profile
+from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.policy import Policy, load_policy
 
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 
 
-def watched(file: Path) -> tuple[PolicyWatcher, list[Happened]]:
-    told: list[Happened] = []
+def watched(file: Path) -> tuple[PolicyWatcher, list[LoopEvent]]:
+    told: list[LoopEvent] = []
     return PolicyWatcher(read=file.read_bytes, source=str(file), tell=told.append, first=file.read_bytes()), told
 
 
@@ -82,17 +81,17 @@ profiles:
 
 def test_scheduler_profiles(tmp_path: Path) -> None:
     """The name alone means Kubernetes' defaults; a configuration file must have a profile of that name."""
-    assert profile_of(policy(name="mine")).name == "mine"
+    assert read_profile(policy(name="mine")).name == "mine"
     file = tmp_path / "scheduler.yaml"
     file.write_text(CONFIGURATION)
-    assert profile_of(policy(name="packer", configFile=str(file))).name == "packer"
-    with pytest.raises(NoProfile, match="only packer"):
-        profile_of(policy(name="other", configFile=str(file)))
-    with pytest.raises(NoProfile, match="No such file"):
-        profile_of(policy(name="packer", configFile=str(tmp_path / "none.yaml")))
+    assert read_profile(policy(name="packer", configFile=str(file))).name == "packer"
+    with pytest.raises(ProfileNotFound, match="only packer"):
+        read_profile(policy(name="other", configFile=str(file)))
+    with pytest.raises(ProfileNotFound, match="No such file"):
+        read_profile(policy(name="packer", configFile=str(tmp_path / "none.yaml")))
     file.write_text("kind: Other\n")
-    with pytest.raises(NoProfile, match=r"scheduler\.configFile"):
-        profile_of(policy(name="packer", configFile=str(file)))
+    with pytest.raises(ProfileNotFound, match=r"scheduler\.configFile"):
+        read_profile(policy(name="packer", configFile=str(file)))
 
 
 def test_a_policy_with_a_bad_scheduler_file_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Faults, SimulatedCluster, pick_most_crowded
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.state import Happened, PauseRead
+from rebalancer.controller.state import LoopEvent, PauseRead
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
@@ -137,7 +137,7 @@ class Switched(SimulatedCluster):
     """
 
     flips: dict[int, Pause | None] = {}  # noqa: RUF012  # set by the test
-    tell: Callable[[Happened], None]
+    tell: Callable[[LoopEvent], None]
     paused = False
     moments = 0
     evicted_while_paused = 0

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.controller.state import PolicyLoaded
-from rebalancer.controller.telemetry import Telling
+from rebalancer.controller.telemetry import Telemetry
 from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, default_policy
 from rebalancer.settings import Address
 from tests.adapters.kubernetes.fake_server import served
@@ -34,7 +34,7 @@ def running() -> Iterator[Starting]:
             blueprint.zones("ab", 1)
             blueprint.deployment("web", on={"a-1": 1, "b-1": 1})
             cluster = SimulatedCluster(blueprint.snapshot())
-            telling = Telling(cast("KubernetesCluster", cluster), Address("127.0.0.1", 0), transport, interval=60)
+            telling = Telemetry(cast("KubernetesCluster", cluster), Address("127.0.0.1", 0), transport, interval=60)
             telling.start()
             ending.callback(telling.stop)
             return Simulation(cluster, policy, telling)
@@ -45,7 +45,7 @@ def running() -> Iterator[Starting]:
 def warned(simulation: Simulation, cycles: int) -> list[str]:
     with capture_logs() as logs:
         simulation.cycles(cycles)
-    return [each["what"] for each in logs if each["event"] == "the policy names what there is not"]
+    return [each["what"] for each in logs if each["event"] == "policy references objects that do not exist"]
 
 
 def test_it_is_told_once_for_a_policy(running: Starting) -> None:

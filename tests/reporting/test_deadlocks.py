@@ -6,7 +6,7 @@ from rebalancer.admission.admit import Admission
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.documents.report import ReportDocument, report_document
+from rebalancer.reporting.documents.report import ReportDocument
 from rebalancer.reporting.documents.status import count_refusals
 from rebalancer.reporting.events.deadlock_events import MOST_DEADLOCKS, deadlock_events
 from rebalancer.reporting.text.junit import report_junit
@@ -14,13 +14,14 @@ from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View
 from tests.assessment.test_deadlocks import found, three_shards
 from tests.controller.simulated import eager
+from tests.reports import full_report
 
 
 def report(name: str = "") -> ReportDocument:
     view = View(three_shards())
     assessment = assess(view, eager(), NO_MEMORY)
     made = plan(view, assessment, eager(), NO_MEMORY)
-    return report_document(assessment, made, lambda workload: name in workload.name)
+    return full_report(view, assessment, made, eager(), lambda workload: name in workload.name)
 
 
 def test_the_report_names_pod_and_rules() -> None:

@@ -9,13 +9,12 @@ from rebalancer.adapters.simulator import ZONE
 from rebalancer.assessment.assess import assess
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, Loop
-from rebalancer.controller.telemetry import of_cycle
+from rebalancer.controller.state import CycleDue, Leading, LoopState
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.documents.report import ReportDocument, WorkloadFilter, every_workload, report_document
+from rebalancer.reporting.documents.report import ReportDocument, WorkloadFilter, every_workload
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View
@@ -23,6 +22,7 @@ from tests.assessment.findings.build import cordoned
 from tests.assessment.findings.test_configuration import budget, budgets
 from tests.assessment.findings.test_replacements import shop
 from tests.controller.simulated import eager
+from tests.reports import full_report, samples_of
 
 WAITING = cordoned(shop({ZONE: 1}, a=2, b=2, c=2), "c-1")
 EXAMPLE = str(Path(__file__).parents[2] / "docs" / "examples" / "zone-returned.json")
@@ -31,7 +31,7 @@ EXAMPLE = str(Path(__file__).parents[2] / "docs" / "examples" / "zone-returned.j
 def report(snapshot: Snapshot, chosen: WorkloadFilter = every_workload) -> ReportDocument:
     view = View(snapshot)
     assessment = assess(view, eager(), NO_MEMORY)
-    return report_document(assessment, plan(view, assessment, eager(), NO_MEMORY), chosen)
+    return full_report(view, assessment, plan(view, assessment, eager(), NO_MEMORY), eager(), chosen)
 
 
 def test_the_report_names_kind_object_and_remedy() -> None:
@@ -52,9 +52,9 @@ def test_the_report_names_kind_object_and_remedy() -> None:
 def test_figures_of_a_cycle() -> None:
     """Every workload that is judged has a series, and each kind its number."""
     now = WAITING.taken_at
-    state, _ = step(Loop(policy=eager(), policy_since=now), Leading(leads=True), now)
+    state, _ = step(LoopState(policy=eager(), policy_since=now), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=WAITING), now)
-    figures = of_cycle(state.cycle)
+    figures = samples_of(state.cycle)
     assert [(each.workload, each.blocked) for each in figures.replacements] == [("web", True)]
     assert figures.findings == {FindingKind.REPLACEMENT_BLOCKED: 1}
 

@@ -3,14 +3,14 @@
 from collections import Counter
 
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.causes.attribution import limit_token
+from rebalancer.assessment.causes import limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share, default_policy
 from rebalancer.reporting.events.limit_events import MOST_EVENTS, ReportedStates, limit_events
-from rebalancer.reporting.events.workload_events import Event, EventReason
 from rebalancer.scheduling.view import View
 from tests.assessment.redis import CLUSTER, HOSTNAME, SHARD, machines, redis
 

@@ -14,9 +14,9 @@ from msgspec import Struct, structs
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.domain_failures import failures
+from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, Loop
+from rebalancer.controller.state import CycleDue, Leading, LoopState
 from rebalancer.controller.status import PLAN, STATUS, documents
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
@@ -26,11 +26,11 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.documents.prediction import prediction_document
-from rebalancer.reporting.documents.report import report_document
 from rebalancer.reporting.documents.suggestion import suggestion_document
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
+from tests.reports import full_report
 from tools.reference import COMMAND, DOCUMENTS, ROOT, schema_text
 
 NODES = [f"{zone}-{number}" for zone in "abc" for number in (1, 2)]
@@ -75,9 +75,10 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         return to_json(document)
 
     yield "plan", text(plan_document(made, snapshot))
+    lost = simulate_failures(assessment.pod_groups, assessment.limits, view)
     yield (
         "report",
-        text(report_document(assessment, made, lost=failures(assessment.pod_groups, assessment.limits, view))),
+        text(full_report(view, assessment, made, RULES, lost=lost)),
     )
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))
@@ -88,7 +89,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         yield "explanation", text(explain_pod(pod, view, assessment, made))
         yield "prediction", text(prediction_document(predict(structs.replace(pod, node=None), view.without([pod]))))
     now = snapshot.taken_at + timedelta(seconds=1)
-    state, _ = step(Loop(policy=RULES, policy_since=now), Leading(leads=True), now)
+    state, _ = step(LoopState(policy=RULES, policy_since=now), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
     kept = {document.key: document.text.encode() for document in documents(state, "pod-1", "policy.yaml")}
     yield "status", kept[STATUS]

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Cycle, run_cycle
-from rebalancer.controller.telemetry import of_cycle
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
-from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit, report_document
+from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from tests.reporting.test_plan_text import HALF, THIRD, crowded, look, rules
+from tests.reports import cycle_report, samples_of
 
 EVICTED_FOR = HALF.replace("}", ", action: Evict}")
 
@@ -38,7 +38,7 @@ def missed(snapshot: Snapshot, policy: Policy) -> Memory:
 
 
 def report(found: Cycle) -> ReportDocument:
-    return report_document(found.assessment, found.plan)
+    return cycle_report(found)
 
 
 def of_limits(found: Cycle) -> Mapping[str, ReportedLimit]:
@@ -53,7 +53,7 @@ def test_a_limit_that_nothing_forces_is_unfixable() -> None:
     assert (rows["third"].state, rows["third"].reason) == ("Unfixable", "NotForced")
     assert rows["third"].obstacle.startswith("3 moves in a row did not come out as predicted")
     assert (rows["half"].state, rows["half"].reason, rows["half"].obstacle) == ("Violated", None, "")
-    figures = {each.limit: str(each.state) for each in of_cycle(found).limits}
+    figures = {each.limit: str(each.state) for each in samples_of(found).limits}
     assert figures == {"third": "Unfixable", "half": "Violated"}
     text = report_text(report(found))
     assert f"\ndefault Deployment/web: shop/third: NotForced: {rows['third'].obstacle}\n" in text
@@ -91,7 +91,7 @@ def test_infeasible_stays_infeasible() -> None:
     found = cycle(blueprint.snapshot(), rules(THIRD))
     row = of_limits(found)["third"]
     assert (row.state, row.reason) == ("Infeasible", "TooFewDomains")
-    assert [str(each.state) for each in of_cycle(found).limits] == ["Infeasible"]
+    assert [str(each.state) for each in samples_of(found).limits] == ["Infeasible"]
     assert report_text(report(found)).endswith("\n0 of 1 limit is satisfied.\n")
 
 
@@ -105,7 +105,7 @@ def test_what_no_arrangement_satisfies_together_is_infeasible() -> None:
     row = of_limits(found)["half"]
     assert (row.state, row.reason) == ("Infeasible", "NoArrangement")
     assert "no arrangement of" in row.obstacle
-    assert [str(each.state) for each in of_cycle(found).limits] == ["Infeasible"]
+    assert [str(each.state) for each in samples_of(found).limits] == ["Infeasible"]
 
 
 @given(
@@ -131,7 +131,7 @@ def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded:
     policy = rules(EVICTED_FOR, THIRD.replace(", action: Evict", ""))
     found = cycle(snapshot, policy, missed(snapshot, policy) if tried else NO_MEMORY)
     planned = {limit.limit: group for group in found.plan.groups for limit in group.limits}
-    rows, figures = of_limits(found), {each.limit: each for each in of_cycle(found).limits}
+    rows, figures = of_limits(found), {each.limit: each for each in samples_of(found).limits}
     for limit in found.assessment.limits:
         row, group = rows[limit.limit], planned.get(limit.limit)
         if group is not None and limit.state == "Violated":

@@ -25,7 +25,7 @@ def test_each_miss_doubles_the_wait() -> None:
         assert backoff_message(memory, GROUP, NOW + wait - timedelta(seconds=1))
         assert backoff_message(memory, GROUP, NOW + wait) == ""
     memory = record_failure(memory, GROUP, NOW)
-    assert "left alone" in backoff_message(memory, GROUP, NOW + timedelta(days=30))
+    assert "no further eviction" in backoff_message(memory, GROUP, NOW + timedelta(days=30))
     assert backoff_message(memory, "another", NOW) == ""
 
 

@@ -8,7 +8,7 @@ import pytest
 from rebalancer.model.moves import Move, MoveState, Target
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.tracking.moves import KEPT, OVERDUE, TRANSITIONS, UNKNOWN_FOR, MoveEvent, advance, observe_moves
+from rebalancer.tracking.moves import KEPT, OVERDUE, TRANSITIONS, UNKNOWN_FOR, MoveEvent, advance_move, observe_moves
 from rebalancer.tracking.overlay import overlay_moves
 from tests.scheduling.build import HOSTNAME, NOW, node
 from tests.tracking.build import move
@@ -46,7 +46,7 @@ def moved(state: MoveState, **fields: object) -> Move:
 @pytest.mark.parametrize("what", MoveEvent)
 def test_the_table_is_all(state: MoveState, what: MoveEvent) -> None:
     """What the table does not name changes nothing, and what is over stays over."""
-    after = advance(moved(state), what, LATER)
+    after = advance_move(moved(state), what, LATER)
     assert after.state == TRANSITIONS.get((state, what), state)
     if state.over:
         assert after.state is state

@@ -36,14 +36,14 @@ def one_to_spare() -> Snapshot:
 @pytest.mark.parametrize("goal", [None, 1])
 def test_what_was_never_sent_leaves_no_trace(goal: int | None) -> None:
     """Neither move, nor time, nor the eviction to spare; what was remembered before stays, of the same moment too."""
-    asked = record_request(BEFORE, MOVE, spare_goal=goal)
+    asked = record_request(BEFORE, MOVE, extra_goal=goal)
     assert asked.sent == (NOW, NOW)
     assert [move.uid for move in asked.in_flight] == ["old"]
     assert len(asked.extra_evictions) == (1 if goal is None else 2)
     assert forget_request(asked, "old") == BEFORE
     assert forget_request(BEFORE, "unknown") == BEFORE
     other = msgspec.structs.replace(MOVE, group="other")
-    assert [spare.uid for spare in record_request(BEFORE, other, spare_goal=1).extra_evictions] == ["old"], (
+    assert [spare.uid for spare in record_request(BEFORE, other, extra_goal=1).extra_evictions] == ["old"], (
         "one for each group"
     )
 
@@ -55,7 +55,7 @@ def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:
     (eviction,) = first.evictions
     assert eviction.repair.spare
     move = msgspec.structs.replace(MOVE, uid=eviction.pod.uid, group=eviction.group)
-    asked = record_request(NO_MEMORY, move, spare_goal=eviction.repair.goal)
+    asked = record_request(NO_MEMORY, move, extra_goal=eviction.repair.goal)
     assert planned(snapshot, memory=msgspec.structs.replace(asked, moves=())).evictions == ()
     for taken_back in (
         forget_request(asked, move.uid),
@@ -67,7 +67,7 @@ def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:
 
 def test_a_lost_answer_costs_the_spare_until_it_is_known() -> None:
     """It may have been granted; once the pod is seen to stay, it was not."""
-    asked = record_request(NO_MEMORY, MOVE, spare_goal=1)
+    asked = record_request(NO_MEMORY, MOVE, extra_goal=1)
     for later, left in ((timedelta(seconds=30), 1), (UNKNOWN_FOR, 0)):
         moves = observe_moves(asked.moves, seen(OLD), NOW + later)
         after = record_outcomes(msgspec.structs.replace(asked, moves=moves), asked.moves, NOW + later)
@@ -76,7 +76,7 @@ def test_a_lost_answer_costs_the_spare_until_it_is_known() -> None:
 
 def test_who_takes_over_in_between_holds_it_for_sent() -> None:
     """What was saved before the eviction was held back is in flight for the next leader, until it is known."""
-    asked = record_request(NO_MEMORY, MOVE, spare_goal=1)
+    asked = record_request(NO_MEMORY, MOVE, extra_goal=1)
     taken = merge_memory(forget_request(asked, "old"), asked)
     assert (taken.in_flight, taken.sent, taken.extra_evictions) == (asked.in_flight, asked.sent, asked.extra_evictions)
     moves = observe_moves(taken.moves, seen(OLD), NOW + UNKNOWN_FOR)

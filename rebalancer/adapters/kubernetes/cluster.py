@@ -13,10 +13,10 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, ResourceKind
 from rebalancer.decoding.lists import DecodedObjects, decode_page, make_snapshot
 from rebalancer.model.cluster import Version
+from rebalancer.model.events import Event
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.ports import Document, EvictionAnswer
-from rebalancer.reporting.events.workload_events import Event
 
 STALE_AFTER = 150.0
 """Seconds without an event of one watch after which nothing is evicted; bookmarks come about every 60 seconds."""

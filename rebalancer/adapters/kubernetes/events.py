@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
-from rebalancer.reporting.events.workload_events import Event
+from rebalancer.model.events import Event
 
 CONTROLLER = "rebalancer.dev/rebalancer"
 _QUEUED = 1000

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
-from rebalancer.ports import LeaseRecord
+from rebalancer.ports import LeaseRecord, LeaseUnavailable
 
 _CONFLICTS = frozenset({404, 409})
 
@@ -42,26 +42,41 @@ class KubernetesLease:
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
     def read(self) -> LeaseRecord | None:
-        """Return the lease, None if there is none; raise ClusterError if the request fails."""
+        """Return the lease, None if there is none; raise LeaseUnavailable or ClusterError where it cannot be read."""
         try:
             data = self._transport.request("GET", f"{self._path}/{self._name}", read_timeout=self._timeout)
         except RequestRefused as error:
             if error.status == 404:
                 return None
+            self._check_rights(error)
             raise
         return _decode_record(data)
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
-        """Write the lease; None if somebody else wrote it since it was read. Raise ClusterError for other failures."""
+        """Write the lease; None if somebody else was quicker. Raise LeaseUnavailable or ClusterError otherwise."""
         body = self._body(record)
         method, path = ("PUT", f"{self._path}/{self._name}") if record.version else ("POST", self._path)
         try:
             data = self._transport.request(method, path, body=body, read_timeout=self._timeout)
         except RequestRefused as error:
+            if method == "POST" and error.status == 404:
+                raise LeaseUnavailable(
+                    f"the namespace {self._namespace} of the Lease does not exist. Create it with "
+                    f"`kubectl create namespace {self._namespace}`, or choose another with --namespace"
+                ) from error
             if error.status in _CONFLICTS:
                 return None
+            self._check_rights(error)
             raise
         return _decode_record(data)
+
+    def _check_rights(self, error: RequestRefused) -> None:
+        """Raise LeaseUnavailable where the answer says that this identity may not use the Lease."""
+        if error.status == 403:
+            raise LeaseUnavailable(
+                f"{error.details.get('message', error)}. Grant the verbs get, create and update on leases in namespace "
+                f"{self._namespace} with the Role in deploy/base/role.yaml, or choose another with --namespace"
+            ) from error
 
     def _body(self, record: LeaseRecord) -> dict[str, Any]:
         metadata = {"name": self._name, "namespace": self._namespace}

@@ -6,6 +6,7 @@ and the response of an eviction is not of their type. The client's retries are o
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,6 +61,14 @@ class Transport:
     def host(self) -> str:
         """The server's address."""
         return str(self._client.configuration.host)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is unsafe about the connection, for the caller to show once."""
+        if self._client.configuration.verify_ssl:
+            return ()
+        why = "insecure-skip-tls-verify is set in the kubeconfig"
+        return (f"the certificate of {self.host} is not verified: {why}. Set certificate-authority instead",)
 
     def request(
         self,
@@ -163,6 +172,9 @@ def connect(
     configuration.retries = False
     configuration.keep_alive = True
     configuration.connection_pool_maxsize = _CONNECTIONS
+    if not configuration.verify_ssl:
+        # urllib3 warns at every request; `Transport.warnings` says it once.
+        warnings.filterwarnings("ignore", category=urllib3.exceptions.InsecureRequestWarning)
     client = ApiClient(configuration)
     client.user_agent = f"rebalancer/{__version__}"
     return Transport(client, read_timeout=read_timeout)

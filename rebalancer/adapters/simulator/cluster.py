@@ -21,10 +21,10 @@ from rebalancer.adapters.simulator.store import Store
 from rebalancer.adapters.simulator.timings import Faults, Timings
 from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 from rebalancer.adapters.simulator.watch import Watch
+from rebalancer.model.events import Event
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Document, EvictionAnswer
-from rebalancer.reporting.events.workload_events import Event
 from rebalancer.scheduling.place import Choose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 

@@ -1,47 +1,49 @@
-"""Findings: what is wrong without being violated, an outage in waiting first, then what is written wrongly.
+"""Findings: what is wrong without violating a constraint, outages in waiting first, then mistakes in manifests.
 
-One module for each kind of question. Each has a function that yields findings, and none knows another.
+One module for each kind of question. Each has a function that yields findings, and none imports another.
 """
 
 from collections.abc import Sequence
 
-from rebalancer.assessment.evaluated import EvaluatedGroup
-from rebalancer.assessment.findings.budgets import of_budgets
-from rebalancer.assessment.findings.contradictions import contradictions
-from rebalancer.assessment.findings.domains import too_few, unused
+from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.findings.budgets import budget_findings
+from rebalancer.assessment.findings.contradictions import contradiction_findings
+from rebalancer.assessment.findings.domains import too_few_domains_findings, unused_domain_findings
 from rebalancer.assessment.findings.finding import Finding
-from rebalancer.assessment.findings.mixtures import mixtures
-from rebalancer.assessment.findings.replacements import blocked
-from rebalancer.assessment.findings.selectors import of_selectors
-from rebalancer.assessment.findings.templates import refused
-from rebalancer.assessment.findings.topology_keys import keys_of_policy, missing_keys
-from rebalancer.assessment.limit_groups import LimitGroup
-from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.assessment.findings.mixed_constraints import mixed_constraint_findings
+from rebalancer.assessment.findings.replacements import replacement_findings
+from rebalancer.assessment.findings.selectors import selector_findings
+from rebalancer.assessment.findings.templates import template_findings
+from rebalancer.assessment.findings.topology_keys import missing_key_findings, policy_key_findings
 from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.view import View
 
-__all__ = ["Finding", "findings"]
+__all__ = ["Finding", "find_findings"]
 
 _ORDER = {kind: place for place, kind in enumerate(FindingKind)}
 
 
-def findings(
-    view: View,
-    groups: Sequence[EvaluatedGroup],
-    gathered: Sequence[LimitGroup],
-    limits: Sequence[EvaluatedLimit],
-    unmatched: Sequence[Unmatched],
-) -> tuple[Finding, ...]:
-    """Find everything, by kind, object and message. Without knowledge of nodes nothing is said of places."""
-    found = [*of_selectors(groups, view), *mixtures(view), *of_budgets(view), *refused(view)]
+def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatched]) -> tuple[Finding, ...]:
+    """Return every finding, by kind, object and message; `unmatched` is the result of `find_unmatched`.
+
+    Without knowledge of nodes, findings about nodes and domains are left out. Costs about as much as the assessment.
+    """
+    groups = assessment.groups
+    findings = [
+        *selector_findings(groups, view),
+        *mixed_constraint_findings(view),
+        *budget_findings(view),
+        *template_findings(view),
+    ]
     if "Node" not in view.snapshot.unknown:
-        found += [
-            *blocked(groups, view),
-            *missing_keys(groups, view),
-            *keys_of_policy(unmatched, gathered),
-            *contradictions(groups, view),
-            *too_few(groups, limits, view),
-            *unused(gathered, view),
+        findings += [
+            *replacement_findings(groups, view),
+            *missing_key_findings(groups, view),
+            *policy_key_findings(unmatched, assessment.pod_groups),
+            *contradiction_findings(groups, view),
+            *too_few_domains_findings(groups, assessment.limits, view),
+            *unused_domain_findings(assessment.pod_groups, view),
         ]
-    return tuple(sorted(dict.fromkeys(found), key=lambda each: (_ORDER[each.kind], each.object, each.message)))
+    unique = dict.fromkeys(findings)
+    return tuple(sorted(unique, key=lambda finding: (_ORDER[finding.kind], finding.object, finding.message)))

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from rebalancer.assessment.controllers import members
-from rebalancer.assessment.findings.finding import Finding, listed, of_workload
+from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.view import View
 
 
-def of_budgets(view: View) -> Iterator[Finding]:
+def budget_findings(view: View) -> Iterator[Finding]:
     """Yield workloads that several budgets select, and budgets that can never allow an eviction."""
     snapshot = view.snapshot
     for budget in snapshot.budgets:
@@ -32,10 +32,10 @@ def of_budgets(view: View) -> Iterator[Finding]:
                 )
                 if len(names) > 1:
                     message = (
-                        f"PodDisruptionBudgets {listed(names)} select the same pods, which the API server then refuses "
-                        "to evict, and nodes cannot be drained. Leave one of them"
+                        f"PodDisruptionBudgets {list_names(names)} select the same pods: the API server refuses to "
+                        "evict them, and nodes cannot be drained. Keep only one of these budgets"
                     )
-                    yield of_workload(FindingKind.SEVERAL_BUDGETS, member.reference, message)
+                    yield workload_finding(FindingKind.SEVERAL_BUDGETS, member.reference, message)
                     break
 
 

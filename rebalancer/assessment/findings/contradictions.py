@@ -7,9 +7,9 @@ tolerations leave out, while the constraint's inclusion policy counts them (docs
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController, members
-from rebalancer.assessment.evaluated import EvaluatedConstraint, EvaluatedGroup
-from rebalancer.assessment.findings.finding import Finding, listed, of_workload
+from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
 from rebalancer.model.affinity import Toleration
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind
@@ -25,7 +25,7 @@ _PASSING: Final = ("unschedulable", "not-ready", "unreachable", "memory-pressure
 _TOLERATED: Final = tuple(Toleration(key=f"node.kubernetes.io/{name}", operator="Exists") for name in _PASSING)
 
 
-def contradictions(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
+def contradiction_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Yield what contradicts itself: constraints against affinity and taints, affinity against anti-affinity."""
     for judged in groups:
         for each in judged.hard:
@@ -51,12 +51,12 @@ def _closed(each: EvaluatedConstraint, judged: EvaluatedGroup, view: View) -> It
     if wanted <= room:
         return
     message = (
-        f"{constraint.key} {listed(closed)} counts for its constraint and can never take its pods, since affinity or "
-        f"taints keep them out: at most {room} of {wanted} can be placed. Set nodeTaintsPolicy or nodeAffinityPolicy "
-        "to Honor, or tolerate the taint"
+        f"its constraint counts {constraint.key} {list_names(closed)}, but affinity or taints keep its pods out: at "
+        f"most {room} of {wanted} pods can be placed. Set nodeTaintsPolicy or nodeAffinityPolicy to Honor, or tolerate "
+        "the taint"
     )
     for workload in sorted({member.reference for member in counted}):
-        yield of_workload(FindingKind.CONSTRAINTS_CONTRADICT, workload, message)
+        yield workload_finding(FindingKind.CONSTRAINTS_CONTRADICT, workload, message)
 
 
 def _closed_domains(each: EvaluatedConstraint, sample: Pod, view: View) -> list[str]:
@@ -104,4 +104,4 @@ def _both_ways(member: PodController) -> Iterator[Finding]:
                     f"it requires affinity and anti-affinity to {wanted.selector} over {wanted.topology_key}: no node "
                     "satisfies both. Remove one of them"
                 )
-                yield of_workload(FindingKind.CONSTRAINTS_CONTRADICT, member.reference, message)
+                yield workload_finding(FindingKind.CONSTRAINTS_CONTRADICT, member.reference, message)

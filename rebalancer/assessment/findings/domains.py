@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.controllers import PodController, members
-from rebalancer.assessment.domains import named
-from rebalancer.assessment.evaluated import EvaluatedGroup
-from rebalancer.assessment.findings.finding import Finding, listed, of_workload
+from rebalancer.assessment.domains import named_domains
+from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.affinity import PodAffinityTerm
@@ -15,7 +15,9 @@ from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.view import View
 
 
-def too_few(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], view: View) -> Iterator[Finding]:
+def too_few_domains_findings(
+    groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], view: View
+) -> Iterator[Finding]:
     """Yield what needs more domains than there are: limits, `minDomains`, and pods that keep apart from their own."""
     for limit in limits:
         if limit.reason is Reason.TOO_FEW_DOMAINS:
@@ -40,7 +42,7 @@ def too_few(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], 
                         "placed. Correct the topologyKey, label the nodes, or let the pods use nodes that have it"
                     )
                 for workload in judged.group.workloads:
-                    yield of_workload(FindingKind.TOO_FEW_DOMAINS, workload, message)
+                    yield workload_finding(FindingKind.TOO_FEW_DOMAINS, workload, message)
     for member in members(view):
         yield from _apart(member, view)
 
@@ -60,7 +62,7 @@ def _apart(member: PodController, view: View) -> Iterator[Finding]:
                 f"its anti-affinity over {term.topology_key} keeps its {top.replicas} pods apart, and there are "
                 f"{there} domains: the rest stays pending. Add domains, scale down, or prefer instead of requiring"
             )
-            yield of_workload(FindingKind.TOO_FEW_DOMAINS, member.reference, message)
+            yield workload_finding(FindingKind.TOO_FEW_DOMAINS, member.reference, message)
 
 
 def _existing(term: PodAffinityTerm, usable: frozenset[str], view: View) -> int:
@@ -74,14 +76,14 @@ def _existing(term: PodAffinityTerm, usable: frozenset[str], view: View) -> int:
     return view.memo(("domains that exist", key, usable), make)
 
 
-def unused(gathered: Sequence[LimitGroup], view: View) -> Iterator[Finding]:
+def unused_domain_findings(gathered: Sequence[LimitGroup], view: View) -> Iterator[Finding]:
     """Yield the zones that pods' affinity names, or a limit declares, and that hold none although there are enough."""
     for group in gathered:
         key = group.group.zone_key
         declared = frozenset(
             value for limit in group.group.limits if limit.topology_key == key for value in limit.domains or ()
         )
-        meant = declared | (named(key, group.affinities) or frozenset())
+        meant = declared | (named_domains(key, group.affinities) or frozenset())
         if not meant or len(group.pods) < len(meant):
             continue
         values = view.nodes.values(key)
@@ -92,11 +94,11 @@ def unused(gathered: Sequence[LimitGroup], view: View) -> Iterator[Finding]:
             gone = [value for value in empty if value not in there]
             remedy = "spread constraints need not fill each domain: add minPods to a limit, or minDomains to them"
             if gone:
-                remedy = f"no node of {listed(gone)} exists: add nodes, or declare it no longer"
+                remedy = f"no node of {list_names(gone)} exists: add nodes, or declare it no longer"
             yield Finding(
                 kind=FindingKind.DOMAIN_UNUSED,
                 object=_name(group),
-                message=f"{key} {listed(empty)} is declared and holds none of {len(group.pods)} pods; {remedy}",
+                message=f"{key} {list_names(empty)} is declared and holds none of {len(group.pods)} pods; {remedy}",
                 workloads=group.owners,
             )
 

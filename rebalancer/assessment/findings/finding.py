@@ -20,12 +20,12 @@ class Finding:
     workloads: tuple[Reference, ...] = ()
 
 
-def of_workload(kind: FindingKind, workload: Reference, message: str) -> Finding:
+def workload_finding(kind: FindingKind, workload: Reference, message: str) -> Finding:
     """Make a finding about one workload."""
     return Finding(kind=kind, object=str(workload), message=message, workloads=(workload,))
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Name some, and count the rest."""
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(name or '""' for name in names[:_MOST]) + rest

@@ -9,10 +9,10 @@ gone is arithmetic (`losses`), with which a node is found that takes the replace
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.controllers import PodController, members
-from rebalancer.assessment.evaluated import EvaluatedGroup
-from rebalancer.assessment.findings.finding import Finding, listed, of_workload
-from rebalancer.assessment.findings.losses import Losses
+from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
+from rebalancer.assessment.findings.pod_losses import PodLosses
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
@@ -44,7 +44,7 @@ _REMEDIES: Final = {
 _CLOSED: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 
 
-def blocked(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
+def replacement_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Yield one finding for each workload of which a pod could not be replaced."""
     asking = _Asking(view)
     grouped: set[int] = set()
@@ -79,11 +79,11 @@ class _Asking:
         message = self._blocked(standing, coming, hard)
         if message:
             self._told.add(member.reference)
-            yield of_workload(FindingKind.REPLACEMENT_BLOCKED, member.reference, message)
+            yield workload_finding(FindingKind.REPLACEMENT_BLOCKED, member.reference, message)
 
     def _blocked(self, standing: Sequence[Pod], coming: Pod, hard: Sequence[Counts]) -> str:
         """Say which pod could not be replaced and why, "" where each could, or where that is not sure."""
-        losses = Losses(coming, hard, self._view)
+        losses = PodLosses(coming, hard, self._view)
         unsure = losses.unsure(standing)
         for pod in unsure:
             why = losses.closed(pod)
@@ -148,12 +148,14 @@ def _why(pod: Pod, view: View) -> str:
         passing = each.admit(left)
         if passing != left:
             rejecting.append(each.name)
-            said.append(f"{each.name} rejects {listed(sorted(left - passing))}")
+            said.append(f"{each.name} rejects {list_names(sorted(left - passing))}")
         left = passing
     remedy = _REMEDIES.get(rejecting[-1], "see to its volumes and ports") if rejecting else "wait for promised pods"
     if "PodTopologySpread" in rejecting and not _CLOSED.isdisjoint(rejecting):
         remedy = "let the nodes of the emptiest domain take pods again, or set nodeTaintsPolicy: Honor"
     if "PodTopologySpread" in rejecting:
         nowhere = [each.key for each in constraints_of(pod, view).hard if not view.nodes.groups(each.key)]
-        remedy = f"no node has {listed(nowhere)}: correct the topologyKey, or label the nodes" if nowhere else remedy
+        remedy = (
+            f"no node has {list_names(nowhere)}: correct the topologyKey, or label the nodes" if nowhere else remedy
+        )
     return f"{'; '.join(said)}. {remedy[0].upper()}{remedy[1:]}"

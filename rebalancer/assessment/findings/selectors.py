@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from rebalancer.assessment.evaluated import EvaluatedGroup
-from rebalancer.assessment.findings.finding import Finding, of_workload
+from rebalancer.assessment.assess import EvaluatedGroup
+from rebalancer.assessment.findings.finding import Finding, workload_finding
 from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.pod_topology_spread import ineffective
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint, Origin
 from rebalancer.scheduling.view import View
 
 
-def of_selectors(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
+def selector_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Look at the constraints that workloads write themselves, hard and soft."""
     for judged in groups:
         for constraint in (*judged.group.constraints.hard, *judged.group.constraints.soft):
@@ -25,16 +25,16 @@ def _of_constraint(constraint: EffectiveConstraint, judged: EvaluatedGroup, view
         sample = member.sample
         if selector is None:
             message = f"{what} has no labelSelector and counts no pod: give it the labels of the template"
-            yield of_workload(FindingKind.SELECTOR_NULL, member.reference, message)
+            yield workload_finding(FindingKind.SELECTOR_NULL, member.reference, message)
         elif ineffective(constraint, view):
             message = (
                 f"{what} has an empty labelSelector, with which kube-scheduler {view.snapshot.version} counts no pod: "
                 "give it the labels of the template"
             )
-            yield of_workload(FindingKind.SELECTOR_EMPTY, member.reference, message)
+            yield workload_finding(FindingKind.SELECTOR_EMPTY, member.reference, message)
         elif sample is not None and not selector.matches(sample.labels):
             message = (
                 f"{what} selects {selector}, which its own pods do not match: its pods never change the count that "
                 "they are placed by. Make selector and labels of the template agree"
             )
-            yield of_workload(FindingKind.SELECTOR_MISSES_OWN_PODS, member.reference, message)
+            yield workload_finding(FindingKind.SELECTOR_MISSES_OWN_PODS, member.reference, message)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from rebalancer.assessment.controllers import reference_of
-from rebalancer.assessment.findings.finding import Finding, of_workload
+from rebalancer.assessment.findings.finding import Finding, workload_finding
 from rebalancer.model.reasons import FindingKind
+from rebalancer.model.workloads import reference_of
 from rebalancer.scheduling.replacement import check_template
 from rebalancer.scheduling.view import View
 
 
-def refused(view: View) -> Iterator[Finding]:
+def template_findings(view: View) -> Iterator[Finding]:
     """Look at every owner that wants pods, whether it has any or not."""
     snapshot = view.snapshot
     for owner in snapshot.workloads:
@@ -17,4 +17,4 @@ def refused(view: View) -> Iterator[Finding]:
         if why is not None:
             top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
             message = f"{why.message}. Remove it from one of the two: a pod that vanishes is not replaced"
-            yield of_workload(FindingKind.TEMPLATE_REFUSED, reference_of(top), message)
+            yield workload_finding(FindingKind.TEMPLATE_REFUSED, reference_of(top), message)

@@ -7,10 +7,10 @@ told where no node at all has it.
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from rebalancer.assessment.evaluated import EvaluatedGroup
-from rebalancer.assessment.findings.finding import Finding, listed
+from rebalancer.assessment.assess import EvaluatedGroup
+from rebalancer.assessment.findings.finding import Finding, list_names
 from rebalancer.assessment.limit_groups import LimitGroup
-from rebalancer.assessment.name_hints import misspelt
+from rebalancer.assessment.name_hints import is_misspelling
 from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -32,7 +32,7 @@ _FAR_MORE = 2
 """From more than so many times as many nodes on, it is the constraint that is taken to be wrong."""
 
 
-def missing_keys(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
+def missing_key_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Yield one finding for each key of a constraint that usable nodes lack."""
     lacking: dict[str, frozenset[str]] = {}
     usable: dict[str, frozenset[str]] = {}
@@ -57,7 +57,7 @@ def missing_keys(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Findi
         )
 
 
-def keys_of_policy(unmatched: Sequence[Unmatched], gathered: Sequence[LimitGroup]) -> Iterator[Finding]:
+def policy_key_findings(unmatched: Sequence[Unmatched], gathered: Sequence[LimitGroup]) -> Iterator[Finding]:
     """Yield one finding for each topology key of the policy that no node has."""
     for each in unmatched:
         if each.of_nodes:
@@ -82,12 +82,12 @@ def _usable(sample: Pod, key: str, view: View) -> tuple[frozenset[str], frozense
 
 
 def _message(key: str, nodes: Sequence[str], usable: int, asking: Sequence[Reference], view: View) -> str:
-    who = listed([str(each) for each in asking])
-    text = f"{len(nodes)} of {usable} nodes that {who} may use lack it ({listed(nodes)}): "
+    who = list_names([str(each) for each in asking])
+    text = f"{len(nodes)} of {usable} nodes that {who} may use lack it ({list_names(nodes)}): "
     text += "a hard constraint admits none of them, and pods there are not counted"
     for node in nodes[:_READ]:
         for found in sorted(view.nodes.by_name[node].labels):
-            if misspelt(key, found):
+            if is_misspelling(key, found):
                 return f"{text}; {node} has {found} instead: {_correction(key, found, view)}"
     return f"{text}; label them, or keep the pods off them by node affinity"
 

@@ -7,8 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
-from rebalancer.assessment.domains import Domains, domains, zones
-from rebalancer.assessment.limit_groups import Affinities, LimitGroup, LimitGroupPart, affinities_of, divided, total
+from rebalancer.assessment.domains import Domains, count_zones, limit_domains
+from rebalancer.assessment.limit_groups import (
+    Affinities,
+    LimitGroup,
+    LimitGroupPart,
+    affinities_of,
+    desired_pods,
+    divide_parts,
+)
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory
@@ -71,7 +78,7 @@ class _Judge:
         found: dict[Labels, list[LimitGroupPart]] = {}
         meant = [part for part in (self._obliged(part, group, rule) for part in group.parts) if part is not None]
         selector = rule.selector.compiled if rule.selector is not None else None
-        for key, part in divided(meant, selector, rule.group_by or ()):
+        for key, part in divide_parts(meant, selector, rule.group_by or ()):
             found.setdefault(key, []).append(part)
         for key in sorted(found, key=lambda each: sorted(each.items())):
             yield Labels({**group.key, **key}), tuple(found[key])
@@ -79,11 +86,11 @@ class _Judge:
     def _judged(
         self, group: LimitGroup, rule: Limit, key: Labels, parts: tuple[LimitGroupPart, ...], affinities: Affinities
     ) -> Iterator[EvaluatedLimit]:
-        number = total(parts, rule.of, group.population)
+        number = desired_pods(parts, rule.of, group.population)
         zone = group.group.zone_key, affinities
         there = self._zones.get(zone)
         if there is None:
-            there = self._zones[zone] = zones(group.group.zone_key, affinities, self._view, self._memory)
+            there = self._zones[zone] = count_zones(group.group.zone_key, affinities, self._view, self._memory)
         if not number or not rule.when.holds(zones=there, total=number):
             return
         meant = self._meant(rule.topology_key, rule.domains, affinities)
@@ -139,7 +146,7 @@ class _Judge:
     def _meant(self, key: str, declared: tuple[str, ...] | None, affinities: Affinities) -> Domains:
         found = self._domains.get((key, declared, affinities))
         if found is None:
-            found = self._domains[key, declared, affinities] = domains(key, declared, affinities, self._view)
+            found = self._domains[key, declared, affinities] = limit_domains(key, declared, affinities, self._view)
         return found
 
     # The annotation that leaves pods out

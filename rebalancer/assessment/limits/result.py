@@ -8,8 +8,8 @@ from itertools import count
 
 from msgspec import Struct
 
-from rebalancer.assessment.guarantees import least_under, most, skew
-from rebalancer.assessment.limit_groups import LimitGroup, LimitGroupPart, shown
+from rebalancer.assessment.guarantees import guaranteed_skew, least_under, most_per_domain
+from rebalancer.assessment.limit_groups import LimitGroup, LimitGroupPart, format_key
 from rebalancer.model.labels import Labels, Operator
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
@@ -95,7 +95,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def name(self) -> str:
         """A name that stays the same from cycle to cycle."""
-        return f"limit {self.group}/{self.limit} {self.namespace} {shown(self.key)}"
+        return f"limit {self.group}/{self.limit} {self.namespace} {format_key(self.key)}"
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
@@ -189,12 +189,12 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self.rule.within is not None and self.rule.max_share is not None:
             return False  # the share is of what the larger domain happens to hold
         if self.min_pods is not None or self.max_skew is not None:
-            even = skew(self.parts, self.topology_key, len(self.counts), self.view)
+            even = guaranteed_skew(self.parts, self.topology_key, len(self.counts), self.view)
             if even is not None and self.min_pods is not None:
                 return least_under(self.total, len(self.counts), even) >= self.min_pods
             if even is not None and even <= (self.max_skew or 0):
                 return True
-        return allowed is not None and most(self.parts, self.topology_key, self.total, self.view) <= allowed
+        return allowed is not None and most_per_domain(self.parts, self.topology_key, self.total, self.view) <= allowed
 
     @cached_property
     def unenforceable(self) -> str:

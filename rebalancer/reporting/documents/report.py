@@ -7,8 +7,9 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
-from rebalancer.assessment.causes.attribution import constraint_token, limit_token
+from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.domain_failures import Failure, Failures
+from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
@@ -166,20 +167,28 @@ def every_workload(_: Reference) -> bool:
 
 
 def report_document(
-    assessment: Assessment, plan: Plan, chosen: WorkloadFilter = every_workload, lost: Failures | None = None
+    assessment: Assessment,
+    plan: Plan,
+    causes: Causes,
+    findings: Sequence[Finding],
+    chosen: WorkloadFilter = every_workload,
+    lost: Failures | None = None,
 ) -> ReportDocument:
-    """Report on the chosen workloads, violations first; `lost` is the simulated loss of each domain."""
+    """Report on the chosen workloads, violations first; `lost` is the simulated loss of each domain.
+
+    `causes` and `findings` are the results of `find_causes` and `find_findings`.
+    """
     reasons = StateReasons(plan)
-    zero_budgets = _zero_budgets(assessment)
+    zero_budgets = _zero_budgets(findings)
     constraints = [
         row
         for group in assessment.groups
         if any(chosen(workload) for workload in group.group.workloads)
-        for row in _reported_constraints(group, reasons, assessment, zero_budgets)
+        for row in _reported_constraints(group, reasons, causes, zero_budgets)
     ]
     constraints.sort(key=lambda row: row.state == State.SATISFIED)
     limits = [
-        _reported_limit(limit, reasons.for_limit(limit), assessment, zero_budgets)
+        _reported_limit(limit, reasons.for_limit(limit), causes, zero_budgets)
         for limit in assessment.limits
         if any(map(chosen, limit_workloads(limit)))
     ]
@@ -195,7 +204,7 @@ def report_document(
         ),
         findings=tuple(
             ReportedFinding(kind=finding.kind, object=finding.object, message=finding.message)
-            for finding in assessment.findings
+            for finding in findings
             if any(map(chosen, finding.workloads)) or (chosen is every_workload and not finding.workloads)
         ),
         failures=tuple(_reported_failures(lost.found, chosen)) if lost is not None else None,
@@ -230,20 +239,20 @@ def _reported_failures(failures: Sequence[Failure], chosen: WorkloadFilter) -> I
             )
 
 
-def _zero_budgets(assessment: Assessment) -> Mapping[Reference, str]:
+def _zero_budgets(findings: Sequence[Finding]) -> Mapping[Reference, str]:
     """Return the PodDisruptionBudget of each workload whose budget never allows a disruption."""
     return {
         workload: finding.object
-        for finding in assessment.findings
+        for finding in findings
         if finding.kind is FindingKind.BUDGET_ALWAYS_ZERO
         for workload in finding.workloads
     }
 
 
 def _reported_limit(
-    limit: EvaluatedLimit, standing: StateReason, assessment: Assessment, zero_budgets: Mapping[Reference, str]
+    limit: EvaluatedLimit, standing: StateReason, causes: Causes, zero_budgets: Mapping[Reference, str]
 ) -> ReportedLimit:
-    cause = assessment.causes.get(limit_token(limit))
+    cause = causes.get(limit_token(limit))
     largest = limit.largest
     counts = limit.counts if len(limit.counts) <= _MOST_EMPTY else limit.counts.filled
     violation = Violation(
@@ -286,11 +295,11 @@ def _budgets_of(
 
 
 def _reported_constraints(
-    group: EvaluatedGroup, reasons: StateReasons, assessment: Assessment, zero_budgets: Mapping[Reference, str]
+    group: EvaluatedGroup, reasons: StateReasons, causes: Causes, zero_budgets: Mapping[Reference, str]
 ) -> Iterator[ReportedConstraint]:
     budgets = _budgets_of(group.group.workloads, zero_budgets)
     for evaluated in (*group.hard, *group.soft):
-        cause = assessment.causes.get(constraint_token(group, evaluated))
+        cause = causes.get(constraint_token(group, evaluated))
         yield _reported_constraint(group, evaluated, reasons.for_constraint(group, evaluated), cause, budgets)
 
 

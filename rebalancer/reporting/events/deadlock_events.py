@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.assessment.deadlocks import Deadlock
-from rebalancer.reporting.events.workload_events import NOTE_LIMIT, Event, EventReason, Regarding, workload_event
+from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
+from rebalancer.reporting.events.workload_events import workload_event
 
 MOST_DEADLOCKS: Final = 50
 """In one cycle. Further deadlocks are reported in the next cycles."""

@@ -4,17 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from rebalancer.assessment.causes.attribution import Causes, limit_token
+from rebalancer.assessment.causes import Causes, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
 from rebalancer.model.reasons import State, ViolationCause
-from rebalancer.reporting.events.workload_events import (
-    NOTE_LIMIT,
-    Event,
-    EventReason,
-    Regarding,
-    cause_text,
-    workload_event,
-)
+from rebalancer.reporting.events.workload_events import cause_text, workload_event
 
 MOST_EVENTS: Final = 200
 """In one cycle. Further limits are reported in the next cycles, the worst first."""

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.reporting.events.workload_events import Event, EventReason, Regarding
+from rebalancer.model.events import Event, EventReason, Regarding
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.control_plane.api import wait_until
 

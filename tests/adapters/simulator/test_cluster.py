@@ -2,10 +2,18 @@
 
 from datetime import timedelta
 
-from rebalancer.adapters.simulator import START, ZONE, Faults, SimulatedCluster, SimulatedLease, TraceEntry, TraceKind
+from rebalancer.adapters.simulator import (
+    START,
+    ZONE,
+    Faults,
+    SimulatedCluster,
+    SimulatedLease,
+    TraceEntry,
+    TraceKind,
+)
+from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Cluster, Document, Lease, LeaseRecord
-from rebalancer.reporting.events.workload_events import Event, EventReason, Regarding
 from tests.adapters.simulator.build import cluster, move, pods, web
 
 

@@ -13,6 +13,7 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, default_policy
 from rebalancer.scheduling.view import View
+from tests.reports import all_findings
 from tests.scheduling.build import taint
 
 CORDONED = taint("node.kubernetes.io/unschedulable")
@@ -20,8 +21,9 @@ CORDONED = taint("node.kubernetes.io/unschedulable")
 
 def findings(snapshot: Snapshot, kind: FindingKind, policy: Policy | None = None) -> list[Finding]:
     """Return the findings of one kind."""
-    found = assess(View(snapshot), policy or default_policy(), NO_MEMORY).findings
-    return [each for each in found if each.kind is kind]
+    view, policy = View(snapshot), policy or default_policy()
+    every = all_findings(view, assess(view, policy, NO_MEMORY), policy)
+    return [finding for finding in every if finding.kind is kind]
 
 
 def cordoned(snapshot: Snapshot, *names: str) -> Snapshot:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from rebalancer.adapters.simulator import ClusterBuilder
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.domains import named as named_values
-from rebalancer.assessment.domains import zones_seen
+from rebalancer.assessment.domains import named_domains as named_values
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.controller.cycle import run_cycle
 from rebalancer.model.cluster import Namespace
@@ -29,6 +28,7 @@ from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, Share, defau
 from rebalancer.scheduling.node_index import RequiredAffinity
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.zones import zones_seen
 from tests.assessment.redis import AZ, CLUSTER, HOSTNAME, SHARD, machines, redis
 from tests.scheduling.build import pod, term
 
@@ -455,12 +455,12 @@ def test_a_rollout_counts_both_of_its_replica_sets_once() -> None:
 def test_a_cycle_keeps_the_zones_that_it_saw() -> None:
     """They go with the memory from one leader to the next."""
     snapshot = redis(machines("abc", 1), [])
-    circumstances = AdmissionContext(policy=NETEASE, mode=NETEASE.mode, now=snapshot.taken_at)
-    memory = run_cycle(snapshot, DEFAULT_PROFILE, NO_MEMORY, circumstances).memory
+    context = AdmissionContext(policy=NETEASE, mode=NETEASE.mode, now=snapshot.taken_at)
+    memory = run_cycle(snapshot, DEFAULT_PROFILE, NO_MEMORY, context).memory
     assert [(each.key, each.zone) for each in memory.zones] == [(AZ, "a"), (AZ, "b"), (AZ, "c")]
     later = snapshot.taken_at + timedelta(minutes=30)
     two = replace(redis(machines("ab", 1), []), taken_at=later)
-    memory = run_cycle(two, DEFAULT_PROFILE, memory, replace(circumstances, now=later)).memory
+    memory = run_cycle(two, DEFAULT_PROFILE, memory, replace(context, now=later)).memory
     assert {each.zone: each.last for each in memory.zones} == {"a": later, "b": later, "c": snapshot.taken_at}
 
 

@@ -10,9 +10,8 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
-from rebalancer.assessment.causes.changes import domain
+from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController
-from rebalancer.assessment.evaluated import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import State, ViolationCause
@@ -20,11 +19,12 @@ from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, coun
 from rebalancer.scheduling.replacement import NODE_LABELS, REVISION_LABELS
 from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.changes import domain_subject
 
 Causes = Mapping[str, ViolationCause]
 """Causes of what is violated, by `constraint_token` and `limit_token`."""
 
-MOST_REMEMBERED: Final = 1_000
+MOST_STORED: Final = 1_000
 """Causes that are kept between cycles; those beyond are found anew each time."""
 
 
@@ -42,26 +42,26 @@ def _token(name: str) -> str:
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
-def causes(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], view: View, memory: Memory) -> Causes:
-    """Find the cause of everything that is violated."""
+def find_causes(assessment: Assessment, view: View, memory: Memory) -> Causes:
+    """Find the cause of every violated constraint and limit."""
     seeking = _Seeking(view, memory)
     found: dict[str, ViolationCause] = {}
-    for group in groups:
+    for group in assessment.groups:
         for judged in (*group.hard, *group.soft):
             if judged.counts.violated:
                 token = constraint_token(group, judged)
                 found[token] = seeking.of_constraint(token, group, judged)
-    for limit in limits:
+    for limit in assessment.limits:
         if limit.state is not State.SATISFIED:
             token = limit_token(limit)
             found[token] = seeking.of_limit(token, limit)
     return found
 
 
-def remembered_causes(found: Causes) -> tuple[tuple[str, ViolationCause], ...]:
+def causes_to_store(found: Causes) -> tuple[tuple[str, ViolationCause], ...]:
     """Return the causes to keep: those that may not be seen again when the next cycle looks."""
     lasting = {ViolationCause.UNKNOWN, ViolationCause.SOFT_CONSTRAINT}
-    return tuple(sorted((token, cause) for token, cause in found.items() if cause not in lasting)[:MOST_REMEMBERED])
+    return tuple(sorted((token, cause) for token, cause in found.items() if cause not in lasting)[:MOST_STORED])
 
 
 class _Seeking:
@@ -122,10 +122,10 @@ class _Seeking:
         if not self._changes:
             return None
         subjects = {str(member.reference) for member in members}
-        subjects.update(domain(key, value) for value in _emptiest(counts))
+        subjects.update(domain_subject(key, value) for value in _emptiest(counts))
         bearing = [subject for subject in subjects if subject in self._changes]
         most = max(counts.filled.values(), default=0)
-        fullest = (domain(key, value) for value, held in counts.filled.items() if held == most)
+        fullest = (domain_subject(key, value) for value, held in counts.filled.items() if held == most)
         # Nodes that came to a domain by their label brought their pods along.
         bearing += [each for each in fullest if self._changes.get(each) is ViolationCause.LABELS_CHANGED]
         return self._changes[max(bearing, key=self._order.__getitem__)] if bearing else None

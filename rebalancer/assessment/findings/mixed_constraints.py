@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from rebalancer.assessment.controllers import PodController, members
-from rebalancer.assessment.findings.finding import Finding, listed
+from rebalancer.assessment.findings.finding import Finding, list_names
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -32,7 +32,7 @@ class _Carried:
     workloads: dict[Reference, None] = field(default_factory=dict)
 
 
-def mixtures(view: View) -> Iterator[Finding]:
+def mixed_constraint_findings(view: View) -> Iterator[Finding]:
     """Yield one finding for each constraint that running pods, or next ones, carry with several values."""
     found: dict[_Counted, _Carried] = {}
     for member in members(view):
@@ -83,7 +83,7 @@ def _message(key: str, action: str, carried: _Carried, workloads: list[Reference
         for (skew, least), number in sorted(carried.pods.items())
     ]
     return (
-        f"the constraint over {key} ({action}) of {listed([str(each) for each in workloads])} is carried as "
+        f"the constraint over {key} ({action}) of {list_names([str(each) for each in workloads])} is carried as "
         f"{', as '.join(parts)}: pods counted together are placed by different rules. Make the templates agree and "
         "restart the pods with old values"
     )

@@ -11,7 +11,7 @@ from heapq import nsmallest
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from rebalancer.assessment.findings.finding import listed
+from rebalancer.assessment.findings.finding import list_names
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import admissible, iterate_nominated_nodes, prepare_filters
@@ -36,7 +36,7 @@ class _Seen(NamedTuple):
     minimum: int
 
 
-class Losses:
+class PodLosses:
     """The losses of one owner's pods. `coming` is the pod that takes a place, `hard` what its constraints count."""
 
     def __init__(self, coming: Pod, hard: Sequence[Counts], view: View) -> None:
@@ -105,7 +105,7 @@ class Losses:
             return ""
         key = each.constraint.key
         return (
-            f"{key} (maxSkew {each.constraint.max_skew}) admits {listed(open_to) or 'no domain'} only, and no node "
+            f"{key} (maxSkew {each.constraint.max_skew}) admits {list_names(open_to) or 'no domain'} only, and no node "
             "there takes such pods: they are cordoned, tainted or left out by its affinity. Let them take pods again, "
             "or set nodeTaintsPolicy: Honor"
         )

@@ -10,10 +10,9 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.causes.attribution import MOST_REMEMBERED, constraint_token, remembered_causes
-from rebalancer.assessment.causes.changes import MOST, REMEMBERED, changes
+from rebalancer.assessment.causes import MOST_STORED, causes_to_store, constraint_token
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, Loop
+from rebalancer.controller.state import CycleDue, Leading, LoopState
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
 from rebalancer.model.reasons import ViolationCause
@@ -22,10 +21,12 @@ from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share
-from rebalancer.reporting.documents.report import ReportedConstraint, report_document
+from rebalancer.reporting.documents.report import ReportedConstraint
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.changes import MOST_CHANGES, REMEMBERED_FOR, observe_changes
 from tests.assessment.findings.build import cordoned, with_nodes, with_specs
 from tests.controller.simulated import eager
+from tests.reports import cycle_report, full_report
 from tests.scheduling.build import NOW, spread, taint, term
 
 SECOND = timedelta(seconds=1)
@@ -55,17 +56,17 @@ def with_owners(snapshot: Snapshot, **fields: Any) -> Snapshot:
 def report(snapshot: Snapshot, memory: Memory = NO_MEMORY) -> ReportedConstraint:
     view = View(snapshot)
     assessment = assess(view, eager(), memory)
-    return report_document(assessment, plan(view, assessment, eager(), memory)).constraints[0]
+    return full_report(view, assessment, plan(view, assessment, eager(), memory), eager(), memory=memory).constraints[0]
 
 
 def seen(*looks: Snapshot) -> str | None:
     """Return the cause that a controller tells that has looked at each of these in turn."""
-    state, _ = step(Loop(policy=eager(), policy_since=NOW), Leading(leads=True), looks[0].taken_at)
+    state, _ = step(LoopState(policy=eager(), policy_since=NOW), Leading(leads=True), looks[0].taken_at)
     for look in looks:
         state, _ = step(state, CycleDue(snapshot=look), look.taken_at)
     assert state.cycle is not None
     (group,) = state.cycle.assessment.groups
-    return state.cycle.assessment.causes.get(constraint_token(group, group.hard[0]))
+    return state.cycle.causes.get(constraint_token(group, group.hard[0]))
 
 
 EVEN = shop(a=4, b=4, c=4)
@@ -139,7 +140,7 @@ def test_the_cause_stays_while_the_violation_lasts() -> None:
     looks = [EVEN, same_pods(with_owners(EVEN, replicas=9), "c-1", 1)]
     looks.append(later(cordoned(looks[-1], "b-1")))
     assert seen(*looks) is ViolationCause.SCALE_DOWN
-    aged = replace(looks[-1], taken_at=EVEN.taken_at + 2 * REMEMBERED)
+    aged = replace(looks[-1], taken_at=EVEN.taken_at + 2 * REMEMBERED_FOR)
     assert seen(*looks, aged) is ViolationCause.SCALE_DOWN
     held = replace(EVEN, taken_at=aged.taken_at + SECOND)
     again = replace(UNEVEN, taken_at=held.taken_at + SECOND, workloads=EVEN.workloads)
@@ -150,14 +151,14 @@ def test_a_change_is_a_cause_for_an_hour() -> None:
     """Then it is forgotten; of many the newest are kept, and a time ahead of ours is now."""
     old = ObservedChange(ViolationCause.SCALE_DOWN, "default/web (Deployment)", EVEN.taken_at)
     memory = Memory(changes=(old,))
-    assert changes(memory, None, later(EVEN), ()) == (old,)
-    assert changes(memory, None, replace(EVEN, taken_at=EVEN.taken_at + REMEMBERED), ()) == ()
+    assert observe_changes(memory, None, later(EVEN), ()) == (old,)
+    assert observe_changes(memory, None, replace(EVEN, taken_at=EVEN.taken_at + REMEMBERED_FOR), ()) == ()
     past = replace(EVEN, taken_at=EVEN.taken_at - SECOND)
-    assert changes(memory, None, past, ())[0].at == past.taken_at
-    many = Memory(changes=tuple(structs.replace(old, subject=f"w{number}") for number in range(MOST + 9)))
-    assert len(changes(many, None, EVEN, ())) == MOST
-    found = {f"{number:05}": ViolationCause.ROLLOUT for number in range(MOST_REMEMBERED + 9)}
-    assert len(remembered_causes(found)) == MOST_REMEMBERED
+    assert observe_changes(memory, None, past, ())[0].at == past.taken_at
+    many = Memory(changes=tuple(structs.replace(old, subject=f"w{number}") for number in range(MOST_CHANGES + 9)))
+    assert len(observe_changes(many, None, EVEN, ())) == MOST_CHANGES
+    found = {f"{number:05}": ViolationCause.ROLLOUT for number in range(MOST_STORED + 9)}
+    assert len(causes_to_store(found)) == MOST_STORED
 
 
 def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMORY, **rule: Any) -> str | None:
@@ -168,7 +169,7 @@ def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMO
     policy = eager().model_copy(update={"groups": (group,)})
     view = View(snapshot)
     found = assess(view, policy, memory)
-    (row,) = report_document(found, plan(view, found, policy, memory)).limits
+    (row,) = full_report(view, found, plan(view, found, policy, memory), policy, memory=memory).limits
     assert (row.cause is None) == (row.state == "Satisfied")
     return row.cause
 
@@ -270,11 +271,11 @@ def test_different_in_cause() -> None:
     """A soft constraint, a cordoned zone and a scale-down are told apart, and each has its remedy."""
     rows = [report(softened(UNEVEN)), report(cordoned(UNEVEN, "c-1"))]
     looks = [EVEN, same_pods(with_owners(EVEN, replicas=9), "c-1", 1)]
-    state, _ = step(Loop(policy=eager(), policy_since=NOW), Leading(leads=True), NOW)
+    state, _ = step(LoopState(policy=eager(), policy_since=NOW), Leading(leads=True), NOW)
     state, _ = step(state, CycleDue(snapshot=looks[0]), looks[0].taken_at)
     state, requests = step(state, CycleDue(snapshot=looks[1]), looks[1].taken_at)
     assert state.cycle is not None
-    rows.append(report_document(state.cycle.assessment, state.cycle.plan).constraints[0])
+    rows.append(cycle_report(state.cycle).constraints[0])
     assert [row.cause for row in rows] == ["SoftConstraint", "NodeLost", "ScaleDown"]
     assert len({row.remedy for row in rows}) == 3
     assert any("cause ScaleDown" in str(request) for request in requests)
@@ -301,7 +302,7 @@ def test_a_volume_that_pins() -> None:
     free, tied = report(blueprint.snapshot()), report(pinned(blueprint.snapshot()))
     assert free.counts == tied.counts == {"a": 4, "b": 4, "c": 1}
     assert (tied.state, tied.reason) == ("Unfixable", "VolumePinned")
-    assert tied.remedy.startswith("Its volumes tie it")
+    assert tied.remedy.startswith("Move the data to volumes that other domains can attach.")
     assert free.remedy != tied.remedy
 
 
@@ -311,5 +312,5 @@ def test_a_zone_that_is_down_needs_its_nodes_not_room() -> None:
     full, down = (report(with_nodes(UNEVEN, {"c-1": fields})) for fields in ({"pods": 1}, silent))
     assert (full.reason, down.reason) == ("NoCapacity", "NoCapacity")
     assert (full.cause != "NodeLost", down.cause) == (True, "NodeLost")
-    assert full.remedy.startswith("Make room in the emptier domains")
+    assert full.remedy.startswith("Free capacity in the emptier domains, or add nodes there.")
     assert down.remedy.startswith("Bring back the nodes of the emptiest domain")

@@ -1,0 +1,83 @@
+"""Events for people who run `kubectl describe`: their reasons, the object that each regards, the text."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+NOTE_LIMIT = 1024
+"""The API server refuses a longer note."""
+
+
+class EventReason(StrEnum):
+    """Reasons of events; names that others rely on."""
+
+    SKEW_VIOLATED = "SkewViolated"
+    SKEW_RECOVERED = "SkewRecovered"
+    SHARE_LIMIT_VIOLATED = "ShareLimitViolated"
+    SHARE_LIMIT_RECOVERED = "ShareLimitRecovered"
+    SHARE_LIMIT_INFEASIBLE = "ShareLimitInfeasible"
+    PLACEMENT_DEADLOCK = "PlacementDeadlock"
+    EVICTED = "Evicted"
+    EVICTION_BLOCKED = "EvictionBlocked"
+    EVICTION_FAILED = "EvictionFailed"
+    MOVE_VERIFIED = "MoveVerified"
+    MOVE_INEFFECTIVE = "MoveIneffective"
+    REBALANCE_PAUSED = "RebalancePaused"
+    POLICY_INVALID = "PolicyInvalid"
+    POLICY_RELOADED = "PolicyReloaded"
+
+
+_ACTIONS = {
+    EventReason.SKEW_VIOLATED: "Assess",
+    EventReason.SKEW_RECOVERED: "Assess",
+    EventReason.SHARE_LIMIT_VIOLATED: "Assess",
+    EventReason.SHARE_LIMIT_RECOVERED: "Assess",
+    EventReason.SHARE_LIMIT_INFEASIBLE: "Assess",
+    EventReason.PLACEMENT_DEADLOCK: "Assess",
+    EventReason.EVICTED: "Evict",
+    EventReason.EVICTION_BLOCKED: "Evict",
+    EventReason.EVICTION_FAILED: "Evict",
+    EventReason.MOVE_VERIFIED: "Verify",
+    EventReason.MOVE_INEFFECTIVE: "Verify",
+    EventReason.REBALANCE_PAUSED: "Pause",
+    EventReason.POLICY_INVALID: "LoadPolicy",
+    EventReason.POLICY_RELOADED: "LoadPolicy",
+}
+_WARNINGS = frozenset(
+    {
+        EventReason.SKEW_VIOLATED,
+        EventReason.SHARE_LIMIT_VIOLATED,
+        EventReason.SHARE_LIMIT_INFEASIBLE,
+        EventReason.PLACEMENT_DEADLOCK,
+        EventReason.EVICTION_FAILED,
+        EventReason.MOVE_INEFFECTIVE,
+        EventReason.POLICY_INVALID,
+    }
+)
+
+
+class Regarding(Struct, frozen=True, kw_only=True):
+    """The object that an event is about. `uid` is "" where it is not known."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One event. `action` and `type` follow from the reason."""
+
+    reason: EventReason
+    note: str
+    regarding: Regarding
+
+    @property
+    def action(self) -> str:
+        """What was done when it happened."""
+        return _ACTIONS[self.reason]
+
+    @property
+    def type(self) -> str:
+        """Normal or Warning."""
+        return "Warning" if self.reason in _WARNINGS else "Normal"

@@ -1,0 +1,121 @@
+"""Changes between two snapshots that can violate a spread constraint, remembered for an hour.
+
+A pod that goes minutes after its Deployment was scaled down, or is replaced minutes after its node was lost, no longer
+shows why. What is stored is small and bounded, because it outlives the process.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from rebalancer.model.moves import Memory, ObservedChange
+from rebalancer.model.nodes import Node
+from rebalancer.model.reasons import ViolationCause
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import reference_of
+
+REMEMBERED_FOR: Final = timedelta(hours=1)
+"""How long a change counts as a possible cause of a violation that is first seen now."""
+
+MOST_CHANGES: Final = 300
+"""Changes that are stored, the newest."""
+
+
+def observe_changes(
+    memory: Memory, before: Snapshot | None, after: Snapshot, keys: Iterable[str]
+) -> tuple[ObservedChange, ...]:
+    """Return the changes to store: those of the last hour, and those between two snapshots, the newest last.
+
+    `keys` are the topology keys of interest. Without an earlier snapshot no new change is observed.
+    """
+    now = after.taken_at
+    known = {
+        (change.cause, change.subject): min(change.at, now)
+        for change in memory.changes
+        if now - change.at < REMEMBERED_FOR
+    }
+    if before is not None:
+        new = [
+            *_workload_changes(before, after),
+            *_pod_changes(before, after),
+            *_node_changes(before, after, sorted(keys)),
+        ]
+        known |= dict.fromkeys(new, now)
+    changes = sorted((ObservedChange(cause, subject, at) for (cause, subject), at in known.items()), key=_sort_key)
+    return tuple(changes[-MOST_CHANGES:])
+
+
+def _sort_key(change: ObservedChange) -> tuple[datetime, str, str]:
+    return change.at, change.cause, change.subject
+
+
+def domain_subject(key: str, value: str) -> str:
+    """Return the subject of a change to a domain."""
+    return f"{key}={value}"
+
+
+def _workload_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ViolationCause, str]]:
+    """Yield workloads that were scaled down or whose template changed."""
+    for workload in after.workloads:
+        old = before.workload.get(workload.uid)
+        if old is workload:
+            continue
+        top = after.workload.get(workload.owner.uid, workload) if workload.owner is not None else workload
+        if old is None:
+            if top is not workload and top.uid in before.workload:  # another ReplicaSet of a known Deployment
+                yield ViolationCause.ROLLOUT, str(reference_of(top))
+            continue
+        if top is workload and workload.replicas < old.replicas:
+            yield ViolationCause.SCALE_DOWN, str(reference_of(workload))
+        if workload.revision != old.revision:
+            yield ViolationCause.ROLLOUT, str(reference_of(top))
+
+
+def _pod_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ViolationCause, str]]:
+    """Yield the workloads that have a running pod whose labels changed."""
+    earlier = before.pod
+    for pod in after.pods:
+        old = earlier.get(pod.uid)
+        # The zone and region of its node are written onto a pod when it is bound.
+        if old is not None and old is not pod and old.node is not None and old.labels != pod.labels:
+            top = after.top_owner_of(pod)
+            if top is not None:
+                yield ViolationCause.LABELS_CHANGED, str(reference_of(top))
+
+
+def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Iterator[tuple[ViolationCause, str]]:
+    """Yield domains that lost a node, that have a node again after a time without, or whose nodes changed the label."""
+    lost = [node for name, node in before.node.items() if _takes_pods(node) and not _takes_pods(after.node.get(name))]
+    came = [node for name, node in after.node.items() if _takes_pods(node) and not _takes_pods(before.node.get(name))]
+    relabelled = [
+        (before.node[name], node)
+        for name, node in after.node.items()
+        if name in before.node and before.node[name].labels is not node.labels
+    ]
+    if not lost and not came and not relabelled:
+        return
+    for key in keys:
+        served = (
+            {node.labels[key] for node in before.nodes if key in node.labels and _takes_pods(node)} if came else set()
+        )
+        yield from (
+            (ViolationCause.NODE_LOST, domain_subject(key, node.labels[key])) for node in lost if key in node.labels
+        )
+        for node in came:
+            value = node.labels.get(key)
+            if value is not None and value not in served:
+                yield ViolationCause.DOMAIN_RETURNED, domain_subject(key, value)
+        for old, new in relabelled:
+            yield from _label_changes(key, old.labels, new.labels)
+
+
+def _label_changes(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple[ViolationCause, str]]:
+    if old.get(key) != new.get(key):
+        for labels in (old, new):
+            if key in labels:
+                yield ViolationCause.LABELS_CHANGED, domain_subject(key, labels[key])
+
+
+def _takes_pods(node: Node | None) -> bool:
+    """Say whether a node is Ready and not cordoned."""
+    return node is not None and node.ready and not node.unschedulable

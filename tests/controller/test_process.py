@@ -1,0 +1,177 @@
+"""The process from start to end against an API server that answers as it is told."""
+
+import json
+import socket
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+from structlog.testing import capture_logs
+
+from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.cli.main import main
+from rebalancer.controller import process
+from rebalancer.settings import load_settings
+from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
+
+LEASES = "/apis/coordination.k8s.io/"
+
+
+def status(code: int, message: str) -> dict[str, Any]:
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+
+
+class EmptyCluster:
+    """An API server without objects; `refuse` answers requests for Leases, or returns None to store them."""
+
+    def __init__(self, refuse: Callable[[str], tuple[int, str] | None] = lambda _: None) -> None:
+        self._refuse = refuse
+        self._lease: dict[str, Any] | None = None
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        length = int(request.headers.get("Content-Length") or 0)
+        body = json.loads(request.rfile.read(length) or b"{}")
+        if request.path == "/version":
+            answer(request, 200, {"major": "1", "minor": "34"})
+        elif request.path.startswith(LEASES):
+            self._answer_lease(request, body)
+        elif "watch=" in request.path:
+            begin_stream(request)
+            time.sleep(1)
+            request.wfile.write(b"0\r\n\r\n")
+        elif "/configmaps/" in request.path:
+            answer(request, 404, status(404, "not found"))
+        elif request.command == "GET":
+            answer(
+                request, 200, {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}
+            )
+        else:
+            answer(request, 201, body)
+
+    def _answer_lease(self, request: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
+        refused = self._refuse(request.command)
+        if refused is not None:
+            code, message = refused
+            answer(request, code, status(code, message))
+        elif request.command != "GET":
+            body["metadata"]["resourceVersion"] = str(int(body["metadata"].get("resourceVersion", "0")) + 1)
+            self._lease = body
+            answer(request, 200, body)
+        elif self._lease is None:
+            answer(request, 404, status(404, "not found"))
+        else:
+            answer(request, 200, self._lease)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Run the process against a handler with some flags."""
+    monkeypatch.delenv("REBALANCER_METRICS_ADDRESS", raising=False)
+
+    def start(handler: Callable[[BaseHTTPRequestHandler], None], **flags: object) -> None:
+        with served(handler) as transport:
+            monkeypatch.setattr(process, "connect", lambda **_: Transport(transport._client, read_timeout=2.0))
+            process.run(load_settings({"namespace": "home", "once": True, **flags}))
+
+    return start
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """Return a port of this machine on which something listens already."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def test_a_missing_namespace_is_named_at_once(run: Callable[..., None]) -> None:
+    """The message has the command that creates it; no lease duration is waited for."""
+    began = time.monotonic()
+    with pytest.raises(process.StartError) as caught:
+        run(EmptyCluster(lambda verb: (404, 'namespaces "home" not found')))
+    assert str(caught.value) == (
+        "the namespace home of the Lease does not exist. Create it with `kubectl create namespace home`, "
+        "or choose another with --namespace"
+    )
+    assert time.monotonic() - began < 10
+
+
+def test_missing_rights_on_the_lease_are_named_at_once(run: Callable[..., None]) -> None:
+    """The message has the server's words, the verbs, and the manifest that grants them."""
+    with pytest.raises(process.StartError) as caught:
+        run(EmptyCluster(lambda verb: (403, 'leases "rebalancer" is forbidden')))
+    assert str(caught.value) == (
+        'leases "rebalancer" is forbidden. Grant the verbs get, create and update on leases in namespace home '
+        "with the Role in deploy/base/role.yaml, or choose another with --namespace"
+    )
+
+
+def test_run_once_listens_nowhere_unless_asked_to(run: Callable[..., None]) -> None:
+    """So it ends well on a laptop where the default port is taken."""
+    with capture_logs() as logs:
+        run(EmptyCluster())
+    events = [entry["event"] for entry in logs]
+    assert "listening" not in events
+    assert events[-1] == "ended"
+
+
+def test_run_once_listens_where_an_address_is_given(run: Callable[..., None], taken_port: int) -> None:
+    """A flag or the variable asks for it, so a taken port is an error then."""
+    with capture_logs() as logs:
+        run(EmptyCluster(), metrics_address="127.0.0.1:0")
+    assert "listening" in [entry["event"] for entry in logs]
+    with pytest.raises(Exception, match=str(taken_port)):
+        run(EmptyCluster(), metrics_address=f"127.0.0.1:{taken_port}")
+
+
+@pytest.fixture
+def insecure(tmp_path: Path) -> str:
+    """Write a kubeconfig whose server's certificate is not verified; nothing listens there."""
+    file = tmp_path / "kubeconfig"
+    cluster = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file.write_text(json.dumps(document))
+    return str(file)
+
+
+NOT_VERIFIED = (
+    "the certificate of https://127.0.0.1:1 is not verified: insecure-skip-tls-verify is set in the kubeconfig. "
+    "Set certificate-authority instead"
+)
+
+
+def test_an_unverified_certificate_is_one_warning_of_the_process(insecure: str) -> None:
+    """The controller logs it once; urllib3's own warning, one for each request, is off."""
+    with capture_logs() as logs, pytest.raises(Exception, match="no response"):
+        process.run(load_settings({"kubeconfig": insecure}))
+    assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [NOT_VERIFIED]
+    warnings.warn("each request", urllib3.exceptions.InsecureRequestWarning, stacklevel=1)  # an error if it were shown
+
+
+def test_an_unverified_certificate_is_one_warning_of_a_command(
+    insecure: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands write it to standard error, before anything is asked of the server."""
+    assert main(["report", "--kubeconfig", insecure]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[0] == f"warning: {NOT_VERIFIED}"
+    assert [line for line in errors if "warning" in line.lower()] == errors[:1]
+
+
+def test_a_verified_certificate_has_no_warning() -> None:
+    """As with every connection of these tests that is not made on purpose."""
+    with served(EmptyCluster()) as transport:
+        assert transport.warnings == ()

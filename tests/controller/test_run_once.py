@@ -1,0 +1,56 @@
+"""`run --once` on the simulated cluster: it repairs without idle waiting, and without a busy loop."""
+
+from datetime import timedelta
+
+import pytest
+
+from rebalancer.adapters.simulator import SimulatedCluster
+from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
+from rebalancer.controller.state import LoopState
+from rebalancer.policy import Mode
+from tests.controller.simulated import Simulation, eager
+from tests.controller.test_simulated import lopsided
+
+INTERVAL = timedelta(minutes=10)
+
+
+def run_once(mode: Mode, interval: timedelta = INTERVAL) -> tuple[Simulation, float, int]:
+    """Run until it is done; return the simulation, how many seconds it took, and how many cycles."""
+    cluster = SimulatedCluster(lopsided([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    simulation = Simulation(cluster, eager(mode, interval=interval))
+    began, once, cycles = cluster.now, RunOnce(), 0
+    while True:
+        simulation.runner.tick()
+        cycles += 1
+        state = simulation.runner.state
+        if once.is_done(state):
+            return simulation, (cluster.now - began).total_seconds(), cycles
+        cluster.advance(time_to_next_cycle(state).total_seconds())
+
+
+def test_a_repair_takes_as_long_as_its_replacements_not_an_interval_for_each() -> None:
+    """Four evictions, one after the other, end long before the first interval does, at most one cycle in 2 seconds."""
+    simulation, seconds, cycles = run_once(Mode.EVICT)
+    assert simulation.evictions == 4
+    assert 0 < seconds < INTERVAL.total_seconds()
+    assert cycles <= seconds / 2 + 1
+
+
+def test_a_violation_that_cannot_be_repaired_is_looked_at_three_times_seconds_apart() -> None:
+    """In Observe nothing can be done: the third cycle is the last one."""
+    simulation, seconds, cycles = run_once(Mode.OBSERVE)
+    assert (simulation.evictions, seconds, cycles) == (0, 10.0, 3)
+
+
+def test_it_never_waits_longer_than_the_interval() -> None:
+    """A policy with a short interval is followed."""
+    _, seconds, cycles = run_once(Mode.OBSERVE, timedelta(seconds=1))
+    assert (seconds, cycles) == (2.0, 3)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_before_the_first_cycle_it_waits_for_the_lease(leads: bool) -> None:
+    """Whoever wins the lease is woken, so there is no reason to look before."""
+    policy = eager(interval=INTERVAL)
+    state = LoopState(policy=policy, policy_since=SimulatedCluster(lopsided([[1]], 1, 1).snapshot()).now, leads=leads)
+    assert time_to_next_cycle(state) == INTERVAL
