@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-# What decides about evictions: every branch has a test.
+# The code that decides about evictions: every branch has a test.
 CORE := rebalancer/planning/*,rebalancer/tracking/*,rebalancer/admission/*,rebalancer/scheduling/*
 
 .PHONY: help
@@ -24,7 +24,7 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 install: $(VENV)/.installed ## Make the virtual environment with everything pinned
 
 .PHONY: demo
-demo: install ## Watch a lost zone come back and being repaired, on the embedded cluster
+demo: install ## Show the repair after a lost zone comes back, on the simulated cluster
 	$(BIN)/rebalancer demo
 
 .PHONY: lint
@@ -66,16 +66,16 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 	$(BIN)/coverage report --include="$(CORE)" --skip-covered --fail-under=100
 
 .PHONY: docs
-docs: install ## Renew the generated parts of docs/ and the schemas of the documents in config/
+docs: install ## Regenerate the generated parts of docs/ and the schemas of the documents in config/
 	$(BIN)/python -m tools.reference
 
 .PHONY: thorough
-thorough: install ## The long checks; their last results stand in docs/
+thorough: install ## The long checks; docs/verification.md has their last results
 	$(BIN)/python -m pytest -m thorough -s
 	$(MAKE) --no-print-directory mutation
 
 .PHONY: mutation
-mutation: install ## Does a test notice when what decides about evictions is wrong? A hundred changes, each alone
+mutation: install ## Change the code that decides about evictions in a hundred places, one at a time, and report what no test notices
 	$(BIN)/python -m tools.mutation
 
 .PHONY: comparison

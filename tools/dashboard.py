@@ -30,10 +30,10 @@ def dashboard_text() -> str:
 
 
 def _dashboard() -> dashboard.Dashboard:
-    made = (
+    board = (
         dashboard.Dashboard("Rebalancer")
         .uid(UID)
-        .description("How pods are spread over the domains of a cluster, and what Rebalancer does about it.")
+        .description("How pods are spread over the domains of a cluster, and what Rebalancer repairs.")
         .tags(["kubernetes", "rebalancer"])
         .refresh("1m")
         .time("now-6h", "now")
@@ -46,15 +46,15 @@ def _dashboard() -> dashboard.Dashboard:
     number = 0
     for title, panels in ROWS:
         number += 1
-        made = made.with_row(dashboard.Row(title).id(number))
+        board = board.with_row(dashboard.Row(title).id(number))
         for panel in panels:
             number += 1
-            made = made.with_panel(_panel(panel, number))
-    return made
+            board = board.with_panel(_panel(panel, number))
+    return board
 
 
 def _variable(name: str, label: str, query: str) -> dashboard.QueryVariable:
-    """Return a variable of all values that a label has; all of them match what lacks the label, too."""
+    """Return a variable with all values of a label; `All` also matches series without the label."""
     return (
         dashboard.QueryVariable(name)
         .label(label)
@@ -87,8 +87,8 @@ def _panel(panel: Panel, number: int) -> stat.Panel | table.Panel | timeseries.P
 
 
 def _targets(panel: Panel) -> Sequence[prometheus.Dataquery]:
-    """Return the queries with their letters; lines are asked for over time, all else for now."""
-    made = []
+    """Return the queries with their letters; lines query a range, numbers and tables an instant."""
+    targets = []
     for letter, query in zip("ABCDEF", panel.queries, strict=False):
         target = prometheus.Dataquery().ref_id(letter).datasource(_SOURCE).expr(query.expr)
         if query.legend:
@@ -100,5 +100,5 @@ def _targets(panel: Panel) -> Sequence[prometheus.Dataquery]:
                 target = target.instant().format(PromQueryFormat.TABLE)
             case Form.NUMBER:
                 target = target.instant()
-        made.append(target)
-    return made
+        targets.append(target)
+    return targets

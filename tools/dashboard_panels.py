@@ -1,11 +1,11 @@
 """What the dashboard shows: panels and their queries, as data.
 
-Every query aggregates without the replica that tells, since only the leader shows the cluster. What each domain holds
-comes from the recording rules of `rules.yaml` over kube-state-metrics; the controller itself exports a limit's largest
+Every query aggregates without the replica, since only the leader exports the state of the cluster. The pods by domain
+come from the recording rules of `rules.yaml` over kube-state-metrics; the controller itself exports a limit's largest
 share and the worst domain.
 
-What nobody tells is shown as missing, never as 0: a dead controller has not mended anything. What is told of a cluster
-is counted once, whoever tells it, and added up over the clusters that are chosen.
+Missing series are shown as missing, never as 0: a stopped controller has repaired nothing. Series of a cluster count
+once, whichever replica exports them, and are summed over the selected clusters.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LIMIT: Final = "cluster, group, limit, namespace, key, topology_key"
 _LIMIT_TEXT: Final = "{{cluster}} {{group}}/{{limit}} {{namespace}}/{{key}}"
 _WORKLOAD: Final = "cluster, namespace, workload_kind, workload, topology_key"
 _NOUGHT: Final = f"0 * max(rebalancer_leader{{{_CLUSTER}}} == 1)"
-"""0 where somebody leads, so that there being nothing is known; else nothing."""
+"""0 where a replica leads, so that no series means none; no value otherwise."""
 _FALLBACK: Final = "namespace_key_node:rebalancer_fallback_pods:count"
 _FALLBACK_ZONE: Final = "namespace_key_zone:rebalancer_fallback_pods:sum"
 
@@ -63,12 +63,12 @@ def _total(name: str) -> str:
 _NOW: Final = (
     _number(
         "Limits violated",
-        "Share limits that do not hold, whether they can be repaired or not.",
+        "Share limits that are violated, whether they can be repaired now or not.",
         f'count(max by ({_LIMIT}) (rebalancer_limit_state{{{_WHERE},state!="Satisfied"}}) == 1) or {_NOUGHT}',
     ),
     _number(
         "Constraints violated",
-        "Hard topology spread constraints that do not hold.",
+        "Hard topology spread constraints that are violated.",
         f"count(max by ({_WORKLOAD})"
         f' (rebalancer_constraint_state{{{_WHERE},state!="Satisfied",when_unsatisfiable="DoNotSchedule"}}) == 1)'
         f" or {_NOUGHT}",
@@ -77,12 +77,12 @@ _NOW: Final = (
     _number("In flight", "Evicted pods without a Ready replacement.", _total("rebalancer_in_flight")),
     _number(
         "Leaders",
-        "One in each cluster, or nothing is judged.",
+        "One in each cluster; without a leader nothing is evaluated.",
         f"sum(max by (cluster, instance) (rebalancer_leader{{{_CLUSTER}}}))",
     ),
     _number(
         "Last cycle",
-        "How long ago it ended, where that is longest.",
+        "Time since the end of the last cycle, of the cluster where it is longest.",
         f"time() - min(max by (cluster) (rebalancer_last_cycle_timestamp_seconds{{{_CLUSTER}}}))",
         "s",
     ),
@@ -102,7 +102,7 @@ _SPREAD: Final = (
     ),
     Panel(
         title="Headroom by limit",
-        about="Pods that the worst domain is away from breaking the limit; below zero it is broken. The 20 least.",
+        about="Pods until the worst domain violates the limit; negative where it is violated. The 20 smallest.",
         queries=(
             Query(
                 expr=f"bottomk(20, min by ({_LIMIT}) (rebalancer_limit_headroom{{{_WHERE}}}))",
@@ -113,7 +113,7 @@ _SPREAD: Final = (
     ),
     Panel(
         title="Worst domains",
-        about="The domain that breaks each limit (the emptiest for minPods), and the share of the fullest.",
+        about="The domain that violates each limit (the emptiest for minPods), and the share of the fullest.",
         queries=(
             Query(
                 expr=f"max by ({_LIMIT}, domain) (rebalancer_limit_worst_domain{{{_WHERE}}})"
@@ -126,7 +126,7 @@ _SPREAD: Final = (
     ),
     Panel(
         title="Shares by zone",
-        about="What each zone holds of the pods of a workload or instance, by kube-state-metrics; the 30 largest.",
+        about="The share of each zone in the pods of a workload or instance, by kube-state-metrics; the 30 largest.",
         queries=(
             Query(
                 expr=f"topk(30, max by (cluster, group, namespace, key, label_topology_kubernetes_io_zone)"
@@ -140,7 +140,7 @@ _SPREAD: Final = (
     ),
     Panel(
         title="Shares by node",
-        about="What each node holds of them, where there are four or more; the 30 largest.",
+        about="The share of each node in these pods, where there are four or more; the 30 largest.",
         queries=(
             Query(
                 expr=f'topk(30, max by (cluster, group, namespace, key, node) ({_FALLBACK}{{{_WHERE},node!=""}})'
@@ -153,7 +153,7 @@ _SPREAD: Final = (
     ),
     Panel(
         title="Skew above maxSkew",
-        about="Pods beyond what a constraint allows; zero or less is within it. The 20 largest.",
+        about="Skew minus maxSkew; zero or less satisfies the constraint. The 20 largest.",
         queries=(
             Query(
                 expr=f"topk(20, max by ({_WORKLOAD}, when_unsatisfiable) (rebalancer_constraint_skew{{{_WHERE}}})"
@@ -165,8 +165,8 @@ _SPREAD: Final = (
 )
 _REPAIR: Final = (
     Panel(
-        title="Planned against proven",
-        about="Evictions of the last plan, and the least that can do, proved. They differ where no proof was found.",
+        title="Planned evictions and proved minimum",
+        about="Evictions of the last plan, and the proved minimum. They differ where the minimum is not proved.",
         queries=(
             Query(expr=_total("rebalancer_planned_evictions"), legend="planned"),
             Query(expr=_total("rebalancer_minimum_evictions"), legend="proven minimum"),
@@ -175,7 +175,7 @@ _REPAIR: Final = (
     ),
     Panel(
         title="Evictions",
-        about="Eviction requests by what came of them.",
+        about="Eviction requests by result.",
         queries=(
             Query(
                 expr=f"sum by (result) (increase(rebalancer_evictions_total{{{_CLUSTER}}}[$__rate_interval]))",
@@ -185,7 +185,7 @@ _REPAIR: Final = (
     ),
     Panel(
         title="Moves",
-        about="Moves that ended, by what became of the replacement.",
+        about="Moves that ended, by outcome of the replacement.",
         queries=(
             Query(
                 expr=f"sum by (outcome) (increase(rebalancer_moves_total{{{_CLUSTER}}}[$__rate_interval]))",
@@ -195,7 +195,7 @@ _REPAIR: Final = (
     ),
     Panel(
         title="Refusals",
-        about="What the last cycle left undone, by the reason why.",
+        about="Evictions that the last cycle refused or delayed, by reason.",
         queries=(
             Query(
                 expr=f"sum by (reason) (max by (cluster, reason) (rebalancer_refusals{{{_CLUSTER}}})) > 0 or {_NOUGHT}",
@@ -222,7 +222,7 @@ _HEALTH: Final = (
     ),
     Panel(
         title="Age of the watches",
-        about="How long ago the API server was last heard, by kind.",
+        about="Time since the last message of the API server, by kind.",
         queries=(Query(expr=f"max by (kind) (rebalancer_watch_age_seconds{{{_CLUSTER}}})", legend="{{kind}}"),),
         unit="s",
         width=6,
@@ -239,8 +239,8 @@ _HEALTH: Final = (
         width=6,
     ),
     Panel(
-        title="Time of the phases",
-        about="The mean time that each phase of a cycle takes.",
+        title="Duration of the phases",
+        about="Mean duration of each phase of a cycle.",
         queries=(
             Query(
                 expr=f"sum by (phase) (rate(rebalancer_cycle_duration_seconds_sum{{{_CLUSTER}}}[$__rate_interval]))"
@@ -253,7 +253,7 @@ _HEALTH: Final = (
     ),
     Panel(
         title="Requests to the API server",
-        about="By verb and code; code 0 where no answer came.",
+        about="By verb and code; code 0 means no answer.",
         queries=(
             Query(
                 expr=f"sum by (verb, code) (rate(rebalancer_api_requests_total{{{_CLUSTER}}}[$__rate_interval]))",
@@ -278,6 +278,6 @@ _HEALTH: Final = (
 ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
     ("Now", _NOW),
     ("How pods are spread", _SPREAD),
-    ("What is done about it", _REPAIR),
-    ("Is it well", _HEALTH),
+    ("Repairs", _REPAIR),
+    ("Health of the controller", _HEALTH),
 )

@@ -1,4 +1,4 @@
-"""What is made from the alert rules: `deploy/monitoring/rules.yaml` is the one source.
+"""Generate files and tables from the alert rules in `deploy/monitoring/rules.yaml`.
 
 The rule file is what Prometheus itself reads. The Prometheus operator wants the same groups inside a PrometheusRule,
 and the reference page a table of the alerts.

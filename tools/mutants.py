@@ -1,11 +1,12 @@
-"""The small wrong changes that tests must notice: where a module's text allows one, and the module with it made.
+"""Small wrong changes that tests must notice: the places where a module allows one, and the changed module.
 
-An own tool, since no library asks this project's question. Mutmut 3 leaves out whatever carries a decorator, so every
+This is our own tool, since no library fits. Mutmut 3 leaves out whatever carries a decorator, so every
 dataclass and every property; cosmic-ray changes the checkout itself, knows one test command for all modules, and
 neither changed results nor removed statements. Neither draws a sample from a seed.
 
-What no test could or should notice is left alone: docstrings, annotations and aliases of types, `cast`, decorators,
-what only asserts (`assert`, `strict` of `zip`, `frozen`, `gc` and `kw_only` of a type), and the parts of f-strings.
+Code whose change no test should notice is not changed: docstrings, annotations and aliases of types, `cast`,
+decorators, what only asserts (`assert`, `strict` of `zip`, `frozen`, `gc` and `kw_only` of a type), and the parts of
+f-strings.
 """
 
 import ast
@@ -52,7 +53,7 @@ _EMPTY: Final = {"int": "0", "float": "0.0", "str": "''", "tuple": "()", "Sequen
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """One change. `path` is the module's, `line` where the change is, `source` the whole module with it made."""
+    """One change in `line` of the module `path`; `source` is the whole changed module."""
 
     path: str
     line: int
@@ -60,10 +61,10 @@ class Mutant:
     after: str
     source: str
     key: str
-    """Its place in a draw; it stays the same as long as this module has the same change to offer."""
+    """Decides whether a sample contains the change; constant as long as the module allows the same change."""
 
     def __str__(self) -> str:
-        """Say where, and what for what."""
+        """Name the place, the code before and the code after."""
         return f"{self.path}:{self.line}: {_brief(self.before)}  ->  {_brief(self.after)}"
 
 
@@ -104,7 +105,7 @@ def _changes(node: ast.AST, returns: ast.expr | None = None, *, inside: bool = F
         if field in {"annotation", "returns", "decorator_list", "pattern"}:
             continue
         for index, child in enumerate(value) if isinstance(value, list) else ((None, value),):
-            if not isinstance(child, ast.AST) or _left_alone(child, inside=inside):
+            if not isinstance(child, ast.AST) or _is_exempt(child, inside=inside):
                 continue
             if isinstance(child, ast.expr | ast.stmt):
                 for other in _others(child, returns, inside=inside):
@@ -124,7 +125,7 @@ def _put(parent: ast.AST, field: str, index: int | None, child: ast.AST) -> None
         getattr(parent, field)[index] = child
 
 
-def _left_alone(node: ast.AST, *, inside: bool) -> bool:
+def _is_exempt(node: ast.AST, *, inside: bool) -> bool:
     match node:
         case (
             ast.Expr(value=ast.Constant())

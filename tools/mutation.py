@@ -1,8 +1,8 @@
-"""Do the tests notice when the code is wrong? `make mutation` changes a sample of places, one at a time, and tells.
+"""Do the tests notice wrong code? `make mutation` changes a sample of places, one at a time, and reports survivors.
 
-What decides about evictions is asked: each change of `tools.mutants` is made in a copy of the tree, and the package's
-nearest tests run until one fails. A change that fails none has survived: it makes no difference, or a promise is
-missing. Which of the two is for a person to say, so survivors are no error; tests that fail without any change are.
+The packages that decide about evictions are tested: each change of `tools.mutants` is made in a copy of the tree, and
+the package's nearest tests run until one fails. A change survives if no test fails: it makes no difference, or a test
+is missing. A person decides which, so survivors are no error; tests that fail without any change are.
 """
 
 import argparse
@@ -28,7 +28,7 @@ MEMORY: Final = 8 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A package that is asked about: how many changes of it are tried, and the folders of its nearest tests."""
+    """A package to change: how many changes are tried, and the folders of its nearest tests."""
 
     path: str
     count: int
@@ -50,7 +50,7 @@ class Baseline:
     """The tests without any change: seconds of each file; and with one: how many a test and all together may take."""
 
     files: Mapping[str, float]
-    each: float
+    seconds_per_test: float
     together: float
 
     def order(self, module: str) -> list[str]:
@@ -74,9 +74,9 @@ class Copy:
     def mutants(self, package: Package) -> list[Mutant]:
         """Return every change that a package allows."""
         return [
-            each
+            mutant
             for path in sorted((self._folder / package.path).rglob("*.py"))
-            for each in mutants(path.relative_to(self._folder).as_posix(), path.read_text(encoding="utf-8"))
+            for mutant in mutants(path.relative_to(self._folder).as_posix(), path.read_text(encoding="utf-8"))
         ]
 
     def baseline(self, package: Package) -> Baseline:
@@ -96,16 +96,18 @@ class Copy:
             file = Path(*parts).with_suffix(".py").as_posix()
             files[file] = files.get(file, 0.0) + seconds
             longest = max(longest, seconds)
-        return Baseline(files=files, each=package.patience + 4 * longest, together=package.patience + 4 * whole)
+        return Baseline(
+            files=files, seconds_per_test=package.patience + 4 * longest, together=package.patience + 4 * whole
+        )
 
     def kills(self, mutant: Mutant, baseline: Baseline) -> bool:
         """Say whether a test fails with this change. One that takes far too long has failed."""
         path = self._folder / mutant.path
-        before = path.with_suffix(".kept")
+        before = path.with_suffix(".original")
         path.rename(before)
         path.write_text(mutant.source, encoding="utf-8")
         try:
-            arguments = [*baseline.order(mutant.path), f"--timeout={baseline.each}"]
+            arguments = [*baseline.order(mutant.path), f"--timeout={baseline.seconds_per_test}"]
             return not self._passes(arguments, limit=baseline.together)
         finally:
             before.replace(path)
@@ -113,8 +115,8 @@ class Copy:
     def _passes(self, arguments: Sequence[str], *, limit: float | None, byte_code: bool = False) -> bool:
         """Run tests up to the first that fails, for `limit` seconds at most, and say whether all passed in time.
 
-        Byte code is written only from unchanged modules: it is told from stale by time and size, and those of a
-        change may be the same.
+        Byte code is written only from unchanged modules: Python detects stale byte code by time and size, and those
+        of a changed module may be equal.
         """
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not thorough and not cluster", *arguments]
         command += ["--hypothesis-profile=unshrunk", "-p", "no:cacheprovider"]
@@ -138,7 +140,7 @@ class Copy:
 
 
 def survivors(source: Path, packages: Sequence[Package], seed: int) -> list[Mutant]:
-    """Try a sample of every package, telling on the way; return what no test noticed."""
+    """Try a sample of every package and print the progress; return the changes that no test noticed."""
     alive: list[Mutant] = []
     for package in packages:
         with tempfile.TemporaryDirectory(prefix="mutation-") as folder:

@@ -1,4 +1,4 @@
-"""What the documents say of the code, made from the code: `python -m tools.reference` writes it, tests compare it.
+"""Generate the parts of the pages that follow from the code: `python -m tools.reference` writes, tests compare.
 
 A page holds generated parts between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of it is written by
 hand. The schemas of the documents in `config/` and two files of `deploy/monitoring/` are written whole. `make docs`
@@ -39,7 +39,7 @@ from tools.monitoring import MONITORING, alert_rows, prometheus_rule
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COMMAND: Final = "make docs"
-"""What renews everything that is stale; messages name it."""
+"""Renews everything that is stale; messages name it."""
 
 DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "plan": PlanDocument,
@@ -52,98 +52,98 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
 """The documents that scripts may rely on, by the name of their schema."""
 
 STATES: Final[Mapping[State, str]] = {
-    State.SATISFIED: "It holds.",
-    State.VIOLATED: "It does not; the reason, if any, says what a repair waits for.",
-    State.INFEASIBLE: "No arrangement of these pods over these domains can satisfy it.",
-    State.UNFIXABLE: "An arrangement exists, but no eviction now leads there.",
+    State.SATISFIED: "The constraint or limit is satisfied.",
+    State.VIOLATED: "It is violated, and can be repaired; the reason, if any, says what the repair waits for.",
+    State.INFEASIBLE: "No placement of these pods over these domains can satisfy it.",
+    State.UNFIXABLE: "A placement exists that satisfies it, but no eviction leads there now.",
 }
 REASONS: Final[Mapping[Reason, str]] = {
-    Reason.NO_ARRANGEMENT: "Arithmetic: so many pods cannot stand right here; the nearest numbers that can are named.",
-    Reason.TOO_FEW_DOMAINS: "Fewer domains exist than `minDomains` asks for, or than the limit needs.",
-    Reason.VOLUME_PINNED: "The pod's volumes reach less far than the group's room.",
-    Reason.AFFINITY_PINNED: "The pod's affinity ties it to where it is.",
-    Reason.NO_CAPACITY: "The nodes that would have to take more of these pods have no room.",
-    Reason.UNREACHABLE: "No sequence of placements gets there.",
-    Reason.NOT_FORCED: "No eviction was found that the scheduler is forced to repay with a better placement.",
-    Reason.NOT_PREDICTABLE: "The group is not one of equal pods, or uses what is not modelled; the message says which.",
-    Reason.BLOCKED_BY_BUDGET: "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` has no room now.",
-    Reason.STEP_EXCEEDS_BUDGET: "The smallest safe step needs more pods out at once than the budgets ever allow.",
+    Reason.NO_ARRANGEMENT: "No placement satisfies everything; the message names the smallest relaxation that helps.",
+    Reason.TOO_FEW_DOMAINS: "Fewer domains exist than `minDomains` requires or the limit needs.",
+    Reason.VOLUME_PINNED: "The pod's volumes cannot be attached in the domains that need more pods.",
+    Reason.AFFINITY_PINNED: "The pod's affinity keeps it where it is.",
+    Reason.NO_CAPACITY: "The nodes that need more of these pods lack capacity.",
+    Reason.UNREACHABLE: "No sequence of evictions and placements reaches a placement that satisfies everything.",
+    Reason.NOT_FORCED: "No safe eviction: the scheduler could place the replacement where it does not help.",
+    Reason.NOT_PREDICTABLE: "The group uses a feature that is not modelled; the message names it.",
+    Reason.BLOCKED_BY_BUDGET: "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` is used up.",
+    Reason.STEP_EXCEEDS_BUDGET: "The smallest safe step needs more concurrent evictions than the budgets ever allow.",
     Reason.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select the pod: the API refuses to evict it.",
-    Reason.GROUP_IN_FLIGHT: "Pods that have no node yet will change the counts; planned anew when they are placed.",
-    Reason.EXCLUDED: "An annotation, `eligibility.namespaces` or `eligibility.selector` keeps it.",
-    Reason.NOT_EVICTABLE: "A bare, mirror or DaemonSet pod, or one without a node: nothing better would come of it.",
-    Reason.UNKNOWN_OWNER: "The owner was not read, or its kind is not in `eligibility.owners`.",
+    Reason.GROUP_IN_FLIGHT: "Pending pods will change the counts; the controller plans again when they are placed.",
+    Reason.EXCLUDED: "An annotation, `eligibility.namespaces` or `eligibility.selector` excludes it.",
+    Reason.NOT_EVICTABLE: "A bare, mirror or DaemonSet pod, or one without a node: an eviction would not move it.",
+    Reason.UNKNOWN_OWNER: "The owner is unknown, or its kind is not in `eligibility.owners`.",
     Reason.OTHER_SCHEDULER: "Another scheduler than `scheduler.name` places it.",
     Reason.PRIORITY_TOO_HIGH: "Its priority is not below `eligibility.priorityBelow`.",
     Reason.TOO_YOUNG: "It is younger than `eligibility.minAge`.",
     Reason.TOO_FEW_REPLICAS: "The workload has fewer replicas than `eligibility.minReplicas`.",
-    Reason.POD_GROUP_DISRUPTION: "Its PodGroup is disrupted as a whole only.",
+    Reason.POD_GROUP_DISRUPTION: "Its PodGroup may be disrupted only as a whole.",
     Reason.ROLLOUT_IN_PROGRESS: "The owner is being rolled out, scaled, paused or deleted.",
     Reason.TEMPLATE_REFUSED: "The API server would refuse the replacement.",
     Reason.NODE_LEAVING: "An autoscaler is removing the node.",
     Reason.NODE_SETTLING: "A node that may take a replacement has not been Ready for `nodes.settle`.",
-    Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; its return is awaited.",
-    Reason.PLACEMENT_DEADLOCK: "A pending pod that no node admits, since its rules exclude each other.",
+    Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; the repair waits for its return.",
+    Reason.PLACEMENT_DEADLOCK: "No node is feasible for a pending pod, since its own rules exclude each other.",
     Reason.OBSERVE_ONLY: "The mode is Observe.",
     Reason.PAUSED: "Somebody has paused the controller; the message says who, until when and why.",
     Reason.OUTSIDE_WINDOW: "No window is open.",
     Reason.AWAITING_APPROVAL: "The plan waits for approval.",
     Reason.NOT_PERSISTENT: "The violation has not lasted for `spread.for`.",
-    Reason.RATE_LIMITED: "`budgets.perCycle`, `.perNode`, `.perNamespace` or `.perMinute` is spent.",
-    Reason.BACK_OFF: "An earlier move of the group missed.",
-    Reason.BREAKER_OPEN: "The cluster is in trouble.",
-    Reason.STALE_DATA: "A watch is not filled, or was not heard for too long.",
-    Reason.FORBIDDEN: "RBAC lacks the verb.",
+    Reason.RATE_LIMITED: "`budgets.perCycle`, `.perNode`, `.perNamespace` or `.perMinute` is used up.",
+    Reason.BACK_OFF: "An earlier move of the group failed: its replacement was not Ready where predicted.",
+    Reason.BREAKER_OPEN: "The cluster exceeds a bound of the breaker.",
+    Reason.STALE_DATA: "A watch is not synced, or has been silent for too long.",
+    Reason.FORBIDDEN: "RBAC does not allow the request.",
 }
 CAUSES: Final[Mapping[Cause, str]] = {
     Cause.SKEW_VIOLATED: "A spread constraint is violated: a hard one, or a soft one that `spread.actOn` lists.",
     Cause.SHARE_LIMIT_VIOLATED: "A limit with `action: Evict` is violated.",
-    Cause.PLACEMENT_DEADLOCK: "A waiting pod's rules exclude each other; the eviction frees a place for it.",
+    Cause.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; the eviction frees a node for it.",
 }
 EVENTS: Final[Mapping[EventReason, str]] = {
-    EventReason.SKEW_VIOLATED: "A hard constraint of the workload has come to be violated; on the workload.",
-    EventReason.SKEW_RECOVERED: "All its hard constraints hold again; on the workload.",
-    EventReason.SHARE_LIMIT_VIOLATED: "A limit is violated; on the owners and on pods of the fullest domain.",
-    EventReason.SHARE_LIMIT_RECOVERED: "It holds again; on the owners.",
-    EventReason.SHARE_LIMIT_INFEASIBLE: "No arrangement of these pods can satisfy a limit; on the owners.",
-    EventReason.PLACEMENT_DEADLOCK: "Rules of a waiting pod exclude each other; on the pod and its workload.",
+    EventReason.SKEW_VIOLATED: "A hard constraint of the workload became violated; on the workload.",
+    EventReason.SKEW_RECOVERED: "All its hard constraints are satisfied again; on the workload.",
+    EventReason.SHARE_LIMIT_VIOLATED: "A limit became violated; on the owners and on pods of the fullest domain.",
+    EventReason.SHARE_LIMIT_RECOVERED: "A limit is satisfied again; on the owners.",
+    EventReason.SHARE_LIMIT_INFEASIBLE: "No placement of these pods can satisfy a limit; on the owners.",
+    EventReason.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; on the pod and its workload.",
     EventReason.EVICTED: "The API server granted an eviction; on the pod and its workload.",
-    EventReason.EVICTION_BLOCKED: "It refused one for a PodDisruptionBudget; on the pod and its workload.",
-    EventReason.EVICTION_FAILED: "It refused one for another reason, or gave no answer; on the pod and its workload.",
-    EventReason.MOVE_VERIFIED: "The replacement is Ready where it was foreseen; on the pod and its workload.",
-    EventReason.MOVE_INEFFECTIVE: "It is Ready elsewhere, or not Ready in time; on the pod and its workload.",
-    EventReason.REBALANCE_PAUSED: "Nothing is evicted for now: by whom, until when and why; on rebalancer-control.",
-    EventReason.POLICY_INVALID: "A new policy was refused, the last good one stays; on the policy's ConfigMap.",
+    EventReason.EVICTION_BLOCKED: "A PodDisruptionBudget blocked an eviction; on the pod and its workload.",
+    EventReason.EVICTION_FAILED: "An eviction failed for another reason or got no answer; on the pod and its workload.",
+    EventReason.MOVE_VERIFIED: "The replacement is Ready where predicted; on the pod and its workload.",
+    EventReason.MOVE_INEFFECTIVE: "The replacement is Ready elsewhere, or is late; on the pod and its workload.",
+    EventReason.REBALANCE_PAUSED: "Somebody paused the controller: who, until when and why; on rebalancer-control.",
+    EventReason.POLICY_INVALID: "A new policy was refused, the last valid one stays; on the policy's ConfigMap.",
     EventReason.POLICY_RELOADED: "A new policy is in force; on the policy's ConfigMap.",
 }
 VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
-    ViolationCause.SCALE_DOWN: "The workload was scaled down: which pods go is chosen without regard to domains.",
-    ViolationCause.NODE_LOST: "The emptiest domain lost nodes, or has none that takes pods: gone, not Ready, cordoned.",
+    ViolationCause.SCALE_DOWN: "The workload was scaled down, and Kubernetes removes pods without regard to domains.",
+    ViolationCause.NODE_LOST: "The emptiest domain lost nodes, or all its nodes are not Ready or cordoned.",
     ViolationCause.DOMAIN_RETURNED: "The emptiest domain has had nodes only since the pods were placed.",
-    ViolationCause.ROLLOUT: "Pods were placed while those of another template were still counted.",
+    ViolationCause.ROLLOUT: "Pods were placed while pods of another template were still counted.",
     ViolationCause.LABELS_CHANGED: "Labels of running pods or of nodes changed.",
-    ViolationCause.SOFT_CONSTRAINT: "A soft constraint does not hold; of a limit, one that could have kept it.",
-    ViolationCause.UNKNOWN: "Neither seen to happen nor shown by the snapshot. Files have no memory.",
+    ViolationCause.SOFT_CONSTRAINT: "A soft constraint is violated; for a limit, one that would satisfy it.",
+    ViolationCause.UNKNOWN: "Neither observed by the controller nor visible in the snapshot.",
 }
 FINDINGS: Final[Mapping[FindingKind, str]] = {
-    FindingKind.REPLACEMENT_BLOCKED: "If a pod of the workload vanished now, no node would admit its replacement.",
+    FindingKind.REPLACEMENT_BLOCKED: "No node is feasible for a replacement of a pod of the workload.",
     FindingKind.TEMPLATE_REFUSED: "The API server would refuse the next pod.",
-    FindingKind.SELECTOR_MISSES_OWN_PODS: "A constraint selects other pods than the workload's own.",
-    FindingKind.SELECTOR_NULL: "A constraint has no selector, and counts no pod.",
+    FindingKind.SELECTOR_MISSES_OWN_PODS: "A constraint does not select the workload's own pods.",
+    FindingKind.SELECTOR_NULL: "A constraint has no selector, so it counts no pod.",
     FindingKind.SELECTOR_EMPTY: "A constraint's selector is `{}`, which counts no pod from 1.27 to 1.37.",
     FindingKind.TOPOLOGY_KEY_MISSING: "Nodes that pods may use lack a constraint's key, or all nodes a policy's.",
-    FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that can never hold together.",
-    FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than there are.",
-    FindingKind.DOMAIN_UNUSED: "A zone that affinity or a limit names holds none of the pods.",
-    FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together carry different values of a constraint.",
+    FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that cannot be satisfied together.",
+    FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than exist.",
+    FindingKind.DOMAIN_UNUSED: "No pod runs in a zone that affinity or a limit names.",
+    FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together have different values of a constraint.",
     FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",
     FindingKind.BUDGET_ALWAYS_ZERO: "A PodDisruptionBudget never allows an eviction.",
 }
 CODES: Final[Mapping[Exit, str]] = {
-    Exit.FINE: "Fine. `run` ends with it on SIGTERM and Ctrl-C too.",
-    Exit.ERROR: "An error, an invalid policy among them; one message on standard error.",
+    Exit.FINE: "Success. `run` ends with it on SIGTERM and Ctrl-C too.",
+    Exit.ERROR: "An error, such as an invalid policy; one message on standard error.",
     Exit.USAGE: "The command line is wrong.",
-    Exit.SOMETHING: "There is something, where `--detailed-exitcode` or `--fail-on` asked.",
+    Exit.SOMETHING: "`--detailed-exitcode` or `--fail-on` found something.",
     Exit.INTERRUPTED: "Ctrl-C.",
 }
 
@@ -162,8 +162,8 @@ def commands() -> str:
     for verb in VERBS:
         parser = Parser(prog=verb.name, description="")
         verb.load().add_arguments(parser)
-        for name, each in _with_children(parser):
-            rows = list(_arguments(each)) if name != "run" else []
+        for name, child in _with_children(parser):
+            rows = list(_arguments(child)) if name != "run" else []
             if rows:
                 parts.append(f"`rebalancer {name}`:\n\n{table(('argument', 'meaning'), rows)}")
     return "\n".join(parts)
@@ -227,19 +227,19 @@ def _fields(
 def _section(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the section that a field holds, or that the items of its list are."""
     reference = field.get("$ref") or field.get("items", {}).get("$ref", "")
-    found: Mapping[str, Any] = definitions.get(reference.rpartition("/")[2], {})
-    return found if "properties" in found else None
+    section: Mapping[str, Any] = definitions.get(reference.rpartition("/")[2], {})
+    return section if "properties" in section else None
 
 
 def shares() -> str:
-    """Work out what shares mean for few pods."""
+    """Compute the cap of common shares for few pods."""
     bounds = [Share.of(written) for written in ("<1/3", "<=1/3", "<1/2", "<=1/2")]
     rows = []
     for pods in range(1, 7):
         cells = [f"{pods}"]
         for share in bounds:
             cap = share.cap(pods)
-            cells.append(f"{cap}; {-(-pods // cap)}" if cap else "0; none will do")
+            cells.append(f"{cap}; {-(-pods // cap)}" if cap else "0; none is enough")
         rows.append((*cells, str(-(-pods // 2)), str(-(-pods // 3))))
     head = ("pods", *(f"`{share}`: cap; domains needed" for share in bounds), "at best over 2", "at best over 3")
     return table(head, rows)
@@ -262,22 +262,22 @@ def reasons() -> str:
 @cache
 def _users() -> Mapping[str, set[str]]:
     """Find which packages use which reason, by reading the source."""
-    found: dict[str, set[str]] = {}
+    users: dict[str, set[str]] = {}
     for layer in ("scheduling", "assessment", "planning", "admission"):
         for file in sorted((ROOT / "rebalancer" / layer).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason":
-                    found.setdefault(node.attr, set()).add(layer)
-    return found
+                    users.setdefault(node.attr, set()).add(layer)
+    return users
 
 
 def causes() -> str:
-    """List what a pod is evicted for."""
+    """List the causes of evictions."""
     return table(("cause", "meaning"), [(f"`{cause}`", CAUSES[cause]) for cause in Cause])
 
 
 def violation_causes() -> str:
-    """List what leads to violations."""
+    """List the causes of violations."""
     return table(("cause", "meaning"), [(f"`{cause}`", VIOLATION_CAUSES[cause]) for cause in ViolationCause])
 
 
@@ -351,13 +351,13 @@ PAGES: Final[Mapping[str, frozenset[str]]] = {
 
 
 def renewed(text: str) -> str:
-    """Return a page with every generated part as it is now; KeyError for a part that nobody makes."""
-    return _MARKED.sub(lambda found: f"{found[1]}{PARTS[found['name']]()}{found[4]}", text)
+    """Return a page with every generated part as it is now; raises KeyError for an unknown part."""
+    return _MARKED.sub(lambda part: f"{part[1]}{PARTS[part['name']]()}{part[4]}", text)
 
 
 def parts_of(text: str) -> frozenset[str]:
     """Name the generated parts of a page."""
-    return frozenset(found["name"] for found in _MARKED.finditer(text))
+    return frozenset(part["name"] for part in _MARKED.finditer(text))
 
 
 def schema_text(name: str) -> str:

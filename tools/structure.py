@@ -153,7 +153,7 @@ def complex_functions(root: Path) -> list[str]:
     ]
     setting = f"--config=lint.mccabe.max-complexity={COMPLEX}"
     done = subprocess.run([*command, setting, root / PACKAGE], capture_output=True, text=True, check=False)
-    return [f"{Path(found['filename']).name}:{found['location']['row']}" for found in json.loads(done.stdout)]
+    return [f"{Path(place['filename']).name}:{place['location']['row']}" for place in json.loads(done.stdout)]
 
 
 def complexity(function: ast.AST) -> int:
