@@ -18,7 +18,7 @@ def told(api: Api) -> list[dict[str, Any]]:
     return sorted(deadlocks, key=lambda event: event["regarding"]["kind"] != "Pod")
 
 
-def test_a_placement_deadlock_is_told_on_the_pod_and_its_workload(cluster: ControlPlane, tmp_path: Path) -> None:
+def test_a_placement_deadlock_is_reported_on_the_pod_and_its_workload(cluster: ControlPlane, tmp_path: Path) -> None:
     """The zone admits b, the node a-1, the scheduler none: the API server has an event for each of the two, once."""
     install(cluster, "base")
     on = {"a-0": 2, "a-1": 1, "b-0": 2}

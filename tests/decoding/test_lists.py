@@ -197,7 +197,7 @@ def test_pages() -> None:
     assert isinstance(page.faults[0], Fault)
 
 
-def test_a_node_that_a_template_names_is_a_wish_and_that_of_a_pod_is_where_it_stands() -> None:
+def test_a_template_names_a_required_node_and_a_pod_the_node_where_it_runs() -> None:
     owner = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

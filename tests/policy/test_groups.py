@@ -57,7 +57,7 @@ def test_the_caps_of_the_design_that_the_limits_come_from(written: str, caps: di
 
 
 @given(strategies.shares)
-def test_a_share_is_shown_as_it_is_read(written: str) -> None:
+def test_a_share_is_formatted_as_it_is_read(written: str) -> None:
     """And shares that mean the same are shown, and hashed, alike."""
     share = Share.of(written)
     assert Share.of(str(share)) == share
@@ -74,7 +74,7 @@ def test_a_share_is_shown_as_it_is_read(written: str) -> None:
         ("<5/99", "<5/99"),
     ],
 )
-def test_a_share_is_shown_as_people_would_write_it(written: str, shown: str) -> None:
+def test_a_share_is_formatted_as_people_write_it(written: str, shown: str) -> None:
     assert str(Share.of(written)) == shown
 
 
@@ -99,6 +99,7 @@ def test_the_greatest_number_that_meets_conditions_is_found(drawn: list[Conditio
 
 @pytest.mark.parametrize(("written", "meets"), [(3, {3}), ("!=3", {2, 4}), ("<3", {2}), (">=3", {3, 4}), ("=2", {2})])
 def test_conditions_compare(written: int | str, meets: set[int]) -> None:
+    """Each comparison operator holds for the numbers that it describes."""
     condition = Condition.of(written)
     assert {number for number in (2, 3, 4) if condition.holds(number)} == meets
     assert Condition.of(condition.written) == condition

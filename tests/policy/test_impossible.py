@@ -156,7 +156,7 @@ def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None
         ),
     ],
 )
-def test_it_is_told_with_line_and_example(row: str, told: str) -> None:
+def test_an_impossible_limit_is_refused_with_line_and_example(row: str, told: str) -> None:
     """Where it stands, what is wrong and what would do."""
     text = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ngroups:\n- name: g\n  selector: {}\n"
     text += f"  limits:\n  - {{name: l, {row}}}\n"

@@ -78,7 +78,7 @@ def test_times_to_come_are_not_taken_for_its_own(metadata: dict[str, Any]) -> No
     assert read(listed(pod))[0].taken_at == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_its_time_may_be_told() -> None:
+def test_its_time_may_be_given() -> None:
     told = datetime(2026, 5, 1, tzinfo=UTC)
     assert read(listed(POD, NODE), at=told)[0].taken_at == told
 
@@ -105,7 +105,7 @@ def test_a_list_of_one_kind_is_known_even_if_it_is_empty() -> None:
     assert "PodDisruptionBudget" not in snapshot.unknown
 
 
-def test_a_malformed_object_is_left_out_and_told() -> None:
+def test_a_malformed_object_is_left_out_with_a_warning() -> None:
     snapshot, warnings = read(listed(BROKEN, POD, NODE))
     assert [pod.name for pod in snapshot.pods] == ["web-1"]
     assert len(snapshot.faults) == 1

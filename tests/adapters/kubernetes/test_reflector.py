@@ -162,7 +162,7 @@ def test_a_first_list_that_is_refused() -> None:
         ended(reflector)
 
 
-def test_a_malformed_object_is_kept_as_a_fault() -> None:
+def test_a_malformed_object_is_stored_as_a_fault() -> None:
     """In a list or a watch, it costs only itself, and is gone when it is mended."""
     broken = pod("x", "2", topologySpreadConstraints=5)
     script = Script([page(pod("a", "1"), broken)], [[b""]])
