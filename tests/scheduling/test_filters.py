@@ -498,27 +498,27 @@ class TestWhatAPlannerMayRelyOn:
 
     def test_a_promised_place_is_left_to_the_pod_it_was_promised_to(self) -> None:
         nodes = [node("a", pods=1), node("b", pods=1)]
-        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
-        view = View(snapshot(nodes, [promised]))
+        nominated = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot(nodes, [nominated]))
         assert feasible(pod(), view) == {"b"}
         assert feasible(asking(priority=9), view) == {"a", "b"}
-        assert feasible(promised, view) == {"a"}
-        assert feasible(pod(), view.with_placed(promised, "b")) == {"a"}
+        assert feasible(nominated, view) == {"a"}
+        assert feasible(pod(), view.with_placed(nominated, "b")) == {"a"}
 
     def test_reasons_of_a_nominated_node_count_its_nominated_pod(self) -> None:
-        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
-        view = View(snapshot([node("a", pods=1)], [promised]))
+        nominated = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a", pods=1)], [nominated]))
         assert rejection(pod(), view, "a") == ("NodeResourcesFit", "Too many pods")
         assert predict(pod(), view).failure == "0/1 nodes are available: 1 Too many pods."
 
     def test_a_nominated_node_with_capacity_for_two_takes_another_pod(self) -> None:
-        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
-        view = View(snapshot([node("a", pods=2), node("b", unschedulable=True)], [promised]))
+        nominated = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a", pods=2), node("b", unschedulable=True)], [nominated]))
         assert feasible(pod(), view) == predict(pod(), view).feasible == {"a"}
 
     def test_a_promise_opens_no_node_that_is_closed(self) -> None:
-        promised = pod(name="first", nominated_node="b", spec=PodSpec(priority=5))
-        view = View(snapshot([node("a"), node("b", unschedulable=True)], [promised]))
+        nominated = pod(name="first", nominated_node="b", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a"), node("b", unschedulable=True)], [nominated]))
         assert feasible(pod(), view) == {"a"}
 
 
