@@ -32,8 +32,10 @@ def decode_annotations(source: Mapping[str, str] | None) -> Labels:
     """Make a label set of only those annotations that are read: the others can be large and private."""
     if not source:
         return NO_LABELS
-    kept = {key: value for key, value in source.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)}
-    return Labels(kept) if kept else NO_LABELS
+    relevant = {
+        key: value for key, value in source.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)
+    }
+    return Labels(relevant) if relevant else NO_LABELS
 
 
 def find_controller(metadata: wire.Metadata) -> OwnerReference | None:

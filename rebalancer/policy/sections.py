@@ -39,7 +39,7 @@ class EligibleNamespaces(NamespaceFilter):
     """Namespaces whose pods may be evicted: those that match `include`, less those that match `exclude`."""
 
     exclude: tuple[Glob, ...] = ("kube-system",)
-    """Globs of the namespaces that are out, whatever `include` says."""
+    """Globs of namespaces that are not selected, even if they match `include`."""
 
 
 class Eligibility(Section):

@@ -59,7 +59,7 @@ class UnreadableError(Exception):
         super().__init__(line, message)
 
 
-class _Loader(yaml.SafeLoader):
+class _BoundedLoader(yaml.SafeLoader):
     """PyYAML's composer with bounds: it recurses for each level, and needs ten seconds for a megabyte of values."""
 
     depth = 0
@@ -99,7 +99,7 @@ def read_tree(text: str) -> Tree:
 
 def _compose(text: str) -> yaml.Node | None:
     try:
-        loader = _Loader(text)
+        loader = _BoundedLoader(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UnreadableError(line=line, message=f"not valid YAML: character #x{error.character:04x}") from None

@@ -9,7 +9,7 @@ from typing import Final
 
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
-from rebalancer.scheduling.node_affinity import NodeAffinity
+from rebalancer.scheduling.node_affinity import NodeAffinityFilter
 from rebalancer.scheduling.node_name import NodeName
 from rebalancer.scheduling.node_ports import NodePorts
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
@@ -24,7 +24,7 @@ from rebalancer.scheduling.volume_binding import VolumeBinding
 from rebalancer.scheduling.volume_restrictions import VolumeRestrictions
 from rebalancer.scheduling.volume_zone import VolumeZone
 
-NODE_FILTERS: Final[Sequence[type[Filter]]] = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity)
+NODE_FILTERS: Final[Sequence[type[Filter]]] = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinityFilter)
 """Filters that depend on the node alone, not on the pods that run there."""
 CAPACITY_FILTERS: Final[Sequence[type[Filter]]] = (
     NodePorts,

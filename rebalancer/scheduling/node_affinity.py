@@ -19,14 +19,14 @@ CONFLICT: Final = unresolvable("pod affinity terms conflict")
 NOT_NAMED: Final = unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
 
 
-class NodeAffinity(Filter):
+class NodeAffinityFilter(Filter):
     """The pod's own terms and the profile's `addedAffinity` must both hold.
 
     Terms that all name nodes (`matchFields`, `metadata.name`) come first: no filter examines the other nodes, which is
     why their reason names this plugin only.
     """
 
-    name: ClassVar = "NodeAffinity"
+    name: ClassVar = "NodeAffinityFilter"
 
     def __init__(self, pod: Pod, view: View) -> None:
         """Prepare for a pod."""

@@ -12,7 +12,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.spread import InclusionPolicy
 from rebalancer.scheduling.node_index import NodeIndex, required_part
 from rebalancer.scheduling.plugin import Filter
-from rebalancer.scheduling.population import NOBODY
+from rebalancer.scheduling.population import NO_COUNTS
 from rebalancer.scheduling.spread_constraints import (
     HOSTNAME,
     SYSTEM_DEFAULTS,
@@ -188,7 +188,7 @@ def per_node_counts(constraint: EffectiveConstraint, pod: Pod, view: View) -> Ma
     """Count matching pods by node, eligible or not; nodes without matching pods are absent."""
     selector = constraint.selector
     if selector is None or (selector.empty and not view.rules.empty_selector_counts):
-        return NOBODY
+        return NO_COUNTS
     return view.live(pod.namespace, selector)
 
 

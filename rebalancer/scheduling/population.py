@@ -17,7 +17,7 @@ from rebalancer.model.pods import Pod, PodPhase, Resources
 from rebalancer.scheduling.node_usage import NO_AMOUNTS, PodAmounts, Usage, get_amounts, sum_usage
 
 NO_AFFINITY = PodAffinity()
-NOBODY: Mapping[str, int] = {}
+NO_COUNTS: Mapping[str, int] = {}
 
 
 class PlacedPod(NamedTuple):
@@ -86,7 +86,7 @@ class Population:
         self.nodes = nodes
         self._pods = pods
         self._usage: dict[str, Usage] = {}
-        self._room: dict[Hashable, frozenset[str]] = {}
+        self._fitting: dict[Hashable, frozenset[str]] = {}
         self.live: dict[str, LabelSets] = {}
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
@@ -174,12 +174,12 @@ class Population:
         The look-up goes by a label that a term requires: of thousands of workloads that keep their own pods apart, a
         pod matches only its own.
         """
-        asking = self._affinities_by_label.get(namespace)
-        if asking is None:
+        by_label = self._affinities_by_label.get(namespace)
+        if by_label is None:
             return ()
-        affinities = dict.fromkeys(asking.get(None, ()))
+        affinities = dict.fromkeys(by_label.get(None, ()))
         for label in labels.items():
-            affinities.update(dict.fromkeys(asking.get(label, ())))
+            affinities.update(dict.fromkeys(by_label.get(label, ())))
         return affinities
 
     @cached_property
@@ -207,10 +207,10 @@ class Population:
 
     def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each key."""
-        names = self._room.get(key)
+        names = self._fitting.get(key)
         if names is None:
             names = frozenset(name for name, node in self.nodes.items() if fits(node, self.used(name)))
-            self._room[key] = names
+            self._fitting[key] = names
         return names
 
 

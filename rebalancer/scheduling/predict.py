@@ -6,7 +6,7 @@ from functools import cached_property
 
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible, iterate_nominated_nodes, prepare_filters
-from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinity
+from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinityFilter
 from rebalancer.scheduling.node_order import pick_winner
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import HOSTNAME, ZONE, constraints_of
@@ -41,8 +41,8 @@ class NodePrediction:
 
         Nodes other than those that a pod's affinity names are not examined by any other filter.
         """
-        if self.verdicts.get(NodeAffinity.name) is NOT_NAMED:
-            return NodeAffinity.name
+        if self.verdicts.get(NodeAffinityFilter.name) is NOT_NAMED:
+            return NodeAffinityFilter.name
         return next((name for name, verdict in self.verdicts.items() if not verdict), None)
 
     @property

@@ -22,7 +22,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.node_index import NodeIndex
 from rebalancer.scheduling.node_usage import Usage, add_usage
-from rebalancer.scheduling.population import NO_AFFINITY, NOBODY, PlacedPod, Population, reaches_out
+from rebalancer.scheduling.population import NO_AFFINITY, NO_COUNTS, PlacedPod, Population, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.versions import VersionRules, rules_of
 from rebalancer.scheduling.view_delta import ViewDelta, compute_deltas, discard_deltas
@@ -144,8 +144,8 @@ class View:
 
     def where(self, pod: Pod) -> str | None:
         """Return the pod's node in this state, None where it has none."""
-        standing = self._moved.get(pod.uid) or self._population.placement_of(pod.uid)
-        return standing.node if standing is not None else None
+        placed = self._moved.get(pod.uid) or self._population.placement_of(pod.uid)
+        return placed.node if placed is not None else None
 
     def placed_pods(self) -> Iterable[PlacedPod]:
         """Yield every pod that is on a node in this state."""
@@ -177,13 +177,13 @@ class View:
     def live(self, namespace: str, selector: LabelSelector) -> Mapping[str, int]:
         """Count matching pods that are not terminating, by node; nodes without matching pods are absent."""
         sets = self._population.live.get(namespace)
-        counts = sets.per_node(selector) if sets is not None else NOBODY
+        counts = sets.per_node(selector) if sets is not None else NO_COUNTS
         return self._apply_deltas(counts, namespace, selector, terminating=(False,))
 
     def present(self, namespace: str, selector: LabelSelector) -> Mapping[str, int]:
         """Count matching pods by node, including terminating pods."""
         sets = self._population.live.get(namespace)
-        counts = sets.per_node(selector) if sets is not None else NOBODY
+        counts = sets.per_node(selector) if sets is not None else NO_COUNTS
         ending = self._population.terminating.get(namespace)
         if ending is not None:
             counts = _sum(counts, ending.per_node(selector))
@@ -235,7 +235,7 @@ class View:
                 yield other, affinity, self._count_by_node(other, affinity)
 
     def _count_by_node(self, namespace: str, affinity: PodAffinity) -> Mapping[str, int]:
-        places: Mapping[str, int] = self._population.affine.get(namespace, {}).get(affinity, NOBODY)
+        places: Mapping[str, int] = self._population.affine.get(namespace, {}).get(affinity, NO_COUNTS)
         for pod, node, sign, _ in self.changes_in.get(namespace, ()):
             if pod.spec.pod_affinity == affinity:
                 places = _sum(places, {node: sign})

@@ -26,7 +26,7 @@ def compute_deltas(before: PlacedPod | None, now: PlacedPod) -> Iterable[ViewDel
 
 def discard_deltas(
     pod: Pod,
-    supposed: PlacedPod,
+    hypothetical: PlacedPod,
     before: PlacedPod | None,
     inside: dict[str, tuple[ViewDelta, ...]],
     on: dict[str, tuple[ViewDelta, ...]],
@@ -34,7 +34,7 @@ def discard_deltas(
     """Remove the deltas of an earlier move of a pod."""
     for index, key in (
         (inside, pod.namespace),
-        *((on, standing.node) for standing in (supposed, before) if standing is not None and standing.node is not None),
+        *((on, placed.node) for placed in (hypothetical, before) if placed is not None and placed.node is not None),
     ):
         if key in index:
             index[key] = tuple(change for change in index[key] if change.pod.uid != pod.uid)

@@ -1,6 +1,6 @@
 """A state of a cluster that is to be repaired, and how it is laid out.
 
-Each lives in a namespace and on nodes of its own, so that many can stand side by side on one control plane: the pods'
+Each lives in a namespace and on nodes of its own, so that many can run side by side on one control plane: the pods'
 node selector names the scenario, and by it the constraints count on its nodes only.
 """
 
@@ -178,7 +178,7 @@ def three_shards(scenario: Scenario) -> list[Workload]:
 
 
 def softly_spread(scenario: Scenario) -> list[Workload]:
-    """Return one ReplicaSet that asks for maxSkew 1 over the nodes too, softly."""
+    """Return one ReplicaSet with a soft constraint of maxSkew 1 over the nodes, too."""
     (workload,) = one_workload(scenario)
     soft = spread(HOSTNAME, labels=scenario.labels, soft=True)
     for manifest in (*workload.pods, *(owner["spec"]["template"] for owner in workload.owners)):

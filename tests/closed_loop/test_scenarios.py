@@ -24,7 +24,7 @@ def at_rest(scenario: Scenario) -> bool:
     return satisfied(scenario.counts, scenario.zone or UNBOUND, scenario.host or UNBOUND)
 
 
-def test_they_can_stand_side_by_side() -> None:
+def test_scenarios_share_no_name_and_no_node() -> None:
     """No two share a namespace, a node or a zone."""
     names = [scenario.name for scenario in EVERY]
     nodes = [node for scenario in EVERY for zone in scenario.names for node in zone]
@@ -33,7 +33,7 @@ def test_they_can_stand_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("scenario", EVERY, ids=lambda scenario: scenario.name)
-def test_pods_stand_as_counted(scenario: Scenario) -> None:
+def test_pods_are_placed_as_counted(scenario: Scenario) -> None:
     """Every node has as many pods as its count says, whatever workloads they belong to."""
     pods = [pod for workload in scenario.make(scenario) for pod in workload.pods]
     there = [pod["spec"]["nodeName"] for pod in pods]

@@ -1,4 +1,4 @@
-"""What came of a run: read from the API server's audit log and from the cluster as it stands at the end."""
+"""What came of a run: read from the API server's audit log and from the cluster at the end."""
 
 import time
 from bisect import bisect_right
@@ -79,17 +79,18 @@ def wait_at_rest(plane: ControlPlane) -> None:
 def figures(
     plane: ControlPlane, scenarios: Iterable[Scenario], requests: Iterable[Request], cycles: Sequence[datetime]
 ) -> dict[str, Figures]:
-    """Return what came of each scenario, by name, given the evictions asked for and when the cycles began."""
-    asked: dict[str, list[Request]] = {}
+    """Return what came of each scenario, by name, given the requested evictions and when the cycles began."""
+    by_scenario: dict[str, list[Request]] = {}
     for request in requests:
-        asked.setdefault(request.namespace, []).append(request)
+        by_scenario.setdefault(request.namespace, []).append(request)
     return {
-        scenario.name: _figures(plane.api, scenario, asked.get(scenario.name, []), cycles) for scenario in scenarios
+        scenario.name: _figures(plane.api, scenario, by_scenario.get(scenario.name, []), cycles)
+        for scenario in scenarios
     }
 
 
-def _figures(api: Api, scenario: Scenario, asked: Sequence[Request], cycles: Sequence[datetime]) -> Figures:
-    granted = [record for record in asked if record.code == 201]
+def _figures(api: Api, scenario: Scenario, requests: Sequence[Request], cycles: Sequence[datetime]) -> Figures:
+    granted = [record for record in requests if record.code == 201]
     left = Counter(scenario.pod_names)
     left.subtract(record.name for record in granted)
     nodes = [pod["spec"].get("nodeName", "") for pod in _pods(api, scenario)]
@@ -97,7 +98,7 @@ def _figures(api: Api, scenario: Scenario, asked: Sequence[Request], cycles: Seq
     counts = [[by_node[node] for node in zone] for zone in scenario.names]
     return Figures(
         evictions=len(granted),
-        refused=sum(record.code == 429 for record in asked),
+        refused=sum(record.code == 429 for record in requests),
         again=-sum(count for count in left.values() if count < 0),
         dear=sum(bool(scenario.dear) and record.name.startswith(scenario.dear) for record in granted),
         cycles=len({bisect_right(cycles, record.received) for record in granted}),

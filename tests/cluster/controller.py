@@ -52,8 +52,8 @@ def manifests(form: str) -> list[Manifest]:
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return an environment without the settings of the tests themselves, or a proxy or kubeconfig of the machine."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("REBALANCER_", "KUBE"))}
-    return {**kept, **(extra or {})}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("REBALANCER_", "KUBE"))}
+    return {**environment, **(extra or {})}
 
 
 class Controller:
@@ -118,7 +118,7 @@ class Controller:
         return [line for line in lines if event in {None, line.get("event")}]
 
     def wait_for(self, event: str, *, count: int = 1, timeout: float = 60.0) -> list[dict[str, Any]]:
-        """Wait until an event stands in its log so many times."""
+        """Wait until its log has an event that many times."""
 
         def there() -> bool:
             assert self.process is not None

@@ -46,7 +46,7 @@ LIMITS = {
 
 
 def redis(name: str, shards: Sequence[Sequence[str]]) -> list[Workload]:
-    """Return a cluster of shards, each a StatefulSet whose pods stand on these nodes; all are spread together."""
+    """Return a cluster of shards, each a StatefulSet whose pods are on these nodes; all are spread together."""
     return [
         stateful_set(
             f"{name}-{number}",
@@ -87,8 +87,8 @@ def test_alerts_arrive_are_resolved_and_outlive_the_controller(
 ) -> None:
     """Told once with values, over a change of leader; resolved by the repair; then the fallback takes over."""
     install(cluster, "base", "evict")
-    lopsided = redis("sessions", [("a-0", "a-0"), ("a-0", "b-0"), ("a-0", "c-0")])
-    lay_out(cluster, [*nodes({"a": 2, "b": 2, "c": 2}), *lopsided])
+    skewed = redis("sessions", [("a-0", "a-0"), ("a-0", "b-0"), ("a-0", "c-0")])
+    lay_out(cluster, [*nodes({"a": 2, "b": 2, "c": 2}), *skewed])
     for master in ("sessions-0-0", "sessions-1-0", "sessions-2-1"):
         cluster.api.patch(f"{CACHE}/{master}", {"metadata": {"labels": {"redis-role": "master"}}})
     with contextlib.ExitStack() as running:
@@ -97,17 +97,19 @@ def test_alerts_arrive_are_resolved_and_outlive_the_controller(
         second = running.enter_context(started(cluster, tmp_path / "second"))
         ports = [controller.wait_for("listening")[0]["port"] for controller in (first, second)]
         with Stack(cluster, tmp_path / "stack", replicas=ports, rules=shortened()) as stack:
-            told = check_limit_alerts(stack)
+            first_alert = check_limit_alerts(stack)
             check_dashboard(stack)
             check_metrics(first, promtool)
             assert first.stop() == 0
             second.wait_for("leading")
             second.wait_for("cycle", count=4)
-            assert stack.notices("TopologyShareLimitViolated", limit="third") == [told], "not resolved, not told anew"
+            assert stack.notices("TopologyShareLimitViolated", limit="third") == [first_alert], (
+                "neither resolved nor sent again"
+            )
             second.policy_file.write_text(policy("Evict", **LIMITS))
             wait_until(lambda: max(counts(cluster.api, "sessions")) <= 2, what="a third on a node at most", timeout=60)
             resolved = stack.wait_for("TopologyShareLimitViolated", "resolved", limit="third")
-            assert resolved["startsAt"] == told["startsAt"], "one alert from the beginning to the end"
+            assert resolved["startsAt"] == first_alert["startsAt"], "one alert from the beginning to the end"
             assert not stack.notices("TopologyShareLimitViolatedFallback"), "silent while somebody leads"
             assert second.process is not None
             second.process.kill()
@@ -116,7 +118,7 @@ def test_alerts_arrive_are_resolved_and_outlive_the_controller(
 
 
 def check_limit_alerts(stack: Stack) -> Alert:
-    """Await what is told of both limits, with labels and values; return the alert on all pods."""
+    """Await the alerts of both limits, with labels and values; return the alert on all pods."""
     labels = {"group": "redis", "namespace": "cache", "key": "sessions", "topology_key": HOSTNAME}
     alert = stack.wait_for("TopologyShareLimitViolated", "firing", limit="third")
     wanted = {"alertname": "TopologyShareLimitViolated", "severity": "warning", "limit": "third", **labels}

@@ -25,9 +25,9 @@ from tests.control_plane.plane import ControlPlane
 
 
 def faults(scenario: Scenario, outcome: Outcome) -> list[str]:
-    """Return what is not as promised."""
+    """Return the guarantees that the outcome breaks."""
     figures, forced, least = outcome.figures, scenario.forced(), scenario.distance
-    said = {
+    checks = {
         f"{figures.refused} evictions were refused for a budget": figures.refused,
         f"{figures.pending} pods are left pending": figures.pending,
         f"{figures.again} evictions were of pods that had been moved before": figures.again,
@@ -39,7 +39,7 @@ def faults(scenario: Scenario, outcome: Outcome) -> list[str]:
         f"forced in {forced}, but not repaired ({outcome.reason}): {figures.counts}": forced and not figures.repaired,
         f"neither repaired nor with a reason: {figures.counts}": not figures.repaired and not outcome.reason,
     }
-    return [fault for fault, wrong in said.items() if wrong]
+    return [fault for fault, wrong in checks.items() if wrong]
 
 
 def outcomes(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
@@ -49,7 +49,7 @@ def outcomes(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Ou
 
 
 def check(plane: ControlPlane, scenarios: Sequence[Scenario]) -> None:
-    """Let them be repaired, and fail with everything that is not as promised."""
+    """Repair the scenarios, and fail with every guarantee that is broken."""
     results = outcomes(plane, scenarios)
     wrong = [
         f"{scenario.name} ({scenario.title}): {fault}"
@@ -77,7 +77,7 @@ def test_many_random_clusters(cluster: ControlPlane, first: int) -> None:
 
 
 def test_limits_that_nothing_forces(cluster: ControlPlane) -> None:
-    """Nineteen of twenty landings are as predicted; after three misses at the most it stops, and says so."""
+    """Nineteen of twenty replacements are placed as predicted; after three failed predictions it stops and says so."""
     scenarios = [*LIMITS, *LIMITED]
     results = outcomes(cluster, scenarios)
     evictions = misses = 0

@@ -67,7 +67,7 @@ def test_real_scheduler_spreads(cluster: ControlPlane) -> None:
 
 @pytest.mark.parametrize("build", [replica_set, deployment, stateful_set])
 def test_exact_layout(cluster: ControlPlane, build: type) -> None:
-    """Pods stand exactly where they were laid out, adopted by their controller and not doubled or replaced."""
+    """Pods are exactly where they were laid out, adopted by their controller and not doubled or replaced."""
     web = build("web", {"a-0": 4, "b-0": 1}, namespace="demo", topologySpreadConstraints=[spread(labels=WEB)])
     lay_out(cluster, [*nodes({"a": 1, "b": 2}), web])
     wanted = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in web.pods}
@@ -114,7 +114,7 @@ def test_budget_status(cluster: ControlPlane) -> None:
 
 
 def test_evictions_are_audited(cluster: ControlPlane) -> None:
-    """The audit log has every eviction with its answer and who asked: granted (201), refused by a budget (429)."""
+    """The audit log has every eviction with its answer and its user: granted (201), refused by a budget (429)."""
     web = replica_set("web", ["a-0"] * 3, namespace="demo")
     lay_out(cluster, [*nodes({"a": 1}), web, pdb("web", WEB, namespace="demo", max_unavailable=1)])
     mark = cluster.audit.mark()
@@ -149,7 +149,7 @@ def test_node_loss_and_return(cluster: ControlPlane) -> None:
 
 
 def test_stateful_set_with_volumes(cluster: ControlPlane) -> None:
-    """A StatefulSet with volume claims has a claim a pod, and its controller finds nothing to mend."""
+    """A StatefulSet with volume claims has a claim a pod, and its controller changes nothing."""
     template = {
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -221,8 +221,8 @@ def test_service_account_has_its_role_only(cluster: ControlPlane) -> None:
     assert allowed.returncode == 0, allowed.stderr
     refused = subprocess.run([*kubectl, "nodes"], capture_output=True, text=True, check=False)
     assert "Forbidden" in refused.stderr
-    asked = cluster.audit.requests(user=user_name("demo/reader"), verb="list", resource="nodes")
-    assert [right.code for right in asked] == [403]
+    requests = cluster.audit.requests(user=user_name("demo/reader"), verb="list", resource="nodes")
+    assert [right.code for right in requests] == [403]
 
 
 def test_apply(cluster: ControlPlane) -> None:

@@ -1,7 +1,7 @@
 """The model says what the real kube-scheduler does: node by node, plugin by plugin, score by score.
 
 Random clusters and pods (`tests/fidelity/scenes.py`), each from its seed. `make thorough` plays 3,000 of them; the
-figures are printed, and kept in docs/fidelity.md.
+figures are printed, and recorded in docs/fidelity.md.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def ready() -> None:
 
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[Arena]:
-    """Return a control plane whose controllers stand still and whose scheduler tells what it does."""
+    """Return a control plane without running controllers, whose scheduler logs its decisions."""
     ready()
     with arena() as made:
         yield made

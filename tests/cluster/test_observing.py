@@ -23,7 +23,7 @@ KINDS = (
 )
 
 
-def lopsided(plane: ControlPlane) -> None:
+def skewed(plane: ControlPlane) -> None:
     """Leave the shop as it is when its third zone has come back."""
     lay_out_shop(plane)
     lost = lose_nodes(plane, "c-0", "c-1")
@@ -34,7 +34,7 @@ def lopsided(plane: ControlPlane) -> None:
 def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Path) -> None:
     """In Observe the lease, events and the status are all it writes, with rights that do not include eviction."""
     install(cluster, "base")
-    lopsided(cluster)
+    skewed(cluster)
     limit = {"name": "zone-third", "topologyKey": ZONE, "maxShare": "<=1/3", "severity": "critical"}
     watched = policy("Observe", groups=[{"name": "workloads", "selector": {}, "limits": [limit]}])
     with Controller(cluster, tmp_path, watched) as controller:
@@ -51,7 +51,7 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
     assert {write.name for write in writes if write.resource == "configmaps"} <= {"rebalancer-status", ""}
     refused = {(write.resource, write.code) for write in writes if write.code >= 300}
     expected = {("configmaps", 404), ("events", 409)}
-    assert refused <= expected, "before the first status; what the process before has told"
+    assert refused <= expected, "before the first status; what the previous process has published"
     document = json.loads(status["data"]["status.json"])
     assert (document["mode"], document["plan"]) == ("Observe", {"evictions": 6, "minimum": 6})
     assert document["refusals"]["ObserveOnly"] >= 1
@@ -79,7 +79,7 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
 
 
 def check_limit_events(api: Api, counts: list[int | None]) -> None:
-    """Demand one object for each owner and pod, however often it was told; what comes again is counted."""
+    """Require one object for each owner and pod, however often it was published; repetitions are counted."""
     events = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
     ours = [event for event in events if event["reason"] == "ShareLimitViolated"]
     objects = [(event["regarding"]["kind"], event["regarding"]["name"]) for event in ours]
@@ -104,7 +104,7 @@ def without_times(plan: bytes) -> Any:
 
 def test_a_file_gives_the_same_plan_as_the_cluster(cluster: ControlPlane, tmp_path: Path) -> None:
     """`kubectl get … -o json | rebalancer plan --snapshot -` is the plan of the live command, in JSON and in YAML."""
-    lopsided(cluster)
+    skewed(cluster)
     file = tmp_path / "policy.yaml"
     file.write_text(policy("Observe"))
     wait_settled(cluster)
@@ -134,7 +134,7 @@ def test_a_balanced_cluster_is_left_alone(cluster: ControlPlane, tmp_path: Path)
             *nodes({"a": 2, "b": 2, "c": 2}),
             deployment("web", six * 2, namespace="shop", topologySpreadConstraints=constraints("web")),
             stateful_set("db", six, namespace="shop", topologySpreadConstraints=constraints("db"), volumes=volume),
-            # Two owners under one selector: only together do they stand evenly, one of them on emptyDir.
+            # Two owners under one selector: only together are they balanced, one of them on emptyDir.
             deployment(
                 "left",
                 {"a-0": 2, "b-0": 2},

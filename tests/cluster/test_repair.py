@@ -17,7 +17,7 @@ from tests.control_plane.settling import wait_settled
 SHOP = "/api/v1/namespaces/shop/pods"
 BUDGET = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web"
 MINIMUM = 6
-"""12 pods stand 3 3 | 3 3 | 0 0 and must stand 2 2 | 2 2 | 2 2: four. 6 stand 2 1 | 2 1 | 0 0: two."""
+"""12 pods are placed 3 3 | 3 3 | 0 0 and must be 2 2 | 2 2 | 2 2: four. 6 are placed 2 1 | 2 1 | 0 0: two."""
 
 
 def constraints(app: str) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def sampled_budget(api: Api) -> Iterator[list[tuple[int, int]]]:
 
 
 def test_a_zone_that_returns_is_filled_again(cluster: ControlPlane, tmp_path: Path) -> None:
-    """Six evictions, the minimum; no refusal, no foreign verb, no budget broken; told by events and metrics."""
+    """Six evictions, the minimum; no refusal, no foreign verb, no budget broken; reported by events and metrics."""
     install(cluster, "base", "evict")
     lay_out_shop(cluster)
     lost = lose_nodes(cluster, "c-0", "c-1")
@@ -96,9 +96,9 @@ def test_a_zone_that_returns_is_filled_again(cluster: ControlPlane, tmp_path: Pa
 
 
 def check_events(api: Api, evicted: set[str]) -> None:
-    """Events of every eviction and its verification stand on the pod and on its workload."""
+    """Events of every eviction and its verification are on the pod and on its workload."""
 
-    def told() -> set[tuple[str, str]]:
+    def list_reasons() -> set[tuple[str, str]]:
         events = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
         ours = [event for event in events if event["reportingController"] == "rebalancer.dev/rebalancer"]
         assert all(event["action"] and event["note"] and event["reportingInstance"] for event in ours)
@@ -111,7 +111,7 @@ def check_events(api: Api, evicted: set[str]) -> None:
         for reason in ("SkewViolated", "Evicted", "MoveVerified", "SkewRecovered")
         for workload in ("Deployment/web", "StatefulSet/db")
     }
-    wait_until(lambda: wanted <= told(), what="the events")
+    wait_until(lambda: wanted <= list_reasons(), what="the events")
 
 
 def check_metrics(metrics: dict[str, float]) -> None:
@@ -130,5 +130,5 @@ def check_metrics(metrics: dict[str, float]) -> None:
     assert metrics["rebalancer_in_flight"] == 0
     assert metrics["rebalancer_leader"] == 1
     assert metrics['rebalancer_mode{mode="Evict"}'] == 1
-    asked = 'rebalancer_api_requests_total{code="201",resource="pods/eviction",verb="create"}'
-    assert metrics[asked] == MINIMUM
+    granted = 'rebalancer_api_requests_total{code="201",resource="pods/eviction",verb="create"}'
+    assert metrics[granted] == MINIMUM

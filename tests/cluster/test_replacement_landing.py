@@ -1,4 +1,4 @@
-"""An evicted pod's replacement lands where the model says it may: real eviction, real owner, real scheduler."""
+"""An evicted pod's replacement is placed where the model predicts: real eviction, real owner, real scheduler."""
 
 from __future__ import annotations
 

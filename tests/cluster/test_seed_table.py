@@ -87,7 +87,7 @@ class Cluster:
         self._settle()
 
     def upgrade(self) -> None:
-        """Give the pods more room: replicas first, then the primaries."""
+        """Allow the pods more nodes: replicas first, then the primaries."""
         self._cpu = "200m"
         self._api.apply(self._manifest(number, self.shards) for number in range(self.shards))
         for ordinal in (1, 0):
@@ -110,7 +110,7 @@ class Cluster:
 
 
 class Row(NamedTuple):
-    """What is to be said of one limit: counts of the domains that hold a pod, and whether it holds."""
+    """The state of one limit: counts of the domains that have pods, and whether it holds."""
 
     counts: Mapping[str, int]
     holds: bool
@@ -119,14 +119,14 @@ class Row(NamedTuple):
 def expected(api: Api, zones: str) -> dict[tuple[str, str], Row]:
     """Count from the API's own objects what R1 to R8 say, by limit and the shard or zone that it is about."""
     zone_of = {node["metadata"]["name"]: node["metadata"]["labels"][AZ] for node in api.list("/api/v1/nodes")}
-    standing = [
+    placed = [
         (pod["metadata"]["labels"][SHARD], pod["spec"]["nodeName"])
         for pod in api.list(PODS)
         if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
     ]
     wanted = sum(owner["spec"]["replicas"] for owner in api.list(SETS))
-    nodes = Counter(name for _, name in standing)
-    in_zones = Counter(zone_of[name] for _, name in standing)
+    nodes = Counter(name for _, name in placed)
+    in_zones = Counter(zone_of[name] for _, name in placed)
     per_zone = [in_zones[zone] for zone in zones]
     three = wanted == 6
     rows: dict[tuple[str, str], Row] = {}
@@ -136,8 +136,8 @@ def expected(api: Api, zones: str) -> dict[tuple[str, str], Row]:
         rows[limit, ""] = Row(counts, most * part < wanted if strict else most * part <= wanted)
 
     def apart(limit: str, domain: Mapping[str, str]) -> None:
-        for name in {owner for owner, _ in standing}:
-            counts = Counter(domain[place] for owner, place in standing if owner == name)
+        for name in {owner for owner, _ in placed}:
+            counts = Counter(domain[place] for owner, place in placed if owner == name)
             rows[limit, name] = Row(counts, max(counts.values()) <= 1)
 
     if len(zones) == 1:

@@ -22,7 +22,7 @@ from tests.cluster.controller import (
     policy,
     rebalancer,
 )
-from tests.cluster.test_observing import lopsided
+from tests.cluster.test_observing import skewed
 from tests.cluster.test_repair import balanced
 from tests.control_plane.accounts import grant
 from tests.control_plane.api import wait_until
@@ -96,9 +96,9 @@ def test_a_signal_while_the_server_is_silent(tmp_path: Path) -> None:
             connection, _ = silent.accept()
             with connection:
                 process.terminate()
-                _, said = process.communicate(timeout=10)
+                _, output = process.communicate(timeout=10)
                 assert process.returncode == 0
-                assert b"Traceback" not in said
+                assert b"Traceback" not in output
 
 
 def kubeconfig(server: str) -> str:
@@ -115,7 +115,7 @@ def kubeconfig(server: str) -> str:
 
 
 def test_no_permission(cluster: ControlPlane, tmp_path: Path) -> None:
-    """An account without rights is told which it lacks."""
+    """An account without a permission gets a message that names it."""
     account = f"{NAMESPACE}/nobody"
     access = ("--kubeconfig", str(cluster.kubeconfig(account)))
     pause = ("pause", "--reason", "a test")
@@ -140,7 +140,7 @@ def test_a_right_that_is_missing_to_look(cluster: ControlPlane) -> None:
 def test_the_policy_is_reloaded(cluster: ControlPlane, tmp_path: Path) -> None:
     """A changed file takes effect without a restart; an invalid one leaves the last good in force, and says so."""
     install(cluster, "base", "evict")
-    lopsided(cluster)
+    skewed(cluster)
     with Controller(cluster, tmp_path, policy("Observe")) as controller:
         controller.wait_for("cycle", count=2)
         controller.policy_file.write_text("mode: Evict\nmode: Evict\n")
@@ -167,7 +167,7 @@ def reasons(plane: ControlPlane) -> set[str]:
 def test_the_policy_from_a_config_map(cluster: ControlPlane, tmp_path: Path) -> None:
     """`--policy configmap:NAMESPACE/NAME` is watched: what is written there takes effect."""
     install(cluster, "base", "evict")
-    lopsided(cluster)
+    skewed(cluster)
     name = {"name": "rebalancer-policy", "namespace": NAMESPACE}
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-policy"
 
@@ -188,7 +188,7 @@ def test_the_policy_from_a_config_map(cluster: ControlPlane, tmp_path: Path) -> 
 def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
     """Paused in the middle of a repair, it evicts nothing from a second later on, and says so; resumed, it goes on."""
     install(cluster, "base", "evict")
-    lopsided(cluster)
+    skewed(cluster)
     access = ("--kubeconfig", str(cluster.kubeconfig()), "--namespace", NAMESPACE)
     with Controller(cluster, tmp_path, policy("Evict")) as controller:
         controller.wait_for("eviction")
@@ -222,7 +222,7 @@ def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
 def test_it_ends_within_seconds(cluster: ControlPlane, tmp_path: Path, sign: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it with 0 within seconds, in the middle of a repair too, and nothing is evicted after."""
     install(cluster, "base", "evict")
-    lopsided(cluster)
+    skewed(cluster)
     with Controller(cluster, tmp_path, policy("Evict")) as controller:
         controller.wait_for("eviction")
         assert controller.process is not None
@@ -243,7 +243,7 @@ def test_a_restart_repeats_nothing(cluster: ControlPlane, tmp_path: Path) -> Non
     A request that was under way counts as carried out until its pod has stayed unchanged for two minutes.
     """
     install(cluster, "base", "evict")
-    lopsided(cluster)
+    skewed(cluster)
     before = staying(cluster)
     with Controller(cluster, tmp_path, policy("Evict")) as controller:
         controller.wait_for("eviction")
@@ -268,7 +268,7 @@ def staying(plane: ControlPlane) -> set[str]:
 def test_two_controllers_act_as_one(cluster: ControlPlane, tmp_path: Path) -> None:
     """Of two processes one leads; together they evict the minimum."""
     install(cluster, "base", "evict")
-    lopsided(cluster)
+    skewed(cluster)
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
@@ -285,7 +285,7 @@ def test_two_controllers_act_as_one(cluster: ControlPlane, tmp_path: Path) -> No
 def test_once(cluster: ControlPlane, tmp_path: Path) -> None:
     """`run --once` repairs what can be repaired, then exits with 0."""
     install(cluster, "base", "evict")
-    lopsided(cluster)
+    skewed(cluster)
     with Controller(cluster, tmp_path, policy("Evict", spread={"for": "10m"}), "--once") as controller:
         assert controller.wait(90) == 0
     assert balanced(cluster.api)

@@ -1,7 +1,7 @@
 """A small client of the API server, for tests: paths in, dictionaries out.
 
 The official client is what the program under test uses; a test that shared it would share its mistakes. Certificates
-and proxies that the machine's environment prescribes are not looked at: the server is on this machine.
+and proxies that the machine's environment prescribes are ignored: the server is on this machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The API server's audit log: the one honest record of every eviction that was asked for, and its answer."""
+"""The API server's audit log: the reliable record of every requested eviction and its response."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class AuditLog:
     def evictions(
         self, user: str | None = None, *, since: Mark | None = None, code: int | None = None, dry_run: bool = False
     ) -> list[Request]:
-        """Return the evictions asked for, granted or not; those of a code only, if one is given."""
+        """Return the requested evictions, granted or not; those of a code only, if one is given."""
         return self.requests(
             since=since,
             user=user,

@@ -59,7 +59,7 @@ KUBE_STATE_METRICS: Final = Program(
 )
 PINT: Final = Program(name="pint", folder="pint", package="github.com/cloudflare/pint/cmd/pint")
 MONITORING: Final = (KUBE_STATE_METRICS, PINT)
-"""No part of a control plane: the alert rules are tried with them. Each is kept in a folder of its own."""
+"""No part of a control plane: the alert rules are tried with them. Each is stored in a folder of its own."""
 
 DESCHEDULER: Final = Program(
     name="descheduler", folder="descheduler", package="sigs.k8s.io/descheduler/cmd/descheduler"
@@ -101,12 +101,12 @@ def required_version(folder: str, module: str) -> str:
 
 
 def cache_root() -> Path:
-    """Return the folder that holds one folder for each version of what is kept."""
+    """Return the folder that has one folder for each version of the built programs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "rebalancer"
 
 
 def cache_folder(program: Program) -> Path:
-    """Return the folder in which a program is kept when it is built."""
+    """Return the folder in which a built program is stored."""
     if program in PROGRAMS:
         return cache_root() / Versions.wanted().folder
     module = program.package.partition("/cmd/")[0]

@@ -1,4 +1,4 @@
-"""Exact states of a cluster: which node exists, which pod stands on it.
+"""Exact states of a cluster: which nodes exist, and which pods are on them.
 
     lay_out(plane, [*nodes({"a": 2, "b": 2}), deployment("web", {"a-0": 3, "b-1": 1}), pdb("web", {"app": "web"}, …)])
 
@@ -44,7 +44,7 @@ BARRIER: Final = "layout-barrier"
 
 
 class LayoutError(AssertionError):
-    """The cluster isn't in the state that was asked for."""
+    """The cluster is not in the required state."""
 
 
 def lay_out(
@@ -204,7 +204,7 @@ def _check(plane: ControlPlane, workloads: Sequence[Workload]) -> None:
             raise LayoutError(message)
         place = wanted["spec"].get("nodeName")
         if place and stored["spec"].get("nodeName") != place:
-            message = f"{path} was laid out on {place}, but stands on {stored['spec'].get('nodeName')}"
+            message = f"{path} was laid out on {place}, but is on {stored['spec'].get('nodeName')}"
             raise LayoutError(message)
 
 

@@ -112,7 +112,7 @@ class ControlPlane:
 
     @property
     def audit(self) -> AuditLog:
-        """The record of what was asked of the API server, since the start of it or of the present test."""
+        """The record of the requests to the API server, since the start of it or of the present test."""
         return AuditLog(self.site.audit_log, api=self.api, start=self._audit_start)
 
     def begin_test(self) -> None:

@@ -70,7 +70,7 @@ def _pod_unsettled(pod: Manifest, nodes: Mapping[str, Manifest]) -> str:
     if not (node := pod["spec"].get("nodeName")):
         return "isn't scheduled"
     if node not in nodes:
-        return f"stands on {node}, which is gone"
+        return f"is on {node}, which does not exist"
     if pod["status"].get("phase") in {"Succeeded", "Failed"}:
         return ""
     wanted = "False" if NEVER_READY in pod["metadata"].get("labels", {}) else "True"

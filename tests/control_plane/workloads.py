@@ -1,4 +1,4 @@
-"""Workloads whose pods stand exactly where a test wants them.
+"""Workloads whose pods are exactly where a test wants them.
 
 Kubernetes has no way to say where the pods of a ReplicaSet go, but it adopts: pods that exist already, match the
 selector and have no owner are taken over, and nothing is made in their place. So the pods come first, already bound to
@@ -142,7 +142,7 @@ def stateful_set(
 
 
 def _give_identity(pod: Manifest, owner: Manifest, ordinal: int) -> None:
-    """Make the pod look as the StatefulSet controller would have made it, or the controller tries to mend it."""
+    """Make the pod look as the StatefulSet controller would have made it, or the controller tries to fix it."""
     name = pod["metadata"]["name"]
     pod["metadata"]["labels"] |= {
         "statefulset.kubernetes.io/pod-name": name,

@@ -96,7 +96,7 @@ def test_a_pod() -> None:
     assert pod.owner is not None
     assert (pod.owner.group, pod.owner.kind, pod.owner.uid) == ("apps", "ReplicaSet", "r1")
     assert pod.requests == Resources(cpu=100, memory=64 * 2**20, extended=(("example.com/gpu", 2),))
-    assert pod.scored == (200, 264 * 2**20), "100m and 200Mi for the container that asks for nothing"
+    assert pod.scored == (200, 264 * 2**20), "100m and 200Mi for the container without requests"
     assert pod.spec.host_ports == (HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "UDP", 81))
     assert pod.claims == ("data", "web-1-e")
     assert (pod.phase, pod.ready, pod.local_storage, pod.mirror) == (PodPhase.RUNNING, True, True, False)
@@ -197,7 +197,7 @@ def test_pages() -> None:
     assert isinstance(page.faults[0], Fault)
 
 
-def test_a_node_that_a_template_names_is_a_wish_and_that_of_a_pod_is_where_it_stands() -> None:
+def test_a_template_names_a_required_node_and_a_pod_the_node_where_it_runs() -> None:
     owner = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

@@ -1,6 +1,6 @@
 """A control plane in which scenes are set and pods placed, one after the other.
 
-Controllers and kubelets stand still: nothing changes but what the scene says, so that both sides see the same state.
+Controllers and kubelets do not run: nothing changes but what the scene says, so that both sides see the same state.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Arena:
             wrong=differences(prediction, decision, view),
         )
         if decision.landing and len(scene.newcomers) > 1:
-            self.log.wait(lambda: bool(self.log.events["Add event for scheduled pod", name]), f"that {name} stands")
+            self.log.wait(lambda: bool(self.log.events["Add event for scheduled pod", name]), f"that {name} is placed")
         else:
             self._remove(manifest)
         return trial

@@ -81,12 +81,12 @@ def _rejections(prediction: Prediction, decision: Decision, view: View) -> Itera
     if not (decision.failure and not decision.tainted) and tainted != decision.tainted:
         yield f"taints reject: model {sorted(tainted)}, scheduler {sorted(decision.tainted)}"
     counts = {count.constraint.key: count for count in PodTopologySpread(prediction.pod, view).counts}
-    for name, said in decision.spread_failures.items():
-        if "matchNum" not in said:
+    for name, failure in decision.spread_failures.items():
+        if "matchNum" not in failure:
             continue
-        ours = counts[said["topologyKey"]]
-        value = view.nodes.by_name[name].labels[said["topologyKey"]]
+        ours = counts[failure["topologyKey"]]
+        value = view.nodes.by_name[name].labels[failure["topologyKey"]]
         numbers = (ours.by_domain.filled.get(value, 0), ours.self_match, ours.minimum)
-        theirs = (int(said["matchNum"]), int(said["selfMatchNum"]), int(said["minMatchNum"]))
+        theirs = (int(failure["matchNum"]), int(failure["selfMatchNum"]), int(failure["minMatchNum"]))
         if numbers != theirs:
             yield f"spread on {name} (count, self-match, minimum): model {numbers}, scheduler {theirs}"

@@ -192,7 +192,7 @@ class _Maker:
             self._resize(pod)
 
     def _resize(self, pod: Manifest) -> None:
-        """Show the pod in the middle of a resize in place: what it has, and was allotted, is not what it asks for."""
+        """Put the pod into an in-place resize: its actual and allocated resources differ from its requests."""
         container = pod["spec"]["containers"][0]
         pod["status"] = {
             "phase": "Running",

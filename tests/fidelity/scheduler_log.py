@@ -25,7 +25,7 @@ class ScheduleTimeoutError(AssertionError):
 
 @dataclass(kw_only=True)
 class Decision:
-    """What the log has said of one pod since it was last attempted."""
+    """The log's entries on one pod since its last attempt."""
 
     scores: dict[str, dict[str, int]] = field(default_factory=dict)
     """Weighted scores by plugin and node; empty where fewer than two nodes are feasible."""

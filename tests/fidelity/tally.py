@@ -1,4 +1,4 @@
-"""Figures over many trials: how often the model was right, and how often it said what is certain."""
+"""Figures over many trials: how often the model was correct, and how often it gave a certain prediction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
     certain: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Trials with several zones in which the zone was certain, by (family, kind)."""
-    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    totals: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Trials with several zones in which the pod found a place, by (family, kind)."""
     plugins: Counter[str] = field(default_factory=Counter)
     """Scores compared, by plugin."""
@@ -49,7 +49,7 @@ class Tally:
         self.results["landed on the node guessed"] += decision.landing == prediction.likely
         self.results["node certain"] += len(prediction.candidates) == 1
         if trial.several_zones:
-            self.asked[trial.family, trial.kind] += 1
+            self.totals[trial.family, trial.kind] += 1
             # A node without the label is a place too: where all candidates lack it, that is certain.
             zone_of = trial.view.nodes.values(ZONE)
             zones = {zone_of.get(node) for node in prediction.candidates}
@@ -60,7 +60,7 @@ class Tally:
 
     def share(self, kind: str) -> float:
         """Return how often the zone was certain for a kind of pod, *equal* and *mixed* in equal parts."""
-        shares = [self.certain[family, kind] / max(1, self.asked[family, kind]) for family in ("equal", "mixed")]
+        shares = [self.certain[family, kind] / max(1, self.totals[family, kind]) for family in ("equal", "mixed")]
         return sum(shares) / len(shares)
 
     def report(self) -> str:
@@ -70,10 +70,10 @@ class Tally:
         lines += [f"  {name}: {count}" for name, count in sorted(self.results.items())]
         lines.append(f"scores compared: {dict(sorted(self.plugins.items()))}")
         for kind in ("hard", "soft", "both", "default", "none"):
-            if not (self.asked["equal", kind] and self.asked["mixed", kind]):
+            if not (self.totals["equal", kind] and self.totals["mixed", kind]):
                 continue
             counts = {
-                family: f"{self.certain[family, kind]}/{self.asked[family, kind]}"
+                family: f"{self.certain[family, kind]}/{self.totals[family, kind]}"
                 for family in ("equal", "mixed", "wild")
             }
             lines.append(f"zone certain, {kind}: {self.share(kind):.1%} (equal and mixed in equal parts; {counts})")

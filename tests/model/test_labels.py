@@ -82,7 +82,7 @@ def test_narrowed() -> None:
     assert narrowed.narrowed(B) == narrowed
 
 
-def test_shown_as_kubectl_takes_it() -> None:
+def test_a_selector_is_formatted_as_kubectl_reads_it() -> None:
     """A selector prints in kubectl's own notation."""
     selector = LabelSelector.of(
         A,

@@ -57,7 +57,7 @@ def test_the_caps_of_the_design_that_the_limits_come_from(written: str, caps: di
 
 
 @given(strategies.shares)
-def test_a_share_is_shown_as_it_is_read(written: str) -> None:
+def test_a_share_is_formatted_as_it_is_read(written: str) -> None:
     """And shares that mean the same are shown, and hashed, alike."""
     share = Share.of(written)
     assert Share.of(str(share)) == share
@@ -74,7 +74,7 @@ def test_a_share_is_shown_as_it_is_read(written: str) -> None:
         ("<5/99", "<5/99"),
     ],
 )
-def test_a_share_is_shown_as_people_would_write_it(written: str, shown: str) -> None:
+def test_a_share_is_formatted_as_people_write_it(written: str, shown: str) -> None:
     assert str(Share.of(written)) == shown
 
 
@@ -99,6 +99,7 @@ def test_the_greatest_number_that_meets_conditions_is_found(drawn: list[Conditio
 
 @pytest.mark.parametrize(("written", "meets"), [(3, {3}), ("!=3", {2, 4}), ("<3", {2}), (">=3", {3, 4}), ("=2", {2})])
 def test_conditions_compare(written: int | str, meets: set[int]) -> None:
+    """Each comparison operator holds for the numbers that it describes."""
     condition = Condition.of(written)
     assert {number for number in (2, 3, 4) if condition.holds(number)} == meets
     assert Condition.of(condition.written) == condition
@@ -162,10 +163,10 @@ def test_the_example_says_the_rules_of_the_design_for_every_number_of_zones() ->
     ],
 )
 def test_a_bad_limit_is_refused_with_line_and_example(line: str, problem: str) -> None:
-    """Whoever reads it can mend it without the reference page."""
-    (told,) = refused(limits("name: ok, topologyKey: host, maxPods: 1", f"name: bad, topologyKey: zone, {line}"))
-    assert re.match(r"policy\.yaml:8: groups\[0\]\.limits\[1\][.:]", told)
-    assert problem in told
+    """The message alone is enough to fix the policy."""
+    (message,) = refused(limits("name: ok, topologyKey: host, maxPods: 1", f"name: bad, topologyKey: zone, {line}"))
+    assert re.match(r"policy\.yaml:8: groups\[0\]\.limits\[1\][.:]", message)
+    assert problem in message
 
 
 CONTRADICTIONS: dict[str, tuple[list[str], str]] = {
@@ -258,8 +259,8 @@ EXPRESSED = f"selector: {json.dumps({'matchExpressions': [TIER, APP]})}"
 )
 def test_groups_of_the_same_pods_must_agree(one: str, two: str) -> None:
     """However their selectors are written."""
-    (told,) = refused(groups(one, two))
-    assert told.startswith(
+    (message,) = refused(groups(one, two))
+    assert message.startswith(
         "policy.yaml:5: groups[1].limits[0]: contradicts g0/l0 on line 4: a domain of zone cannot satisfy"
     )
 

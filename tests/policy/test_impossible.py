@@ -1,4 +1,4 @@
-"""A limit is refused if and only if no arrangement of any number of pods satisfies it: held against trying them all."""
+"""A limit is refused if and only if no placement of any number of pods satisfies it: compared with enumeration."""
 
 import re
 from collections.abc import Iterator
@@ -75,9 +75,9 @@ def limited(bound: dict[str, Any], zones: Condition | None, total: Condition | N
     return Limit(name="l", when=When(zones=zones, total=total), **fields, **bound)
 
 
-def reason(told: str) -> str:
-    """Leave the numbers out of what is told: one limit may have two defects, and each is told in its turn."""
-    return re.sub(r"[<=\d/%]+|zones?|domains?|pods?", "", told.partition(";")[0])
+def reason(message: str) -> str:
+    """Return a message without its numbers: one limit may have two defects, which are reported one by one."""
+    return re.sub(r"[<=\d/%]+|zones?|domains?|pods?", "", message.partition(";")[0])
 
 
 @settings(max_examples=400, deadline=None)
@@ -93,15 +93,15 @@ def test_what_nothing_satisfies_is_refused_and_nothing_else(
 ) -> None:
     """By conditions, bound, domains and key; and what is proposed instead is not refused for the same reason again."""
     limit = limited(bound, zones, total, topology_key=key, domains=domains)
-    told = explain_impossible(limit, GROUP)
-    assert bool(told) == (not satisfiable(limit)), told
-    for field, written in re.findall(r'(maxPods|minPods|share such as)[: "]+(<=\d+/\d+|\d+)', told):
+    message = explain_impossible(limit, GROUP)
+    assert bool(message) == (not satisfiable(limit)), message
+    for field, written in re.findall(r'(maxPods|minPods|share such as)[: "]+(<=\d+/\d+|\d+)', message):
         name = {"maxPods": "max_pods", "minPods": "min_pods"}.get(field, "max_share")
         change: dict[str, Any] = {name: Share.of(written) if name == "max_share" else int(written)}
-        assert reason(explain_impossible(limit.model_copy(update=change), GROUP)) != reason(told)
-    for written in re.findall(r'when\.total: "(>=\d+)"', told):
+        assert reason(explain_impossible(limit.model_copy(update=change), GROUP)) != reason(message)
+    for written in re.findall(r'when\.total: "(>=\d+)"', message):
         when = When(zones=zones, total=Condition.of(written))
-        assert reason(explain_impossible(limit.model_copy(update={"when": when}), GROUP)) != reason(told)
+        assert reason(explain_impossible(limit.model_copy(update={"when": when}), GROUP)) != reason(message)
 
 
 @pytest.mark.parametrize("bound", [{"max_share": Share.of("<1/3")}, {"max_pods": 1}, {"min_pods": 9}])
@@ -112,7 +112,7 @@ def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         (
             'when: {total: "<3"}, topologyKey: rack, maxShare: "<1/3"',
@@ -156,10 +156,10 @@ def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None
         ),
     ],
 )
-def test_it_is_told_with_line_and_example(row: str, told: str) -> None:
-    """Where it stands, what is wrong and what would do."""
+def test_an_impossible_limit_is_refused_with_line_and_example(row: str, message: str) -> None:
+    """The message has the line, the reason and a valid example."""
     text = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ngroups:\n- name: g\n  selector: {}\n"
     text += f"  limits:\n  - {{name: l, {row}}}\n"
     with pytest.raises(PolicyError) as caught:
         load_policy(text.encode(), source="policy.yaml")
-    assert str(caught.value).startswith(f"policy.yaml:7: groups[0].limits[0]: {told}")
+    assert str(caught.value).startswith(f"policy.yaml:7: groups[0].limits[0]: {message}")

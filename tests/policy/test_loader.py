@@ -43,8 +43,8 @@ def test_a_written_policy_reads_back_as_itself(document: dict[str, object]) -> N
     assert again.to_yaml() == policy.to_yaml()
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_the_lines() -> None:
-    """One run of `policy validate` is enough to mend a file."""
+def test_all_problems_are_reported_together_in_the_order_of_the_lines() -> None:
+    """One run of `policy validate` is enough to fix a file."""
     broken = GOLDEN / "broken.yaml"
     assert refused(broken.read_bytes()) == broken.with_suffix(".txt").read_text().splitlines()
 

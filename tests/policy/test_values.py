@@ -101,7 +101,7 @@ def test_owners_are_kinds_with_their_group(written: str, owner: Owner, shown: st
     "written", ["replicaset", "CloneSet", "ReplicaSet.", "Job", "Deployment.apps", "DaemonSet", "Node", "A.b/c", ""]
 )
 def test_owners_whose_pods_are_never_moved_are_refused(written: str) -> None:
-    """Accepting what nothing acts on would be a promise not kept."""
+    """A value without effect is refused, not ignored."""
     with pytest.raises(ValueError, match="expected"):
         Owner.of(written)
 
@@ -189,5 +189,5 @@ def test_a_limit_only_makes_the_mode_safer(mode: Mode, limit: Mode | None) -> No
 
 
 def test_the_hash_is_short_and_printable() -> None:
-    """It stands in plans, logs and annotations."""
+    """Plans, logs and annotations contain it."""
     assert re.fullmatch(r"[0-9a-f]{16}", default_policy().hash)

@@ -118,7 +118,7 @@ def test_added_affinity_and_scoring_arguments_are_read() -> None:
         ),
     ],
 )
-def test_what_cannot_be_modelled_is_said(data: bytes, named: str) -> None:
+def test_what_cannot_be_modelled_is_reported(data: bytes, named: str) -> None:
     assert only(data).unmodelled == (named,)
 
 

@@ -38,7 +38,7 @@ def asking(**fields: Any) -> Pod:
     return pod({"app": "web"}, spec=PodSpec(**fields))
 
 
-def test_filters_stand_in_the_schedulers_order() -> None:
+def test_filters_are_in_the_schedulers_order() -> None:
     assert [plugin.name for plugin in FILTERS] == [
         "NodeUnschedulable",
         "NodeName",
@@ -129,6 +129,7 @@ class TestNodeAffinity:
         ],
     )
     def test_every_operator(self, expression: tuple[str, str, tuple[str, ...]], admitted: str) -> None:
+        """Each operator of a node selector selects the nodes that Kubernetes documents."""
         incoming = asking(node_affinity=NodeAffinity(required=(term(expression),)))
         assert feasible(incoming, View(snapshot(self.nodes))) == set(admitted)
 
@@ -148,7 +149,7 @@ class TestNodeAffinity:
         fields = (SelectorRequirement("metadata.name", operator, (name,)),)
         return asking(node_affinity=NodeAffinity(required=(NodeSelectorTerm((), fields),)))
 
-    def test_fields_name_nodes_and_the_others_are_not_looked_at(self) -> None:
+    def test_fields_name_nodes_and_the_other_nodes_are_not_examined(self) -> None:
         nodes = [node("a"), node("b", taints=(taint("k"),))]
         view = View(snapshot(nodes))
         assert feasible(self.named(Operator.IN, "a"), view) == {"a"}
@@ -200,7 +201,7 @@ class TestRoom:
         view = View(snapshot([node("a", allocatable=self.small)], [there]))
         assert rejection(self.needing(**amounts), view, "a") == ("NodeResourcesFit", words)
 
-    def test_what_just_fits_fits_and_what_is_not_asked_for_is_never_short(self) -> None:
+    def test_an_exact_fit_fits_and_an_unrequested_resource_is_never_short(self) -> None:
         there = pod(on="a", spec=PodSpec(requests=Resources(cpu=500, memory=2000)))
         view = View(snapshot([node("a", allocatable=self.small)], [there]))
         assert feasible(self.needing(cpu=500), view) == {"a"}
@@ -210,13 +211,13 @@ class TestRoom:
         view = View(snapshot([node("a", pods=1)], [pod(on="a")]))
         assert rejection(pod(), view, "a") == ("NodeResourcesFit", "Too many pods")
 
-    def test_terminating_pods_hold_their_room_until_they_are_gone(self) -> None:
+    def test_terminating_pods_use_their_resources_until_they_are_deleted(self) -> None:
         there = pod(on="a", spec=PodSpec(requests=Resources(cpu=800)))
         view = View(snapshot([node("a", allocatable=self.small)], [there]))
         assert feasible(self.needing(cpu=500), view.terminating([there])) == set()
         assert feasible(self.needing(cpu=500), view.without([there])) == {"a"}
 
-    def test_a_supposed_state_has_its_own_room(self) -> None:
+    def test_a_hypothetical_state_has_its_own_free_capacity(self) -> None:
         nodes = [node("a", allocatable=self.small), node("b", allocatable=self.small)]
         view = View(snapshot(nodes))
         incoming = self.needing(cpu=800)
@@ -497,27 +498,27 @@ class TestWhatAPlannerMayRelyOn:
 
     def test_a_promised_place_is_left_to_the_pod_it_was_promised_to(self) -> None:
         nodes = [node("a", pods=1), node("b", pods=1)]
-        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
-        view = View(snapshot(nodes, [promised]))
+        nominated = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot(nodes, [nominated]))
         assert feasible(pod(), view) == {"b"}
         assert feasible(asking(priority=9), view) == {"a", "b"}
-        assert feasible(promised, view) == {"a"}
-        assert feasible(pod(), view.with_placed(promised, "b")) == {"a"}
+        assert feasible(nominated, view) == {"a"}
+        assert feasible(pod(), view.with_placed(nominated, "b")) == {"a"}
 
-    def test_what_a_promised_place_lacks_is_said_as_if_its_pod_were_there(self) -> None:
-        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
-        view = View(snapshot([node("a", pods=1)], [promised]))
+    def test_reasons_of_a_nominated_node_count_its_nominated_pod(self) -> None:
+        nominated = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a", pods=1)], [nominated]))
         assert rejection(pod(), view, "a") == ("NodeResourcesFit", "Too many pods")
         assert predict(pod(), view).failure == "0/1 nodes are available: 1 Too many pods."
 
-    def test_a_promised_place_with_room_for_two_takes_another(self) -> None:
-        promised = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
-        view = View(snapshot([node("a", pods=2), node("b", unschedulable=True)], [promised]))
+    def test_a_nominated_node_with_capacity_for_two_takes_another_pod(self) -> None:
+        nominated = pod(name="first", nominated_node="a", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a", pods=2), node("b", unschedulable=True)], [nominated]))
         assert feasible(pod(), view) == predict(pod(), view).feasible == {"a"}
 
     def test_a_promise_opens_no_node_that_is_closed(self) -> None:
-        promised = pod(name="first", nominated_node="b", spec=PodSpec(priority=5))
-        view = View(snapshot([node("a"), node("b", unschedulable=True)], [promised]))
+        nominated = pod(name="first", nominated_node="b", spec=PodSpec(priority=5))
+        view = View(snapshot([node("a"), node("b", unschedulable=True)], [nominated]))
         assert feasible(pod(), view) == {"a"}
 
 

@@ -189,7 +189,7 @@ class TestEligibleNodes:
         nodes = [*zones("a"), node("b-1", {ZONE: "b"}, unschedulable=True)]
         assert by_zone(web(spread(selects=WEB, taints="Honor")), nodes, []) == {"a": 0, "b": 0}
 
-    def test_node_affinity_is_honoured_unless_told_otherwise(self) -> None:
+    def test_node_affinity_is_honoured_by_default(self) -> None:
         nodes = [node("a-1", {ZONE: "a", "disk": "ssd"}), node("a-2", {ZONE: "a"}), *zones("b")]
         affinity = NodeAffinity(selector=Labels({"disk": "ssd"}))
         pods = webs(a_1=1, a_2=3, b_1=1)
@@ -254,7 +254,7 @@ class TestMinimum:
         with pytest.raises(KeyError):
             counted.by_domain["nowhere"]
 
-    def test_counts_are_shown_with_the_domains_that_hold_none(self) -> None:
+    def test_counts_include_the_empty_domains(self) -> None:
         counted = first(web(), View(snapshot(zones("a", "b"), webs(a_1=2))))
         assert repr(counted.by_domain) == "{'a': 2, 'b': 0}"
 
@@ -305,6 +305,7 @@ class TestDefaults:
 
     @pytest.mark.parametrize(("kind", "group"), [("Job", "batch"), ("DaemonSet", "apps")])
     def test_other_owners_give_none(self, kind: str, group: str) -> None:
+        """Owners of other kinds add nothing to the default selector."""
         incoming, workload = self.owned(kind, group)
         assert constraints_of(incoming, View(snapshot(zones("a"), workloads=[workload]))) == ((), ())
 

@@ -88,7 +88,7 @@ class TestPredict:
             ({"tolerations": (Toleration(key="k", operator="Gt", value="1"),)}, Reason.NOT_PREDICTABLE),
         ],
     )
-    def test_what_is_not_modelled_is_said(self, fields: dict[str, Any], reason: Reason) -> None:
+    def test_what_is_not_modelled_is_reported_as_unpredictable(self, fields: dict[str, Any], reason: Reason) -> None:
         prediction = predict(pod(spec=PodSpec(**fields)), View(snapshot([node("a")]))).unpredictable
         assert prediction is not None
         assert prediction.reason is reason
@@ -107,6 +107,7 @@ class TestPredict:
 
 class TestNodeOrder:
     def test_zones_take_turns(self) -> None:
+        """The node order takes one node of each zone in turn."""
         nodes = [node(name, {ZONE: name[0]}) for name in ("a1", "a2", "b1", "a3", "b2")]
         assert node_order(View(snapshot(nodes))) == ["a1", "b1", "a2", "b2", "a3"]
 
@@ -131,6 +132,7 @@ class TestPlace:
         assert view.live("default", WEB) == {}
 
     def test_priority_goes_before_age(self) -> None:
+        """The queue is sorted by priority, then by age."""
         view = View(snapshot([node("a", pods=1)]))
         old = pod(name="old")
         urgent = pod(name="urgent", spec=PodSpec(priority=1), created=NOW.replace(year=2027))
@@ -309,12 +311,12 @@ class TestReplacement:
             ),
         ],
     )
-    def test_what_would_not_come_or_is_not_known_is_said(self, fields: dict[str, Any], reason: Reason) -> None:
+    def test_unknown_replacements_are_reported_as_unpredictable(self, fields: dict[str, Any], reason: Reason) -> None:
         new = self.made(self.member(), self.owned(**fields))
         assert isinstance(new, Unpredictable)
         assert new.reason is reason
 
-    def test_bare_pods_other_schedulers_and_ephemeral_volumes_are_not_foretold(self) -> None:
+    def test_bare_pods_other_schedulers_and_ephemeral_volumes_are_not_predicted(self) -> None:
         view = View(snapshot([node("a")]))
         bare = replacement(pod(on="a"), view)
         assert isinstance(bare, Unpredictable)

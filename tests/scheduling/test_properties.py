@@ -33,7 +33,7 @@ clusters = st.builds(
 Cluster = tuple[Snapshot, list[Pod]]
 
 
-def said(prediction: Prediction) -> Mapping[str, Any]:
+def describe(prediction: Prediction) -> Mapping[str, Any]:
     """Everything a prediction says of nodes, whatever their order."""
     return {
         "nodes": {node.name: (dict(node.verdicts), dict(node.scores), node.total) for node in prediction.nodes},
@@ -59,7 +59,7 @@ def test_the_order_of_pods_and_nodes_changes_nothing(cluster: Cluster, seed: int
         volumes=sorted(state.volumes, key=lambda volume: volume.name),
     )
     for newcomer in newcomers:
-        assert said(predict(newcomer, View(state))) == said(predict(newcomer, View(other)))
+        assert describe(predict(newcomer, View(state))) == describe(predict(newcomer, View(other)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,11 +88,13 @@ def test_a_namespace_nobody_means_changes_nothing(cluster: Cluster) -> None:
         services=(*state.services, Service(namespace="strangers", name="s", selector=Labels({"app": "web"}))),
     )
     for newcomer in newcomers:
-        assert said(predict(newcomer, View(replace(state, nodes=crowded)))) == said(predict(newcomer, View(other)))
+        assert describe(predict(newcomer, View(replace(state, nodes=crowded)))) == describe(
+            predict(newcomer, View(other))
+        )
 
 
 def replace_count(node: Any, more: int) -> Any:
-    """Return the node with room for so many more pods, so that their number alone decides nothing."""
+    """Return the node with capacity for that many more pods, so that their number alone decides nothing."""
     return changed(node, pods=node.pods + more)
 
 
@@ -187,7 +189,7 @@ def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data:
             case _:
                 pass
     observed = View(replace(state, pods=tuple(pods.values())))
-    assert said(predict(newcomers[0], view)) == said(predict(newcomers[0], observed))
+    assert describe(predict(newcomers[0], view)) == describe(predict(newcomers[0], observed))
     assert {placed_pod.pod.uid: (placed_pod.node, placed_pod.terminating) for placed_pod in view.placed_pods()} == {
         placed_pod.pod.uid: (placed_pod.node, placed_pod.terminating) for placed_pod in observed.placed_pods()
     }
@@ -196,7 +198,7 @@ def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data:
 @settings(max_examples=60, deadline=None)
 @given(cluster=clusters, data=st.data())
 def test_looking_anti_affinity_up_by_label_finds_all_of_it(cluster: Cluster, data: st.DataObject) -> None:
-    """The index gives what asking every term of every pod gives, in supposed states too."""
+    """The index gives the same result as evaluating every term of every pod, also in hypothetical states."""
     state, newcomers = cluster
     gone = data.draw(st.lists(st.sampled_from(state.pods), unique_by=lambda node: node.uid)) if state.pods else []
     view = View(state).without(gone)
@@ -205,9 +207,9 @@ def test_looking_anti_affinity_up_by_label_finds_all_of_it(cluster: Cluster, dat
             view = view.with_placed(newcomer, data.draw(st.sampled_from(state.nodes)).name)
     for newcomer in (*newcomers, *gone):
         naive: dict[str, set[str]] = {}
-        for standing in view.placed_pods():
-            for term in standing.pod.spec.pod_affinity.anti_required:
-                value = view.nodes.values(term.topology_key).get(standing.node or "")
-                if value is not None and selects(term, standing.pod.namespace, newcomer, view):
+        for placed in view.placed_pods():
+            for term in placed.pod.spec.pod_affinity.anti_required:
+                value = view.nodes.values(term.topology_key).get(placed.node or "")
+                if value is not None and selects(term, placed.pod.namespace, newcomer, view):
                     naive.setdefault(term.topology_key, set()).add(value)
         assert {key: values for key, values in find_repelled_values(newcomer, view).items() if values} == naive

@@ -87,7 +87,7 @@ class TestResources:
         view = View(self.cluster())
         assert node_resources_balanced_allocation.score(self.incoming, view, ["a"]) == {"a": 75}
 
-    def test_balance_looked_at_the_outcome_only_until_1_36(self) -> None:
+    def test_balance_scored_the_node_with_the_pod_only_until_1_36(self) -> None:
         view = View(self.cluster(version=Version(1, 35)))
         assert node_resources_balanced_allocation.score(self.incoming, view, ["a"]) == {"a": 90}
 
@@ -265,10 +265,10 @@ class TestTogether:
             (50, 10, 50),
         ],
     )
-    def test_large_clusters_are_looked_at_in_part(self, nodes: int, percentage: int, expected: int) -> None:
+    def test_large_clusters_are_examined_in_part(self, nodes: int, percentage: int, expected: int) -> None:
         assert count_examined_nodes(nodes, percentage) == expected
 
-    def test_where_only_a_part_is_looked_at_any_feasible_node_may_win(self) -> None:
+    def test_any_feasible_node_may_win_if_only_a_part_is_examined(self) -> None:
         view = View(snapshot([node(f"n{number}") for number in range(130)], [pod(on="n0", scored=(9999, GIBI))]))
         assert best(pod(), view, view.nodes.names) == view.nodes.names
 

@@ -75,7 +75,7 @@ def test_many_moves_settle_without_a_visible_difference(monkeypatch: pytest.Monk
         view = view.with_placed(pod({"app": "web"}, name=f"n{number}"), "b")
     assert view.live("default", WEB) == {"a": 2, "b": 12}
     assert view.present("default", WEB) == {"a": 3, "b": 12}
-    assert changed(made.pods[0]).uid in {standing.pod.uid for standing in view.placed_pods()}
+    assert changed(made.pods[0]).uid in {placed.pod.uid for placed in view.placed_pods()}
 
 
 def test_anti_affinity_is_found_whatever_its_selector_asks_for() -> None:

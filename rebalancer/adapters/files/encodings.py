@@ -20,11 +20,11 @@ class UnreadableSnapshot(ValueError):  # noqa: N818  # it names what the file is
     """The file is not a snapshot of a cluster; the message names the file, what it is, and what is expected."""
 
 
-class _Loader(yaml.CSafeLoader):
+class _YamlLoader(yaml.CSafeLoader):
     """Leaves times as they are written: the decoder knows which fields are times, YAML only guesses."""
 
 
-_Loader.yaml_implicit_resolvers = {
+_YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
@@ -59,7 +59,7 @@ def _check_text(data: bytes, source: str) -> None:
 
 def _from_yaml(data: bytes, source: str) -> bytes:
     try:
-        document = yaml.load(data, Loader=_Loader)  # noqa: S506  # a safe loader, with less
+        document = yaml.load(data, Loader=_YamlLoader)  # noqa: S506  # a safe loader, with less
         return msgspec.json.encode(document)
     except yaml.MarkedYAMLError as error:
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""

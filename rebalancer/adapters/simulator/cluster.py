@@ -14,7 +14,7 @@ from rebalancer.adapters.simulator.kubelets import Kubelets
 from rebalancer.adapters.simulator.node_changes import NodeChanges
 from rebalancer.adapters.simulator.pod_factory import PodFactory
 from rebalancer.adapters.simulator.replica_sets import ReplicaSets
-from rebalancer.adapters.simulator.scheduler import Scheduler, pick_random_best
+from rebalancer.adapters.simulator.scheduler import SimulatedScheduler, pick_random_best
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.stateful_sets import StatefulSets
 from rebalancer.adapters.simulator.store import Store
@@ -59,7 +59,7 @@ class SimulatedCluster:
         # Listeners are called in this order; the watch is first, so that it sees every change.
         self._watch = Watch(self._state, first, faults.watch_delay)
         pod_factory = PodFactory(self._state, first)
-        Scheduler(self._state, profile, choose or pick_random_best(self._state.random))
+        SimulatedScheduler(self._state, profile, choose or pick_random_best(self._state.random))
         Kubelets(self._state)
         ReplicaSets(self._state, pod_factory)
         StatefulSets(self._state, pod_factory, parallel)

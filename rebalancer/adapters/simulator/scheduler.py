@@ -46,7 +46,7 @@ def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]
     return (max(sorted(nodes), key=crowd),)
 
 
-class Scheduler:
+class SimulatedScheduler:
     """One scheduler with one profile; it leaves pods that name another one, or have gates, alone."""
 
     def __init__(self, state: ClusterState, profile: Profile, choose: Choose) -> None:

@@ -78,9 +78,9 @@ def test_times_to_come_are_not_taken_for_its_own(metadata: dict[str, Any]) -> No
     assert read(listed(pod))[0].taken_at == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_its_time_may_be_told() -> None:
-    told = datetime(2026, 5, 1, tzinfo=UTC)
-    assert read(listed(POD, NODE), at=told)[0].taken_at == told
+def test_its_time_may_be_given() -> None:
+    given = datetime(2026, 5, 1, tzinfo=UTC)
+    assert read(listed(POD, NODE), at=given)[0].taken_at == given
 
 
 def test_a_file_without_any_time_says_so() -> None:
@@ -105,7 +105,7 @@ def test_a_list_of_one_kind_is_known_even_if_it_is_empty() -> None:
     assert "PodDisruptionBudget" not in snapshot.unknown
 
 
-def test_a_malformed_object_is_left_out_and_told() -> None:
+def test_a_malformed_object_is_left_out_with_a_warning() -> None:
     snapshot, warnings = read(listed(BROKEN, POD, NODE))
     assert [pod.name for pod in snapshot.pods] == ["web-1"]
     assert len(snapshot.faults) == 1
@@ -127,7 +127,7 @@ def test_a_byte_order_mark_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (b"", "is empty"),
         (b" \n\t", "is empty"),
@@ -148,13 +148,13 @@ def test_a_byte_order_mark_does_no_harm() -> None:
         (b"true: 1\n", "this YAML cannot be represented as JSON"),
     ],
 )
-def test_a_file_that_is_no_list_says_what_it_is(data: bytes, told: str) -> None:
+def test_a_file_that_is_no_list_says_what_it_is(data: bytes, expected: str) -> None:
     """The message begins with the file's name, is one line, and names what is wrong."""
     with pytest.raises(UnreadableSnapshot) as caught:
         read(data)
     message = str(caught.value)
     assert message.startswith("cluster.json")
-    assert told in message
+    assert expected in message
     assert "\n" not in message
 
 

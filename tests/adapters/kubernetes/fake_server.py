@@ -1,4 +1,4 @@
-"""An HTTP server that answers as it is told: for faults that a real API server does not produce on demand."""
+"""An HTTP server with scripted responses: for faults that a real API server does not produce on demand."""
 
 import json
 import threading

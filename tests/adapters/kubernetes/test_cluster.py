@@ -1,4 +1,4 @@
-"""What the loop is told of a real cluster: how fresh it is, what could be kept, whose it is."""
+"""The real cluster behind the loop's port: staleness, stored documents, UIDs of events."""
 
 import json
 import time
@@ -19,7 +19,7 @@ from tests.adapters.kubernetes.fake_server import answer, served
 
 
 class ConfigMaps:
-    """Keeps the status ConfigMap; refuses everything when told to."""
+    """Stores the status ConfigMap; refuses everything on demand."""
 
     def __init__(self) -> None:
         self.data: dict[str, str] | None = None
@@ -40,7 +40,7 @@ class ConfigMaps:
 
 
 def test_the_status_is_created_then_replaced() -> None:
-    """What is kept can be loaded; what has not changed is not written again."""
+    """Stored documents can be loaded; unchanged documents are not written again."""
     maps = ConfigMaps()
     with served(maps) as transport:
         status = StatusMap(transport, "ns")
@@ -54,7 +54,7 @@ def test_the_status_is_created_then_replaced() -> None:
 
 
 def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
-    """A first document that is too large is told as not safe, and what was there stays; a later one is left out."""
+    """A first document that is too large is reported as not stored and nothing is written; a later one is left out."""
     maps = ConfigMaps()
     large = "x" * (LIMIT + 1)
     with served(maps) as transport:

@@ -81,7 +81,7 @@ def test_what_comes_again_is_counted_not_repeated() -> None:
 
 
 def test_the_next_process_goes_on_counting() -> None:
-    """It asks the server how far the last one came, with no other right than to patch."""
+    """It reads the count of the series from the server, with no permission but patch."""
     server = Server()
     with served(server) as transport:
         for _ in range(3):
@@ -106,7 +106,7 @@ def test_an_event_that_the_server_has_forgotten_is_made_anew() -> None:
 
 
 def test_a_server_that_hangs_does_not_hold_the_caller() -> None:
-    """Events are taken at once, a thousand wait, and what is beyond is dropped and said so."""
+    """Events are queued at once, up to a thousand; more are dropped, and the log says so."""
     server, released = Server(), threading.Event()
 
     def slow(request: BaseHTTPRequestHandler) -> None:

@@ -138,7 +138,7 @@ def test_gone_is_listed_anew() -> None:
 
 
 def test_trouble_is_waited_out() -> None:
-    """An error is kept and told, requests do not hammer the server, and the store stays as it was."""
+    """The last error is reported, requests back off, and the store stays as it was."""
     script = Script([page(pod("a", "1"))], [[500]] * 50)
     with served(script) as transport:
         reflector = following(transport)
@@ -162,8 +162,8 @@ def test_a_first_list_that_is_refused() -> None:
         ended(reflector)
 
 
-def test_a_malformed_object_is_kept_as_a_fault() -> None:
-    """In a list or a watch, it costs only itself, and is gone when it is mended."""
+def test_a_malformed_object_is_stored_as_a_fault() -> None:
+    """In a list or a watch, it does not affect other objects, and is replaced when it is fixed."""
     broken = pod("x", "2", topologySpreadConstraints=5)
     script = Script([page(pod("a", "1"), broken)], [[b""]])
     with served(script) as transport:
@@ -180,6 +180,6 @@ def test_a_malformed_object_is_kept_as_a_fault() -> None:
     )
     with served(script) as transport:
         reflector = following(transport)
-        until(lambda: names(reflector) == ["x"], "the mended one alone")
+        until(lambda: names(reflector) == ["x"], "the fixed one alone")
         assert [fault.name for fault in reflector.contents().faults] == ["a"]
         ended(reflector)

@@ -131,7 +131,7 @@ def test_the_process_tells_of_itself_too() -> None:
     assert "python_gc_objects_collected_total" in exported
 
 
-def test_figures_become_series() -> None:
+def test_samples_become_series() -> None:
     metrics = full()
     labels = ("shop", "Deployment", "web", "topology.kubernetes.io/zone", "DoNotSchedule")
     assert values(metrics, "rebalancer_constraint_skew") == {labels: 3}
@@ -256,6 +256,7 @@ def test_counters_begin_at_zero_for_every_value() -> None:
 
 
 def test_what_happens_is_counted() -> None:
+    """Evictions, moves and requests are counted by their labels."""
     metrics = Metrics()
     metrics.count_eviction(EvictionResult.EVICTED)
     metrics.count_eviction(EvictionResult.EVICTED)
@@ -267,6 +268,7 @@ def test_what_happens_is_counted() -> None:
 
 
 def test_a_phase_is_timed() -> None:
+    """The duration of a phase is observed in its histogram."""
     metrics = Metrics()
     with metrics.time_phase(Phase.ASSESS):
         pass

@@ -60,7 +60,7 @@ def test_kinds_that_nobody_knew_stay_unknown() -> None:
     assert simulated.snapshot(simulated.now).unknown == {"PodDisruptionBudget"}
 
 
-def test_events_and_documents_are_kept() -> None:
+def test_events_and_documents_are_stored() -> None:
     simulated = cluster(web)
     about = Regarding(kind="Deployment", namespace="default", name="web")
     simulated.record(Event(reason=EventReason.SKEW_VIOLATED, note="6/6/0", regarding=about))

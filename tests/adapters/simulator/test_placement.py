@@ -39,7 +39,7 @@ def test_a_new_pod_is_placed_and_becomes_ready() -> None:
     assert new.ready_since == simulated.now.replace(microsecond=0)
 
 
-def test_constraints_are_kept() -> None:
+def test_pods_are_placed_within_their_constraints() -> None:
     simulated = cluster(lambda builder: builder.deployment("web", replicas=12, spread={ZONE: 1, HOSTNAME: 1}))
     simulated.advance(60)
     assert spread_of(simulated, "web", ZONE) == {"a": 4, "b": 4, "c": 4}

@@ -75,7 +75,7 @@ def run(seed: int, acts: list[Act], choose: Choose | None = None) -> SimulatedCl
 
 
 def whole(snapshot: Snapshot) -> None:
-    """No two pods share a name or a UID, none stands where it cannot, no budget is below nothing."""
+    """No two pods share a name or a UID, none is on an infeasible node, no budget is negative."""
     assert len({(pod.namespace, pod.name) for pod in snapshot.pods}) == len(snapshot.pods)
     assert len(snapshot.pod) == len(snapshot.pods)
     assert all(pod.node is not None for pod in snapshot.pods if pod.ready or pod.terminating)
@@ -154,7 +154,7 @@ def _change(entry: TraceEntry) -> int:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_placement_never_breaks_a_hard_constraint(seed: int) -> None:
-    """With every node there, each scale up lands within the bounds, whatever the tie-break."""
+    """With all nodes present, each scale-up stays within the constraints, whatever the tie-break."""
     simulated = start(seed, pick_random_best(Random(seed)))
     simulated.scale("default", "Deployment", "web", 17)
     simulated.advance(120)

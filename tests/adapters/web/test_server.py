@@ -133,14 +133,14 @@ def test_it_stops_within_a_second_and_gives_the_port_back(served: Served) -> Non
     again.stop()
 
 
-def test_a_taken_port_is_told_before_anything_else(served: Served) -> None:
+def test_a_port_in_use_is_reported_before_anything_else(served: Served) -> None:
     host, port = served.server.address
     with pytest.raises(CannotListen, match=rf"cannot listen on {host}:{port}: Address already in use"):
         WebServer(host, port, registry=served.registry, live={}, ready={})
 
 
 @pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("127.0.0.1", 70000), ("no such host", 0)])
-def test_addresses_that_are_not_ours_are_told(host: str, port: int) -> None:
+def test_foreign_addresses_are_reported(host: str, port: int) -> None:
     with pytest.raises(CannotListen, match=f"cannot listen on {host}:{port}: .+"):
         WebServer(host, port, registry=CollectorRegistry(), live={}, ready={})
 
