@@ -236,6 +236,6 @@ def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on; all are held until the last is known, so that they differ."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for socket in sockets:
-            socket.bind(("127.0.0.1", 0))
-        return [socket.getsockname()[1] for socket in sockets]
+        for held in sockets:
+            held.bind(("127.0.0.1", 0))
+        return [held.getsockname()[1] for held in sockets]
