@@ -9,6 +9,9 @@ UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-he
 # The code that decides about evictions: every branch has a test.
 CORE := rebalancer/planning/*,rebalancer/tracking/*,rebalancer/admission/*,rebalancer/scheduling/*
 
+# Every process of one run has the same hash seed, another one each time: they must collect the same tests.
+UNIT = PYTHONHASHSEED=$$RANDOM $(BIN)/python -m pytest -n auto -m "not cluster and not thorough"
+
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,7 +45,7 @@ format: install ## Put the sources into their format
 
 .PHONY: unit
 unit: install ## Unit and property tests, no servers
-	$(BIN)/python -m pytest -m "not cluster and not thorough"
+	$(UNIT)
 
 .PHONY: control-plane
 control-plane: install ## Build the programs that tests start: Kubernetes servers and others (about 8 minutes, once)
@@ -56,13 +59,16 @@ cluster: install ## Tests on a real control plane
 .PHONY: test
 test: install ## All that a change must pass: lint, unit and property tests, the real control plane
 	$(MAKE) --no-print-directory lint
-	@lanes="not thorough"; \
+	@lanes="cluster"; \
 	if ! $(BIN)/python -m tests.control_plane.build; then \
 	  if [ "$$CI" = true ]; then echo "CI=true: the tests on a real control plane must run." >&2; exit 1; fi; \
 	  echo "Skipped: the tests on a real control plane." >&2; \
-	  lanes="not thorough and not cluster"; \
+	  lanes=""; \
 	fi; \
-	$(BIN)/python -m pytest -m "$$lanes" --cov=rebalancer --cov-report= && \
+	$(UNIT) --cov=rebalancer --cov-report= && \
+	if [ -n "$$lanes" ]; then \
+	  $(BIN)/python -m pytest -m "cluster and not thorough" --cov=rebalancer --cov-append --cov-report=; \
+	fi && \
 	$(BIN)/coverage report --include="$(CORE)" --skip-covered --fail-under=100
 
 .PHONY: docs

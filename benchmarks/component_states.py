@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tests.planning.scenes import Asked, Scene, Work
+from tests.planning.scenes import Constraint, Scene, Work
 from tests.scheduling.build import HOSTNAME, ZONE
 
 
@@ -17,8 +17,8 @@ def hundred_nodes(seed: int, sets: tuple[int, int] = (3, 6)) -> Scene:
     free = {name: cpu for name, (_, cpu) in nodes.items()}
     crowded = choice.sample(sorted(nodes), 50)
     everywhere = (
-        Asked(key=ZONE, max_skew=choice.choice([1, 2, 3]), label="all"),
-        Asked(key=HOSTNAME, max_skew=choice.choice([2, 3]), label="all"),
+        Constraint(key=ZONE, max_skew=choice.choice([1, 2, 3]), label="all"),
+        Constraint(key=HOSTNAME, max_skew=choice.choice([2, 3]), label="all"),
     )
     works: list[Work] = []
     many = choice.randint(*sets)
@@ -42,7 +42,7 @@ def hundred_nodes(seed: int, sets: tuple[int, int] = (3, 6)) -> Scene:
                 name = choice.choice(open_)
                 on[name] = on.get(name, 0) + 1
                 free[name] -= cpu
-        own = Asked(
+        own = Constraint(
             key=choice.choice([ZONE, HOSTNAME]), max_skew=choice.choice([1, 2]), label=choice.choice(sorted(mine))
         )
         works.append(
@@ -53,7 +53,7 @@ def hundred_nodes(seed: int, sets: tuple[int, int] = (3, 6)) -> Scene:
                 on=on,
                 missing=size - sum(on.values()),
                 # Its own constraint where it is on another label; two on one key would be the same question twice.
-                asked=(*everywhere, own) if own.label != "all" else everywhere,
+                constraints=(*everywhere, own) if own.label != "all" else everywhere,
                 apart=f"w{number}" if apart else "",
                 apart_by=apart or ZONE,
                 only=frozenset(only),
@@ -84,14 +84,17 @@ def shards(
             name = choice.choice([name for name in open_ if held[name] == least])
             on[name] = 1
             held[name] += 1
-        every = (Asked(key=ZONE, max_skew=skew[0], label="all"), Asked(key=HOSTNAME, max_skew=skew[1], label="all"))
+        every = (
+            Constraint(key=ZONE, max_skew=skew[0], label="all"),
+            Constraint(key=HOSTNAME, max_skew=skew[1], label="all"),
+        )
         works.append(
             Work(
                 name=f"w{number}",
                 cpu=100,
                 labels=frozenset({"all", f"w{number}"}),
                 on=on,
-                asked=(*every, Asked(key=ZONE, max_skew=1, label=f"w{number}")),
+                constraints=(*every, Constraint(key=ZONE, max_skew=1, label=f"w{number}")),
                 apart=f"w{number}",
             )
         )

@@ -33,7 +33,7 @@ def _as_the_process_does() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-def whole(snapshot: Snapshot) -> Plan:
+def plan_from_nothing(snapshot: Snapshot) -> Plan:
     """Assess and plan from nothing: without what a snapshot has found out about itself before."""
     view = View(replace(snapshot))
     return plan(view, assess(view, POLICY, NO_MEMORY), POLICY, NO_MEMORY)
@@ -51,10 +51,10 @@ def full_skew(snapshot: Snapshot) -> int:
 def test_a_zone_returned() -> None:
     """150,000 pods on 5,001 nodes, 50,000 evictions with proof: at most fifteen times what counting alone costs."""
     snapshot = zone_returned(nodes=5001, workloads=5000)
-    found = whole(snapshot)
+    found = plan_from_nothing(snapshot)
     assert (found.lower_bound, found.optimal) == (50_000, True)
     assert len(found.evictions) + len(found.waiting) == 50_000
-    planned, counted = seconds(lambda: whole(snapshot)), seconds(lambda: full_skew(snapshot))
+    planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nassess and plan {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
     assert planned < 15 * counted
 
@@ -62,10 +62,10 @@ def test_a_zone_returned() -> None:
 def test_a_zone_returned_with_max_skew_2() -> None:
     """The same with maxSkew 2 on the zones, where the scheduler has a choice: no search, and no slower."""
     snapshot = zone_returned(nodes=5001, workloads=5000, zone_skew=2)
-    found = whole(snapshot)
+    found = plan_from_nothing(snapshot)
     assert (found.lower_bound, found.optimal) == (45_000, True)
     assert len(found.evictions) + len(found.waiting) == 45_000
-    planned, counted = seconds(lambda: whole(snapshot)), seconds(lambda: full_skew(snapshot))
+    planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nmaxSkew 2 {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
     assert planned < 15 * counted
 
@@ -73,8 +73,8 @@ def test_a_zone_returned_with_max_skew_2() -> None:
 def test_balanced() -> None:
     """A balanced cluster of that size costs little more than counting."""
     snapshot = zone_returned(nodes=5001, workloads=5000, filled=3)
-    assert whole(snapshot).groups == ()
-    planned, counted = seconds(lambda: whole(snapshot)), seconds(lambda: full_skew(snapshot))
+    assert plan_from_nothing(snapshot).groups == ()
+    planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nbalanced {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
     assert planned < 6 * counted
 
@@ -82,8 +82,8 @@ def test_balanced() -> None:
 def test_a_full_target_zone_costs_no_more_than_an_empty_one() -> None:
     """Where the zone that came back has no room, saying so is as fast as planning would be."""
     empty, full = zone_returned(nodes=5001, workloads=5000), zone_returned(nodes=5001, workloads=5000, full=True)
-    assert not whole(full).evictions
-    into_empty, into_full = seconds(lambda: whole(empty)), seconds(lambda: whole(full))
+    assert not plan_from_nothing(full).evictions
+    into_empty, into_full = seconds(lambda: plan_from_nothing(empty)), seconds(lambda: plan_from_nothing(full))
     print(f"\ninto an empty zone {into_empty:.2f} s, into a full one {into_full:.2f} s")
     assert into_full < 1.2 * into_empty
 
@@ -91,7 +91,7 @@ def test_a_full_target_zone_costs_no_more_than_an_empty_one() -> None:
 def test_cost_grows_in_proportion_to_the_cluster() -> None:
     """Four times the cluster takes about four times as long."""
     small, large = zone_returned(nodes=1002, workloads=1000), zone_returned(nodes=4008, workloads=4000)
-    ratio = seconds(lambda: whole(large)) / seconds(lambda: whole(small))
+    ratio = seconds(lambda: plan_from_nothing(large)) / seconds(lambda: plan_from_nothing(small))
     print(f"\nfour times the cluster: {ratio:.1f} times the time")
     assert ratio < 8
 
@@ -100,7 +100,7 @@ def test_cost_grows_in_proportion_to_the_cluster() -> None:
 def test_one_large_workload(nodes: int) -> None:
     """One workload of 3,000 pods on 1,000 nodes is planned within what counting 150,000 pods costs."""
     one, many = zone_returned(nodes=nodes, workloads=1, replicas=3000), zone_returned(nodes=5001, workloads=5000)
-    planned, counted = seconds(lambda: whole(one)), seconds(lambda: full_skew(many), times=1)
+    planned, counted = seconds(lambda: plan_from_nothing(one)), seconds(lambda: full_skew(many), times=1)
     print(f"\n3,000 pods on {nodes} nodes {planned:.3f} s")
     assert planned < counted
 
@@ -108,9 +108,9 @@ def test_one_large_workload(nodes: int) -> None:
 def test_one_of_equal_repairs_is_searched() -> None:
     """150 equal workloads that need the search are planned nearly as fast as 150 that need none."""
     sure, searched = (zone_returned(501, 150, 12, zones=4, zone_skew=skew) for skew in (1, 2))
-    found = whole(searched)
+    found = plan_from_nothing(searched)
     assert len({each.workload for each in found.evictions}) == 150
-    without, once = seconds(lambda: whole(sure)), seconds(lambda: whole(searched))
+    without, once = seconds(lambda: plan_from_nothing(sure)), seconds(lambda: plan_from_nothing(searched))
     print(f"\n150 equal workloads without a search {without:.3f} s, with one {once:.3f} s")
     assert once < 3 * without
 
@@ -118,9 +118,9 @@ def test_one_of_equal_repairs_is_searched() -> None:
 def test_repairs_that_need_the_search() -> None:
     """200 workloads of which none is certain: a step is proved for most, in time that grows with their number."""
     some, more = uneven(50), uneven(200)
-    found = whole(more)
+    found = plan_from_nothing(more)
     stepping = {each.workload for each in found.evictions} | {each.eviction.workload for each in found.waiting}
-    few, many = seconds(lambda: whole(some), times=2), seconds(lambda: whole(more), times=2)
+    few, many = seconds(lambda: plan_from_nothing(some), times=2), seconds(lambda: plan_from_nothing(more), times=2)
     print(
         f"\n{len(found.groups)} workloads that need the search {many:.2f} s: {found.lower_bound} evictions needed, "
         f"{len(found.evictions)} now, steps for {len(stepping)}; a quarter of them {few:.2f} s"

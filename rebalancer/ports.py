@@ -56,7 +56,7 @@ class Cluster(Protocol):
         ...
 
     def staleness(self) -> str:
-        """Return why the snapshot may be out of date, "" if it is not."""
+        """Return why the snapshot may be stale, "" if it is not."""
         ...
 
     def evict(self, move: Move) -> EvictionAnswer:
@@ -92,7 +92,7 @@ class LeaseUnavailable(Exception):  # noqa: N818  # callers read it as a state
 
 
 class Lease(Protocol):
-    """The Lease that says who leads."""
+    """The Lease whose holder leads."""
 
     def read(self) -> LeaseRecord | None:
         """Return it, None if there is none; raise LeaseUnavailable or another error where it cannot be read."""

@@ -37,7 +37,7 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
 
 class SettingsError(Exception):
-    """The settings were refused. `problems` are whole sentences that name the flag or the environment variable."""
+    """The settings are not valid. `problems` are sentences that name the flag or the environment variable."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems
@@ -84,14 +84,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How help texts show a setting: the form of its value, and its default where that depends on the surroundings."""
+class HelpText:
+    """How help texts show a setting: the form of its value, and its default if that depends on the environment."""
 
     form: str
     default: str | None = None
 
 
-def _policy_source(value: object) -> FilePolicy | ConfigMapPolicy:
+def _parse_policy_location(value: object) -> FilePolicy | ConfigMapPolicy:
     if isinstance(value, FilePolicy | ConfigMapPolicy):
         return value
     if not isinstance(value, str) or not value.strip():
@@ -104,7 +104,7 @@ def _policy_source(value: object) -> FilePolicy | ConfigMapPolicy:
     raise unexpected("configmap:NAMESPACE/NAME", suggestion=f"./{value} for a file of that name")
 
 
-def _address(value: object) -> Address:
+def _parse_address(value: object) -> Address:
     if isinstance(value, Address):
         return value
     host, colon, port = str(value).rpartition(":")
@@ -120,7 +120,7 @@ def _address(value: object) -> Address:
     return Address(address, int(port))
 
 
-def _namespace(value: object) -> str:
+def _parse_namespace(value: object) -> str:
     if isinstance(value, str) and len(value) <= 63 and "." not in value and _NAME.match(value):
         return value
     raise unexpected("the name of a namespace")
@@ -134,19 +134,22 @@ def own_namespace() -> str:
         return OUTSIDE_NAMESPACE
 
 
-def _log_format() -> Literal["json", "console"]:
+def _default_log_format() -> Literal["json", "console"]:
     return "console" if sys.stderr.isatty() else "json"
 
 
 PolicyLocation = Annotated[
-    FilePolicy | ConfigMapPolicy, NoDecode, PlainValidator(_policy_source), PlainSerializer(str, return_type=str)
+    FilePolicy | ConfigMapPolicy,
+    NoDecode,
+    PlainValidator(_parse_policy_location),
+    PlainSerializer(str, return_type=str),
 ]
-ListenAddress = Annotated[Address, NoDecode, PlainValidator(_address), PlainSerializer(str, return_type=str)]
-_DURATION = Shown("DURATION")
+ListenAddress = Annotated[Address, NoDecode, PlainValidator(_parse_address), PlainSerializer(str, return_type=str)]
+_DURATION = HelpText("DURATION")
 
 
 class Settings(BaseSettings):
-    """Everything the process can be told but its policy."""
+    """The settings of the process, without its policy."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -157,34 +160,34 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    policy: Annotated[PolicyLocation | None, Shown("FILE|configmap:NAMESPACE/NAME", "the shipped policy")] = None
+    policy: Annotated[PolicyLocation | None, HelpText("FILE|configmap:NAMESPACE/NAME", "the shipped policy")] = None
     """Where the policy is: a file, read again when it changes, or a ConfigMap, watched."""
-    mode: Annotated[Mode | None, Shown("MODE", "the policy's")] = None
-    """The furthest to go, whatever the policy allows: Observe or Evict. It only ever makes the policy safer."""
+    mode: Annotated[Mode | None, HelpText("MODE", "the policy's")] = None
+    """The furthest mode allowed, Observe or Evict; it can only restrict the policy."""
     once: bool = False
-    """Repeat cycles until nothing moves and nothing can be done now, then exit; the policy's `for` is ignored."""
-    kubeconfig: Annotated[Path | None, Shown("FILE", "$KUBECONFIG, the pod's own account, ~/.kube/config")] = None
+    """Repeat cycles until nothing is in flight or can be done now, then exit; the policy's `for` is ignored."""
+    kubeconfig: Annotated[Path | None, HelpText("FILE", "$KUBECONFIG, the pod's own account, ~/.kube/config")] = None
     """The kubeconfig file that names the cluster."""
-    context: Annotated[str | None, Shown("NAME", "the current one")] = None
+    context: Annotated[str | None, HelpText("NAME", "the current one")] = None
     """The kubeconfig's context."""
-    namespace: Annotated[str, PlainValidator(_namespace), Shown("NAME", "the pod's own, else rebalancer-system")] = (
-        Field(default_factory=own_namespace)
-    )
+    namespace: Annotated[
+        str, PlainValidator(_parse_namespace), HelpText("NAME", "the pod's own, else rebalancer-system")
+    ] = Field(default_factory=own_namespace)
     """The namespace of the rebalancer's own objects."""
-    metrics_address: Annotated[ListenAddress, Shown("HOST:PORT")] = Address("", 8080)
+    metrics_address: Annotated[ListenAddress, HelpText("HOST:PORT")] = Address("", 8080)
     """Where /metrics, /healthz and /readyz are served; without a host, on all addresses; with --once only if given."""
     lease_duration: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=15)
-    """How long others wait for a silent leader before they take over."""
+    """How long other processes wait for a silent leader before they take over."""
     renew_deadline: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=10)
     """How long a leader tries to renew its lease before it stops acting; shorter than the lease."""
     retry_period: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=2)
     """The time between two attempts to take or renew the lease."""
     request_timeout: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=30)
     """How long a single request to the API server may take; watches are not bounded by it."""
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Shown("LEVEL")] = "info"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], HelpText("LEVEL")] = "info"
     """The least severe messages that are logged: debug, info, warning or error."""
-    log_format: Annotated[Literal["json", "console"], Shown("FORMAT", "console on a terminal, else json")] = Field(
-        default_factory=_log_format
+    log_format: Annotated[Literal["json", "console"], HelpText("FORMAT", "console on a terminal, else json")] = Field(
+        default_factory=_default_log_format
     )
     """How messages are logged: json or console."""
 
@@ -197,20 +200,22 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take flags, then the environment, and nothing from files that happen to lie about."""
+        """Read flags, then the environment, but no files."""
         del settings_cls, dotenv_settings, file_secret_settings
         return init_settings, env_settings
 
     @model_validator(mode="after")
     def _lease_holds(self) -> Self:
-        """Check the three times against each other as client-go does; else two leaders could act at once."""
+        """Compare the three times as client-go does; otherwise two leaders could act at once."""
         if self.renew_deadline >= self.lease_duration:
             raise unexpected(
-                _lease_rule("--renew-deadline", self.renew_deadline, "--lease-duration", self.lease_duration)
+                _lease_requirement("--renew-deadline", self.renew_deadline, "--lease-duration", self.lease_duration)
             )
         if self.retry_period * _JITTER >= self.renew_deadline:
             slowest = f"{_JITTER} times --retry-period"
-            raise unexpected(_lease_rule(slowest, self.retry_period * _JITTER, "--renew-deadline", self.renew_deadline))
+            raise unexpected(
+                _lease_requirement(slowest, self.retry_period * _JITTER, "--renew-deadline", self.renew_deadline)
+            )
         return self
 
     @property
@@ -223,7 +228,7 @@ class Settings(BaseSettings):
         return self.model_dump(mode="json")
 
 
-def _lease_rule(shorter: str, value: timedelta, longer: str, limit: timedelta) -> str:
+def _lease_requirement(shorter: str, value: timedelta, longer: str, limit: timedelta) -> str:
     return f"{shorter} ({value.total_seconds():g}s) below {longer} ({format_duration(limit)})"
 
 
@@ -238,20 +243,20 @@ def variable_of(name: str) -> str:
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
-    """Combine the flags that were given with the environment; SettingsError tells everything that is wrong at once."""
-    problems = list(_misspelt())
+    """Combine the flags that were given with the environment; SettingsError lists everything that is wrong."""
+    problems = list(_unknown_variables())
     try:
         settings = Settings(**dict(flags))  # type: ignore[arg-type]  # validated there
     except ValidationError as error:
-        problems += [_problem(each, flags) for each in error.errors(include_url=False)]
+        problems += [_describe_problem(problem, flags) for problem in error.errors(include_url=False)]
     else:
         if not problems:
             return settings
     raise SettingsError(tuple(problems))
 
 
-def _misspelt() -> Iterator[str]:
-    """Report variables that look like settings and are none: who sets one believes it has an effect."""
+def _unknown_variables() -> Iterator[str]:
+    """Yield a problem for each variable with our prefix that is not a setting: it would have no effect."""
     fields = list(Settings.model_fields)
     known = {variable_of(name) for name in fields}
     for name in sorted(os.environ):
@@ -263,7 +268,7 @@ def _misspelt() -> Iterator[str]:
             yield f"{name}: unknown environment variable; {hint}"
 
 
-def _problem(error: ErrorDetails, flags: Mapping[str, object]) -> str:
+def _describe_problem(error: ErrorDetails, flags: Mapping[str, object]) -> str:
     context: dict[str, Any] = error.get("ctx", {})
     expected = str(context.get("expected", error["msg"])).replace("'", "")
     if not error["loc"]:

@@ -3,7 +3,7 @@
 from rebalancer.adapters.prometheus import CycleSamples
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import find_causes
-from rebalancer.assessment.domain_failures import Failures
+from rebalancer.assessment.domain_failures import DomainFailures
 from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.controller.cycle import Cycle
@@ -26,7 +26,7 @@ def full_report(  # as many values as a report is made from
     plan: Plan,
     policy: Policy,
     chosen: WorkloadFilter = every_workload,
-    lost: Failures | None = None,
+    lost: DomainFailures | None = None,
     memory: Memory = NO_MEMORY,
 ) -> ReportDocument:
     """Return the report with causes and findings."""

@@ -23,7 +23,15 @@ SKIPPED = {".venv", ".git", "node_modules"}
 PAGES_BY_HAND = sorted(
     path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.md") if not SKIPPED.intersection(path.parts)
 )
-MANUALS = ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/reference.md", "SECURITY.md", "CHANGELOG.md"]
+MANUALS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/design.md",
+    "docs/planning.md",
+    "docs/reference.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+]
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 CODE = re.compile(r"```.*?```", re.DOTALL)
 BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
@@ -79,10 +87,10 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
 @cache
 def known(verb: str) -> frozenset[str]:
     """Return the flags and verbs below a verb."""
-    found = next((each for each in VERBS if each.name == verb), None)
-    assert found is not None, f"there is no `rebalancer {verb}`"
+    command = next((command for command in VERBS if command.name == verb), None)
+    assert command is not None, f"there is no `rebalancer {verb}`"
     parser = Parser(prog=verb, description="")
-    found.load().add_arguments(parser)
+    command.load().add_arguments(parser)
     return frozenset(arguments(parser))
 
 
@@ -128,8 +136,8 @@ def test_every_field_of_a_policy_in_the_readme_is_known() -> None:
 
 
 def shown() -> Iterator[tuple[str, list[str]]]:
-    """Yield every command of the README that needs no cluster, with the lines that it is shown to print."""
-    for block in BLOCK.finditer(text_of("README.md")):
+    """Yield every command of these pages that needs no cluster, with the lines that it is shown to print."""
+    for block in BLOCK.finditer(text_of("README.md") + text_of("docs/planning.md")):
         if block["language"] != "console":
             continue
         for part in re.split(r"^\$ ", block["text"], flags=re.MULTILINE)[1:]:
@@ -172,7 +180,9 @@ def test_the_readme_shows_what_is_printed(command: str) -> None:
 
 def test_the_readme_shows_the_demo() -> None:
     """The same at another pace."""
-    (block,) = (each["text"] for each in BLOCK.finditer(text_of("README.md")) if "$ rebalancer demo |" in each["text"])
+    (block,) = (
+        block["text"] for block in BLOCK.finditer(text_of("README.md")) if "$ rebalancer demo |" in block["text"]
+    )
     check("rebalancer demo", block.splitlines()[1:], printed("demo", "--speed", "100000"))
 
 
@@ -198,7 +208,7 @@ def test_the_changelog_speaks_of_this_version() -> None:
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
-    """What contributors are told to run is what decides."""
+    """The commands in CONTRIBUTING are those that CI runs."""
     script = Path(ROOT / ".ci" / "run")
     assert "$ make test" in text_of("README.md")
     assert script.read_text(encoding="utf-8").rstrip().endswith("exec make test")

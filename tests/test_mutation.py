@@ -41,7 +41,7 @@ from tools.mutation import PACKAGES, ROOT, Copy, Package, survivors
 )
 def test_what_becomes_of_an_expression(line: str, others: list[str]) -> None:
     """Boundaries, opposites, neighbours and empty values."""
-    assert [each.source for each in mutants("m.py", f"f({line})\n")] == [f"f({other})" for other in others]
+    assert [mutant.source for mutant in mutants("m.py", f"f({line})\n")] == [f"f({other})" for other in others]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_becomes_of_an_expression(line: str, others: list[str]) -> None:
 def test_what_becomes_of_a_statement(line: str, others: list[str]) -> None:
     """It goes, unless nothing could run without it; a result goes too."""
     source = "def f():\n" + "".join(f"    {part}\n" for part in line.splitlines())
-    assert [dedent(each.source.removeprefix("def f():\n")) for each in mutants("m.py", source)] == [
+    assert [dedent(mutant.source.removeprefix("def f():\n")) for mutant in mutants("m.py", source)] == [
         ast.unparse(ast.parse(other)) for other in others
     ]
 
@@ -107,12 +107,12 @@ def modules() -> Iterator[tuple[str, str]]:
 
 def test_every_change_of_a_real_module_is_one() -> None:
     """It compiles, differs from what was there and from every other, and stands where it says."""
-    path, text = max(modules(), key=lambda each: len(each[1]))
-    found = list(mutants(path, text))
-    assert len({each.source for each in found} | {ast.unparse(ast.parse(text))}) == len(found) + 1
-    for each in found:
-        compile(each.source, path, "exec")
-        assert 1 <= each.line <= len(text.splitlines())
+    path, text = max(modules(), key=lambda module: len(module[1]))
+    every = list(mutants(path, text))
+    assert len({mutant.source for mutant in every} | {ast.unparse(ast.parse(text))}) == len(every) + 1
+    for mutant in every:
+        compile(mutant.source, path, "exec")
+        assert 1 <= mutant.line <= len(text.splitlines())
 
 
 def test_a_sample_changes_little_with_the_sources() -> None:
@@ -121,16 +121,18 @@ def test_a_sample_changes_little_with_the_sources() -> None:
     before = sample(list(mutants("m.py", text)), 20, seed=1)
     after = sample(list(mutants("m.py", "new = a < b\n" + text)), 20, seed=1)
     assert len(before) == 20
-    assert len({each.key for each in before} & {each.key for each in after}) >= 18
-    assert {each.key for each in before} != {each.key for each in sample(list(mutants("m.py", text)), 20, seed=2)}
+    assert len({mutant.key for mutant in before} & {mutant.key for mutant in after}) >= 18
+    assert {mutant.key for mutant in before} != {
+        mutant.key for mutant in sample(list(mutants("m.py", text)), 20, seed=2)
+    }
 
 
 def test_the_folders_of_tests_exist() -> None:
     """Every package that decides about evictions is asked about, with tests of its own."""
-    assert {each.path for each in PACKAGES} == {
+    assert {package.path for package in PACKAGES} == {
         f"rebalancer/{name}" for name in ("tracking", "admission", "planning", "scheduling")
     }
-    assert [folder for each in PACKAGES for folder in each.tests if not (ROOT / folder).is_dir()] == []
+    assert [folder for package in PACKAGES for folder in package.tests if not (ROOT / folder).is_dir()] == []
 
 
 @pytest.fixture
@@ -174,7 +176,7 @@ HEIGHTS = Package(path="heights", count=100, tests=("tests",), patience=10)
 def test_what_survives_is_what_no_test_asks_for(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An untested boundary does; the checkout itself is never changed."""
     before = {path: path.read_bytes() for path in project.rglob("*.py")}
-    assert {str(each) for each in survivors(project, [HEIGHTS], seed=1)} == {
+    assert {str(mutant) for mutant in survivors(project, [HEIGHTS], seed=1)} == {
         "heights/heights.py:3: metres > 2  ->  metres >= 2",
         "heights/heights.py:3: 2  ->  3",
         "heights/heights.py:3: 2  ->  1",
@@ -188,7 +190,9 @@ def test_a_loop_without_an_end_is_noticed(project: Path, tmp_path_factory: pytes
     copy = Copy(project, tmp_path_factory.mktemp("copy"))
     halves, heights = replace(HEIGHTS, path="halves"), HEIGHTS
     baseline = copy.baseline(halves)
-    changes = {(each.before, each.after): each for asked in (halves, heights) for each in copy.mutants(asked)}
+    changes = {
+        (mutant.before, mutant.after): mutant for package in (halves, heights) for mutant in copy.mutants(package)
+    }
     assert copy.kills(changes["number > 1", "number >= 1"], baseline)
     assert not copy.kills(changes["metres > 2", "metres >= 2"], baseline)
 

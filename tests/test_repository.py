@@ -57,7 +57,7 @@ def pyproject() -> Mapping[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def found(pattern: re.Pattern[str]) -> list[str]:
+def find_lines(pattern: re.Pattern[str]) -> list[str]:
     """Return where a pattern occurs."""
     return [
         f"{path.relative_to(ROOT)}:{number}: {match[0]}"
@@ -83,19 +83,19 @@ def test_tracked_files_are_small() -> None:
 
 def test_no_path_of_a_machine() -> None:
     """A file that names a folder of somebody's machine works on that one only."""
-    assert found(MACHINES) == []
+    assert find_lines(MACHINES) == []
 
 
 def test_no_registry_is_named() -> None:
     """Where packages come from is the user's configuration, a mirror perhaps."""
-    assert found(REGISTRIES) == []
+    assert find_lines(REGISTRIES) == []
 
 
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [(MACHINES, "see /" + "home/ann/notes"), (REGISTRIES, "https://" + "pypi." + "org/simple")],
 )
-def test_what_is_looked_for_would_be_found(pattern: re.Pattern[str], text: str) -> None:
+def test_the_patterns_match_what_they_forbid(pattern: re.Pattern[str], text: str) -> None:
     """The two tests above can fail."""
     assert pattern.search(text)
 

@@ -167,7 +167,10 @@ def main() -> None:
     """Run as `python -m tools.mutation`."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutation", description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1, help="draws another sample")
-    survivors(ROOT, PACKAGES, parser.parse_args().seed)
+    names = [package.path for package in PACKAGES]
+    parser.add_argument("--package", action="append", choices=names, help="only this package; may be given repeatedly")
+    args = parser.parse_args()
+    survivors(ROOT, [package for package in PACKAGES if package.path in (args.package or names)], args.seed)
 
 
 if __name__ == "__main__":

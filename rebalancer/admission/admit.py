@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
+from rebalancer.admission.causes import BackingOff, ModeObserves, NotLasting, Paused, RateReached, Stale
+from rebalancer.admission.memory import RATE_WINDOW
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.remember import RATE_WINDOW
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
-from rebalancer.policy import Mode, Policy, format_duration
+from rebalancer.policy import Mode, Policy
 from rebalancer.tracking.backoff import backoff_message
-
-_Obstacle = tuple[Reason, str]
-"""Why an eviction has to wait: the reason and the message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +46,8 @@ class AdmissionContext:
 def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext) -> Admission:
     """Admit what may be sent now.
 
-    The rates are shared fairly: every step first gets the evictions that it needs at the least, then one more each in
-    turn, so that a large repair starves nobody. What is admitted of a step is a prefix of it.
+    The rates are shared fairly: every step first gets as many evictions as it needs, then one more in turn, so that a
+    large repair does not delay the others. The admitted evictions of a step are a prefix of the step.
     """
     since = dict(memory.seen)
     steps = [tuple(evictions) for _, evictions in groupby(plan.evictions, key=lambda eviction: eviction.step)]
@@ -60,14 +59,11 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     for step, number, obstacle in zip(steps, numbers, obstacles, strict=True):
         admitted += step[:number]
         if obstacle is not None:
-            reason, message = obstacle
-            waiting += [Waiting(eviction=eviction, reason=reason, message=message) for eviction in step[number:]]
+            waiting += [Waiting(eviction=eviction, refusal=obstacle) for eviction in step[number:]]
     return Admission(evictions=tuple(admitted), waiting=tuple(waiting))
 
 
-def _share_rates(
-    steps: Sequence[tuple[Eviction, ...]], obstacles: list[_Obstacle | None], rates: "_Rates"
-) -> list[int]:
+def _share_rates(steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], rates: "_Rates") -> list[int]:
     """Return how many evictions of each step are admitted; note the rate that limits a step in `obstacles`."""
     numbers = [0] * len(steps)
     open_steps = [index for index, obstacle in enumerate(obstacles) if obstacle is None]
@@ -88,22 +84,21 @@ def _share_rates(
 
 def _find_obstacle(
     eviction: Eviction, since: dict[str, datetime], memory: Memory, context: AdmissionContext
-) -> _Obstacle | None:
+) -> Refusal | None:
     """Return what other than a rate keeps a step from being admitted; `eviction` is its first."""
     if context.pause is not None and context.pause.holds(context.now):
-        return Reason.PAUSED, context.pause.message
+        return Refusal(Reason.PAUSED, Paused(context.pause.message))
     if context.mode is Mode.OBSERVE:
-        return Reason.OBSERVE_ONLY, "mode is Observe"
+        return Refusal(Reason.OBSERVE_ONLY, ModeObserves())
     if context.stale:
-        return Reason.STALE_DATA, context.stale
+        return Refusal(Reason.STALE_DATA, Stale(context.stale))
     required = eviction.repair.lasting
     violated_for = context.now - since.get(eviction.group, context.now)
     if violated_for < required and not context.at_once:
-        seconds = int(violated_for.total_seconds())
         field = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
-        return Reason.NOT_PERSISTENT, f"violated for {seconds}s, {field} is {format_duration(required)}"
+        return Refusal(Reason.NOT_PERSISTENT, NotLasting(violated_for, field, required))
     backoff = backoff_message(memory, eviction.group, context.now)
-    return (Reason.BACK_OFF, backoff) if backoff else None
+    return Refusal(Reason.BACK_OFF, BackingOff(backoff)) if backoff else None
 
 
 class _Rates:
@@ -128,14 +123,14 @@ class _Rates:
         in_namespace = len(snapshot.pods_in.get(namespace, ()))
         yield self._namespaces[namespace], budgets.per_namespace.resolve(in_namespace), "perNamespace"
 
-    def take(self, evictions: Sequence[Eviction]) -> _Obstacle | None:
+    def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
         """Count evictions against every rate, all of them or none; return the rate that does not allow them."""
         for number, eviction in enumerate(evictions):
             for sent, allowed, field in self._rates_of(eviction):
                 if sent >= allowed:
                     for counted in evictions[:number]:
                         self._count(counted, -1)
-                    return Reason.RATE_LIMITED, f"budgets.{field} allows {allowed}"
+                    return Refusal(Reason.RATE_LIMITED, RateReached(field, allowed))
             self._count(eviction, 1)
         return None
 

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 
 from rebalancer.advice.deadlock_games import GameResult, GameTooLargeError, play_game
 from rebalancer.assessment.guarantees import most_under
+from rebalancer.planning.scope.bounds import FREE, Bound
+from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.minimum import min_evictions
-from rebalancer.planning.single_class.placement import FREE, Bound, make_inner
+from rebalancer.planning.single_class.placement import make_inner
 from rebalancer.policy import Share
 
 _MOST_GAMES: Final = 4
@@ -130,8 +132,9 @@ def unattainable_sizes(request: SuggestionRequest, skews: tuple[int | None, int]
     `skews` are the maxSkew over the larger domains, None for no such constraint, and over the domains themselves.
     """
     outer, inner = skews
+    cache = SearchCache()
     for pods in range(1, request.size + 1):
         bounds = (FREE if outer is None else Bound(max_skew=outer), Bound(max_skew=inner, cap=request.share.cap(pods)))
         tree = make_inner(make_inner(((0, 0, pods, 0),) * number) for number in request.zones)
-        if min_evictions(tree, bounds, pods) is None:
+        if min_evictions(tree, bounds, pods, cache) is None:
             yield pods

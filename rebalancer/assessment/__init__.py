@@ -1,4 +1,5 @@
-"""What is violated: every constraint of every workload, counted exactly as kube-scheduler would count it.
+"""What is violated: every constraint and limit of every workload, counted exactly as kube-scheduler counts it.
 
-`groups` puts together what is counted together, `judgement` judges it. What could be done about it is planning's.
+`assess` evaluates the spread groups and the limits. `causes`, `findings`, `unmatched` and `domain_failures` explain the
+result further; their callers compute them only when they show them. Repairs are the part of `planning`.
 """

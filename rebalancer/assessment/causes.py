@@ -1,8 +1,8 @@
-"""What led to a violation: as the controller saw it happen, else what one snapshot shows, else unknown.
+"""What caused a violation: the change that the controller observed, else what the snapshot shows, else unknown.
 
-The scheduler holds a hard constraint whenever it places a pod. So what violates it came after: pods went, nodes went or
-came, labels changed, or pods were placed while others that counted were still there. What is found when a violation is
-first seen stays its cause while it lasts.
+The scheduler enforces a hard constraint whenever it places a pod. So the cause of a violation came later: pods went,
+nodes went or came, labels changed, or pods were placed while others that counted still existed. The cause found when a
+violation is first seen remains its cause while the violation lasts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,16 +25,16 @@ Causes = Mapping[str, ViolationCause]
 """Causes of what is violated, by `constraint_token` and `limit_token`."""
 
 MOST_STORED: Final = 1_000
-"""Causes that are kept between cycles; those beyond are found anew each time."""
+"""Causes that are stored between cycles; the others are searched again in each cycle."""
 
 
-def constraint_token(group: EvaluatedGroup, judged: EvaluatedConstraint) -> str:
-    """Name a constraint of a group in few characters, the same from cycle to cycle."""
-    return _token(f"{group.group.name} {judged.constraint.key} {judged.constraint.when_unsatisfiable}")
+def constraint_token(group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> str:
+    """Return a short name of a group's constraint, the same in every cycle."""
+    return _token(f"{group.group.name} {evaluated.constraint.key} {evaluated.constraint.when_unsatisfiable}")
 
 
 def limit_token(limit: EvaluatedLimit) -> str:
-    """Name a limit likewise."""
+    """Return a short name of a limit, the same in every cycle."""
     return _token(limit.name)
 
 
@@ -44,100 +44,109 @@ def _token(name: str) -> str:
 
 def find_causes(assessment: Assessment, view: View, memory: Memory) -> Causes:
     """Find the cause of every violated constraint and limit."""
-    seeking = _Seeking(view, memory)
-    found: dict[str, ViolationCause] = {}
+    finder = _CauseFinder(view, memory)
+    causes: dict[str, ViolationCause] = {}
     for group in assessment.groups:
-        for judged in (*group.hard, *group.soft):
-            if judged.counts.violated:
-                token = constraint_token(group, judged)
-                found[token] = seeking.of_constraint(token, group, judged)
+        for evaluated in (*group.hard, *group.soft):
+            if evaluated.counts.violated:
+                token = constraint_token(group, evaluated)
+                causes[token] = finder.constraint_cause(token, group, evaluated)
     for limit in assessment.limits:
         if limit.state is not State.SATISFIED:
             token = limit_token(limit)
-            found[token] = seeking.of_limit(token, limit)
-    return found
+            causes[token] = finder.limit_cause(token, limit)
+    return causes
 
 
-def causes_to_store(found: Causes) -> tuple[tuple[str, ViolationCause], ...]:
-    """Return the causes to keep: those that may not be seen again when the next cycle looks."""
+def causes_to_store(causes: Causes) -> tuple[tuple[str, ViolationCause], ...]:
+    """Return the causes to store: those that the next cycle may no longer be able to see."""
     lasting = {ViolationCause.UNKNOWN, ViolationCause.SOFT_CONSTRAINT}
-    return tuple(sorted((token, cause) for token, cause in found.items() if cause not in lasting)[:MOST_STORED])
+    return tuple(sorted((token, cause) for token, cause in causes.items() if cause not in lasting)[:MOST_STORED])
 
 
-class _Seeking:
-    """What is known of causes in one cycle."""
+class _CauseFinder:
+    """Finds causes in one cycle, from the memory and the snapshot."""
 
     def __init__(self, view: View, memory: Memory) -> None:
         self._view = view
         self._known = dict(memory.causes)
-        self._changes: dict[str, ViolationCause] = {each.subject: each.cause for each in memory.changes}
-        """The newest change of each subject, the newest last."""
-        self._order = {each.subject: place for place, each in enumerate(memory.changes)}
+        self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in memory.changes}
+        """The newest change of each subject."""
+        self._order = {change.subject: place for place, change in enumerate(memory.changes)}
 
-    def of_constraint(self, token: str, group: EvaluatedGroup, judged: EvaluatedConstraint) -> ViolationCause:
-        if not judged.constraint.hard:
+    def constraint_cause(self, token: str, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> ViolationCause:
+        if not evaluated.constraint.hard:
             return ViolationCause.SOFT_CONSTRAINT
         members = group.group.members
-        return self._known.get(token) or self._found(judged.constraint.key, judged.counts.by_domain, members)
+        return self._known.get(token) or self._find_cause(evaluated.constraint.key, evaluated.counts.by_domain, members)
 
-    def of_limit(self, token: str, limit: EvaluatedLimit) -> ViolationCause:
+    def limit_cause(self, token: str, limit: EvaluatedLimit) -> ViolationCause:
         members = [part.member for part in limit.parts]
-        found = self._known.get(token) or self._found(limit.topology_key, limit.counts, members)
-        if found is ViolationCause.UNKNOWN and self._softly(limit):
+        cause = self._known.get(token) or self._find_cause(limit.topology_key, limit.counts, members)
+        if cause is ViolationCause.UNKNOWN and self._soft_constraint_violated(limit):
             return ViolationCause.SOFT_CONSTRAINT
-        return found
+        return cause
 
-    def _softly(self, limit: EvaluatedLimit) -> bool:
-        """Say whether a soft constraint over the key that could have kept the limit does not hold now."""
+    def _soft_constraint_violated(self, limit: EvaluatedLimit) -> bool:
+        """Return whether a soft constraint that would have enforced the limit is violated now."""
         worst = limit.worst
         if worst is None or limit.state is State.INFEASIBLE:
             return False
-        free = [part for part in limit.parts if self._breaks(part.member, limit, worst)]
+        free = [part for part in limit.parts if self._violates_soft_only(part.member, limit, worst)]
         if not free or limit.cap is None:
             return bool(free)
         # What the other pods hold of the domain, no soft constraint would have changed.
         held = [pod for part in limit.parts if part not in free for pod in part.pods]
         return sum(limit.stands_in(pod, worst) for pod in held) <= limit.cap
 
-    def _breaks(self, member: PodController, limit: EvaluatedLimit, worst: str) -> bool:
-        """Say whether the limit's worst domain breaks a soft constraint of a member, and no hard one."""
+    def _violates_soft_only(self, member: PodController, limit: EvaluatedLimit, worst: str) -> bool:
+        """Return whether the limit's worst domain violates a soft constraint of a controller, and no hard one."""
         sample = member.sample
         if sample is None:
             return False
         over = [
-            each for listed in constraints_of(sample, self._view) for each in listed if each.key == limit.topology_key
+            constraint
+            for listed in constraints_of(sample, self._view)
+            for constraint in listed
+            if constraint.key == limit.topology_key
         ]
         broken = {
-            each.hard
-            for each in over
-            if _broken(counts(each, sample, self._view), worst, empty=limit.min_pods is not None)
+            constraint.hard
+            for constraint in over
+            if _is_broken(counts(constraint, sample, self._view), worst, empty=limit.min_pods is not None)
         }
         return broken == {False}
 
-    def _found(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause:
-        return self._seen(key, counts, members) or self._shown(key, counts, members) or ViolationCause.UNKNOWN
+    def _find_cause(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause:
+        return (
+            self._observed_cause(key, counts, members)
+            or self._visible_cause(key, counts, members)
+            or ViolationCause.UNKNOWN
+        )
 
-    def _seen(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause | None:
-        """Return the newest change that bears on these pods and domains."""
+    def _observed_cause(
+        self, key: str, counts: DomainCounts, members: Sequence[PodController]
+    ) -> ViolationCause | None:
+        """Return the newest observed change that affects these pods and domains."""
         if not self._changes:
             return None
         subjects = {str(member.reference) for member in members}
-        subjects.update(domain_subject(key, value) for value in _emptiest(counts))
+        subjects.update(domain_subject(key, value) for value in _emptiest_domains(counts))
         bearing = [subject for subject in subjects if subject in self._changes]
         most = max(counts.filled.values(), default=0)
         fullest = (domain_subject(key, value) for value, held in counts.filled.items() if held == most)
-        # Nodes that came to a domain by their label brought their pods along.
-        bearing += [each for each in fullest if self._changes.get(each) is ViolationCause.LABELS_CHANGED]
+        # Nodes that joined a domain by a label change brought their pods along.
+        bearing += [subject for subject in fullest if self._changes.get(subject) is ViolationCause.LABELS_CHANGED]
         return self._changes[max(bearing, key=self._order.__getitem__)] if bearing else None
 
-    def _shown(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause | None:
-        """Return what the snapshot alone shows."""
-        since = [self._since(key, value) for value in _emptiest(counts)]
+    def _visible_cause(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause | None:
+        """Return the cause that the snapshot alone shows."""
+        since = [self._serving_since(key, value) for value in _emptiest_domains(counts)]
         if since and all(moment is None for moment in since):
             return ViolationCause.NODE_LOST
-        if _several_revisions(members):
+        if _has_several_revisions(members):
             return ViolationCause.ROLLOUT
-        if any(_relabelled(member) for member in members):
+        if any(_is_relabelled(member) for member in members):
             return ViolationCause.LABELS_CHANGED
         youngest = max((pod.created for member in members for pod in member.pods if pod.node), default=None)
         later = youngest is not None and all(moment is None or moment > youngest for moment in since)
@@ -145,8 +154,8 @@ class _Seeking:
             return ViolationCause.DOMAIN_RETURNED
         return None
 
-    def _since(self, key: str, value: str) -> datetime | None:
-        """Return since when a domain has had a node that takes pods; None while it has none."""
+    def _serving_since(self, key: str, value: str) -> datetime | None:
+        """Return since when a domain has had a node that takes pods; None if it has none."""
 
         def make() -> tuple[datetime | None]:
             nodes = map(self._view.nodes.by_name.__getitem__, self._view.nodes.groups(key).get(value, ()))
@@ -156,33 +165,33 @@ class _Seeking:
         return self._view.memo(("taking pods since", key, value), make)[0]
 
 
-def _broken(seen: Counts, value: str, *, empty: bool) -> bool:
-    """Say whether a domain holds more than a constraint allows, or with `empty` less."""
+def _is_broken(seen: Counts, value: str, *, empty: bool) -> bool:
+    """Return whether a domain holds more pods than a constraint allows, or with `empty` fewer."""
     if value not in seen.by_domain:
         return False
     skew = seen.maximum - seen.by_domain[value] if empty else seen.skew_of(value)
     return skew > seen.constraint.max_skew
 
 
-_MOST_EMPTY: Final = 64
-"""Of the emptiest domains that are looked at: one suffices to tell."""
+_MOST_DOMAINS: Final = 64
+"""Emptiest domains that are visited; one with a known change is enough."""
 
 
-def _emptiest(counts: DomainCounts) -> Iterator[str]:
-    """Yield domains that hold least."""
+def _emptiest_domains(counts: DomainCounts) -> Iterator[str]:
+    """Yield the domains that hold the fewest pods."""
     filled = counts.filled
     least = min(filled.values(), default=0) if len(filled) == len(counts) else 0
-    found = 0
+    number = 0
     for value in counts if not least else filled:
         if filled.get(value, 0) == least:
             yield value
-            found += 1
-            if found == _MOST_EMPTY:
+            number += 1
+            if number == _MOST_DOMAINS:
                 return
 
 
-def _several_revisions(members: Iterable[PodController]) -> bool:
-    """Say whether pods of several templates of one workload are there."""
+def _has_several_revisions(members: Iterable[PodController]) -> bool:
+    """Return whether a workload has pods of several templates."""
     seen: dict[str, set[str]] = {}
     for member in members:
         if member.owner is None:
@@ -190,11 +199,11 @@ def _several_revisions(members: Iterable[PodController]) -> bool:
         top = (member.top or member.owner).uid
         revisions = {pod.labels.get(key, "") for key in REVISION_LABELS for pod in member.pods if key in pod.labels}
         seen.setdefault(top, set()).update(revisions)
-    return any(len(each) > 1 for each in seen.values())
+    return any(len(revisions) > 1 for revisions in seen.values())
 
 
-def _relabelled(member: PodController) -> bool:
-    """Say whether a running pod lacks a label that it was made with."""
+def _is_relabelled(member: PodController) -> bool:
+    """Return whether a running pod lacks a label of its template."""
     template = member.owner.template if member.owner is not None else None
     if template is None:
         return False

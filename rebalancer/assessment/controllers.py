@@ -1,4 +1,4 @@
-"""Members: the owners of pods, each with its living pods and the pod that it would make next."""
+"""Pod controllers: the owners of pods, each with its living pods and the pod that it would create next."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from rebalancer.scheduling.view import View
 
 _NAME: Final = attrgetter("name")
 
-_OF_NODES: Final = frozenset({"DaemonSet", "Node"})
-"""Owners whose pods belong to their nodes: where they stand is nobody's choice."""
+_NODE_OWNERS: Final = frozenset({"DaemonSet", "Node"})
+"""Owners whose pods belong to their nodes: no scheduler chooses where they run."""
 
 
 class PodController(Struct, frozen=True, kw_only=True, gc=False):
-    """One owner in a group: the workload people know it by, its living pods, and the pod it would make next.
+    """One owner of pods: the workload that people know it by, its living pods, and the pod that it would create next.
 
-    `owner` is None for pods that no known controller replaces; they count, and stay where they are.
+    `owner` is None for pods that no known controller replaces: they are counted but never evicted.
     """
 
     reference: Reference
@@ -37,7 +37,7 @@ class PodController(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def sample(self) -> Pod | None:
-        """A pod that stands for the next one; None for an owner that has no pod at all."""
+        """The next pod, or a living pod where the next one is not predictable; None for an owner without pods."""
         if not isinstance(self.next_pod, Unpredictable):
             return self.next_pod
         return self.pods[0] if self.pods else None
@@ -50,7 +50,7 @@ def members(view: View) -> tuple[PodController, ...]:
 
 def _members(view: View) -> Iterator[PodController]:
     snapshot = view.snapshot
-    for owner in sorted(snapshot.workloads, key=lambda each: (each.namespace, each.kind, each.name)):
+    for owner in sorted(snapshot.workloads, key=lambda workload: (workload.namespace, workload.kind, workload.name)):
         pods = tuple(_living(snapshot, owner.uid))
         if pods:
             top = snapshot.top_owner_of(pods[0])
@@ -64,7 +64,7 @@ def _members(view: View) -> Iterator[PodController]:
 
 
 def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
-    # Written out what `terminating` and `finished` say: this is asked of every pod of the cluster.
+    # `terminating` and `finished`, inlined: this loop visits every pod of the cluster.
     succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
     pods = [
         pod
@@ -89,21 +89,21 @@ def _unowned(snapshot: Snapshot) -> Iterator[Pod]:
 
 
 def stray_controllers(view: View) -> Iterator[PodController]:
-    """Yield what is known of the living pods without a known owner, those of one owner together.
+    """Yield a controller for the living pods of each unknown owner, and for each pod without an owner.
 
-    Pods that belong to their nodes (DaemonSets, static pods) are left out: they stand where the nodes are.
+    Pods that belong to their nodes (DaemonSets, static pods) are left out.
     """
-    found: defaultdict[Reference, list[Pod]] = defaultdict(list)
+    pods_by_owner: defaultdict[Reference, list[Pod]] = defaultdict(list)
     for pod in unowned_pods(view):
-        if pod.owner is None or pod.owner.kind not in _OF_NODES:
-            found[stray_reference(pod)].append(pod)
-    for reference in sorted(found):
-        pods = tuple(sorted(found[reference], key=lambda pod: pod.name))
+        if pod.owner is None or pod.owner.kind not in _NODE_OWNERS:
+            pods_by_owner[stray_reference(pod)].append(pod)
+    for reference in sorted(pods_by_owner):
+        pods = tuple(sorted(pods_by_owner[reference], key=lambda pod: pod.name))
         yield PodController(reference=reference, owner=None, top=None, pods=pods, next_pod=pods[0])
 
 
 def controllers_without_pods(view: View) -> Iterator[PodController]:
-    """Yield the owners that should have pods and have none."""
+    """Yield the owners that should have pods but have none."""
     present = {member.owner.uid for member in members(view) if member.owner is not None}
     missing = Unpredictable(Reason.NOT_PREDICTABLE, "it has no pod")
     snapshot = view.snapshot
@@ -114,7 +114,7 @@ def controllers_without_pods(view: View) -> Iterator[PodController]:
 
 
 def stray_reference(pod: Pod) -> Reference:
-    """Name a pod by its owner, known or not, else by itself."""
+    """Return the reference of a pod's owner, known or not, else of the pod itself."""
     if pod.owner is None:
         return Reference(pod.namespace, "Pod", pod.name)
     return Reference(pod.namespace, pod.owner.kind, pod.owner.name)

@@ -1,13 +1,12 @@
-"""What the loss of each single node and zone would break, and whether what is lost could be placed on what is left.
+"""What the loss of each single node and zone would break, and whether the lost pods could be placed elsewhere.
 
-The question of the night before. A domain is lost with its nodes and all that runs there; then the pods that their
-owners make anew are placed one after the other, as kube-scheduler most likely would, on the nodes that are left. The
-Node objects of the lost stay for long after an outage, tainted, and count as domains without pods; or somebody deletes
-them. The worse of the two is told.
+A domain is lost with its nodes and pods. Then the replacements of these pods are placed one after the other on the
+remaining nodes, as kube-scheduler most likely would. After an outage the Node objects of the lost nodes remain for a
+long time, tainted, and count as domains without pods; or somebody deletes them. The worse of both results is reported.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -20,36 +19,36 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Basis
-from rebalancer.scheduling.node_order import node_order
-from rebalancer.scheduling.place import modelled, place
+from rebalancer.scheduling.place import most_likely, place
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.spread_constraints import HOSTNAME
+from rebalancer.scheduling.tie_breaking import node_order
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 MOST_PLACED: Final = 5_000
-"""Pods that are placed in one answer, for the worst domains first; of the others it is not said who finds a place."""
+"""Pods placed in one simulation, for the worst domains first; for the other domains `unplaceable` is None."""
 
-_LIKELY: Final = 100
-"""Feasible nodes that are scored for one pod: kube-scheduler itself scores but a part of a large cluster's."""
+_MOST_SCORED: Final = 100
+"""Feasible nodes scored for one pod; kube-scheduler, too, scores only a part of a large cluster's nodes."""
 
-_OF_NODES: Final = frozenset({"DaemonSet", "Node"})
+_NODE_OWNERS: Final = frozenset({"DaemonSet", "Node"})
 
 _QUORUM: Final = 3
-"""Pods from which on a majority means something: of two, one is none."""
+"""The smallest number of pods that must keep a majority."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupLoss:
-    """What one set of pods loses: a group's, or those of it that a limit selects.
+    """What one set of pods loses: the pods of a group, or those of them that a limit selects.
 
-    `holds`: of `total` desired pods a majority is `left`, Ready and elsewhere, and no more is lost than the limits on
-    exactly these pods allow.
+    `holds`: a majority of the `total` desired pods is `left`, Ready in other domains, and no more pods are lost than
+    the limits on exactly these pods allow.
     """
 
     group: str
     limit: str | None
-    """The limit that selects the pods; None for all of the group's."""
+    """The limit that selects the pods; None for all pods of the group."""
     namespace: str
     key: Labels
     workloads: frozenset[Reference]
@@ -60,15 +59,15 @@ class GroupLoss:
 
     @property
     def share(self) -> Fraction:
-        """Which part of the total is lost."""
+        """The lost pods as a fraction of the total."""
         return Fraction(self.lost, self.total)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
-    """The loss of one domain. `unplaceable` pods find no node afterwards, None where that was not tried.
+class DomainFailure:
+    """The loss of one domain. `unplaceable` replacements find no node, None where placing them was not tried.
 
-    `unknown` are pods of which it is not known what would take their place, or where.
+    `unknown` counts the pods whose replacement cannot be predicted.
     """
 
     topology_key: str
@@ -79,24 +78,24 @@ class Failure:
 
     @property
     def broken(self) -> int:
-        """How many sets of pods do not hold."""
-        return sum(not each.holds for each in self.losses)
+        """How many sets of pods do not hold the loss."""
+        return sum(not loss.holds for loss in self.losses)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failures:
+class DomainFailures:
     """The loss of each single domain that holds pods of the policy's groups, the worst first.
 
-    `domains` is how many there are of these keys, with such pods or without.
+    `domains` counts the domains of these keys, with such pods or without.
     """
 
     domains: int
-    found: tuple[Failure, ...]
+    failures: tuple[DomainFailure, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Unit:
-    """A set of pods with the limits on it, and how many of them are on each node, and Ready there."""
+class _PodSet:
+    """A set of pods, the limits on it, and how many of the pods are on each node, and Ready there."""
 
     group: str
     limit: str | None
@@ -109,57 +108,68 @@ class _Unit:
     limits: list[EvaluatedLimit] = field(default_factory=list)
 
 
-def simulate_failures(gathered: Sequence[LimitGroup], limits: Sequence[EvaluatedLimit], view: View) -> Failures:
-    """Lose each domain that holds pods of the policy's groups, whether or not a limit on them is in force.
+def simulate_failures(gathered: Sequence[LimitGroup], limits: Sequence[EvaluatedLimit], view: View) -> DomainFailures:
+    """Simulate the loss of each domain that holds pods of the policy's groups, with or without a limit in force.
 
     The keys are the host name, those of the limits in force, and the groups' zones.
     """
-    units = tuple(_units(gathered, limits))
-    keys = {HOSTNAME, *(each.topology_key for each in limits), *(each.group.zone_key for each in gathered)}
-    found = [
-        (key, domain, losses) for key in sorted(keys) for domain, losses in sorted(_losses(key, units, view).items())
+    units = tuple(_pod_sets(gathered, limits))
+    keys = {HOSTNAME, *(limit.topology_key for limit in limits), *(group.group.zone_key for group in gathered)}
+    lost_domains = [
+        (key, domain, losses)
+        for key in sorted(keys)
+        for domain, losses in sorted(_losses_by_domain(key, units, view).items())
     ]
-    found.sort(key=lambda each: (-sum(not loss.holds for loss in each[2]), -max(loss.share for loss in each[2])))
+    lost_domains.sort(
+        key=lambda domain_loss: (
+            -sum(not loss.holds for loss in domain_loss[2]),
+            -max(loss.share for loss in domain_loss[2]),
+        )
+    )
     left = MOST_PLACED
     replacements = _Replacements(view)
-    made: list[Failure] = []
-    for key, domain, losses in found:
+    made: list[DomainFailure] = []
+    for key, domain, losses in lost_domains:
         nodes = view.nodes.groups(key)[domain]
         coming, unknown = replacements.coming(nodes)
         unplaceable = None
         if len(coming) <= left:
             left -= len(coming)
-            unplaceable = _unplaceable(coming, nodes, view)
-        made.append(Failure(topology_key=key, domain=domain, losses=losses, unplaceable=unplaceable, unknown=unknown))
-    made.sort(key=lambda each: (-each.broken, -(each.unplaceable or 0), each.topology_key, each.domain))
-    return Failures(domains=sum(len(view.nodes.groups(key)) for key in keys), found=tuple(made))
+            unplaceable = _count_unplaceable(coming, nodes, view)
+        made.append(
+            DomainFailure(topology_key=key, domain=domain, losses=losses, unplaceable=unplaceable, unknown=unknown)
+        )
+    made.sort(key=lambda failure: (-failure.broken, -(failure.unplaceable or 0), failure.topology_key, failure.domain))
+    return DomainFailures(domains=sum(len(view.nodes.groups(key)) for key in keys), failures=tuple(made))
 
 
-def _unplaceable(coming: Sequence[Pod], nodes: frozenset[str], view: View) -> int:
-    """Count the pods that find no node, with the lost nodes still there or deleted, whichever is worse."""
+def _count_unplaceable(coming: Sequence[Pod], nodes: frozenset[str], view: View) -> int:
+    """Count the pods that find no node, with the lost nodes tainted or deleted, whichever is worse."""
     if not coming:
         return 0
     states: tuple[Callable[[Iterable[str]], View], ...] = view.with_unreachable, view.without_nodes
-    return max(len(place(coming, state(nodes), _likely).pending) for state in states)
+    return max(len(place(coming, state(nodes), _likely_nodes).pending) for state in states)
 
 
-def _units(gathered: Iterable[LimitGroup], limits: Iterable[EvaluatedLimit]) -> Iterator[_Unit]:
-    """Yield each group's pods, then the other sets that limits are about, each with the limits on exactly these pods.
+def _pod_sets(gathered: Iterable[LimitGroup], limits: Iterable[EvaluatedLimit]) -> Iterator[_PodSet]:
+    """Yield each group's pods, then the other sets that limits count, each with the limits on exactly these pods.
 
-    Those within a larger domain are about no fixed set of pods.
+    Limits within a larger domain are left out: the set of pods that they count changes.
     """
     of_group: dict[int, list[EvaluatedLimit]] = {}
     for limit in limits:
         if limit.rule.within is None:
             of_group.setdefault(id(limit.gathered), []).append(limit)
     for group in gathered:
-        whole = _unit(group, None, group.key, group.parts)
-        parted: dict[tuple[Labels, frozenset[str]], _Unit] = {(group.key, _uids(group.parts)): whole}
+        whole = _make_pod_set(group, None, group.key, group.parts)
+        parted: dict[tuple[Labels, frozenset[str]], _PodSet] = {(group.key, _uids(group.parts)): whole}
         for limit in of_group.get(id(group), ()):
             unit = whole
             if limit.parts is not group.parts:
                 pods = limit.key, _uids(limit.parts)
-                unit = parted.get(pods) or parted.setdefault(pods, _unit(group, limit.limit, limit.key, limit.parts))
+                unit = parted.get(pods) or parted.setdefault(
+                    pods, _make_pod_set(group, limit.limit, limit.key, limit.parts)
+                )
             unit.limits.append(limit)
         yield from parted.values()
 
@@ -168,9 +178,9 @@ def _uids(parts: Iterable[LimitGroupPart]) -> frozenset[str]:
     return frozenset(pod.uid for part in parts for pod in part.pods)
 
 
-def _unit(group: LimitGroup, limit: str | None, key: Labels, parts: Sequence[LimitGroupPart]) -> _Unit:
+def _make_pod_set(group: LimitGroup, limit: str | None, key: Labels, parts: Sequence[LimitGroupPart]) -> _PodSet:
     placed = [(pod.node, pod.ready) for part in parts for pod in part.pods if pod.node is not None]
-    return _Unit(
+    return _PodSet(
         group=group.group.name,
         limit=limit,
         namespace=group.namespace,
@@ -182,10 +192,10 @@ def _unit(group: LimitGroup, limit: str | None, key: Labels, parts: Sequence[Lim
     )
 
 
-def _losses(key: str, units: Iterable[_Unit], view: View) -> dict[str, tuple[GroupLoss, ...]]:
-    """Return what each domain of a key takes with it, the worst first."""
+def _losses_by_domain(key: str, units: Iterable[_PodSet], view: View) -> dict[str, tuple[GroupLoss, ...]]:
+    """Return the losses in each domain of a key, the worst first."""
     values = view.nodes.values(key)
-    found: dict[str, list[GroupLoss]] = {}
+    losses_by_domain: dict[str, list[GroupLoss]] = {}
     for unit in units:
         lost: Counter[str] = Counter()
         silenced: Counter[str] = Counter()
@@ -205,61 +215,61 @@ def _losses(key: str, units: Iterable[_Unit], view: View) -> dict[str, tuple[Gro
                 lost=number,
                 total=max(unit.total, number),
                 left=left,
-                holds=_holds(unit, key, number, left),
+                holds=_is_tolerated(unit, key, number, left),
             )
-            found.setdefault(domain, []).append(loss)
-    return {domain: tuple(sorted(losses, key=_badness)) for domain, losses in found.items()}
+            losses_by_domain.setdefault(domain, []).append(loss)
+    return {domain: tuple(sorted(losses, key=_sort_key)) for domain, losses in losses_by_domain.items()}
 
 
-def _badness(loss: GroupLoss) -> tuple[bool, Fraction, str, str, str, list[tuple[str, str]]]:
+def _sort_key(loss: GroupLoss) -> tuple[bool, Fraction, str, str, str, list[tuple[str, str]]]:
     return loss.holds, -loss.share, loss.namespace, loss.group, loss.limit or "", sorted(loss.key.items())
 
 
-def _holds(unit: _Unit, key: str, lost: int, left: int) -> bool:
+def _is_tolerated(unit: _PodSet, key: str, lost: int, left: int) -> bool:
     if unit.total >= _QUORUM and 2 * left <= unit.total:
         return False
-    caps = [each.cap for each in unit.limits if each.topology_key == key and each.cap is not None]
+    caps = [limit.cap for limit in unit.limits if limit.topology_key == key and limit.cap is not None]
     return all(lost <= cap for cap in caps)
 
 
 class _Replacements:
-    """What would be made anew for pods that are lost; of most owners each pod's replacement is like the others'."""
+    """The replacements of lost pods; most owners replace all their pods by equal ones."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._of: dict[str, Pod | Unpredictable] = {}
+        self._by_owner: dict[str, Pod | Unpredictable] = {}
 
     def coming(self, nodes: Iterable[str]) -> tuple[list[Pod], int]:
-        """Return the pods that would be made for those on some nodes, and of how many more nothing is known.
+        """Return the replacements of the pods on some nodes, and how many pods have no predictable replacement.
 
-        Pods that belong to their nodes (DaemonSets, static pods) are nobody's loss.
+        Pods that belong to their nodes (DaemonSets, static pods) are not counted.
         """
         coming: list[Pod] = []
         unknown = 0
         for node in sorted(nodes):
             for pod in self._view.pods_on(node):
-                if pod.terminating or pod.mirror or (pod.owner is not None and pod.owner.kind in _OF_NODES):
+                if pod.terminating or pod.mirror or (pod.owner is not None and pod.owner.kind in _NODE_OWNERS):
                     continue
-                made = self._made(pod)
+                made = self._replacement_of(pod)
                 if isinstance(made, Unpredictable):
                     unknown += 1
                 else:
                     coming.append(made)
         return coming, unknown
 
-    def _made(self, pod: Pod) -> Pod | Unpredictable:
+    def _replacement_of(self, pod: Pod) -> Pod | Unpredictable:
         owner = pod.owner
         if owner is None or owner.kind == "StatefulSet" or pod.claims:
             return replacement(pod, self._view)
-        known = self._of.get(owner.uid)
+        known = self._by_owner.get(owner.uid)
         if known is None:
-            known = self._of[owner.uid] = replacement(pod, self._view)
+            known = self._by_owner[owner.uid] = replacement(pod, self._view)
         return structs.replace(known, uid=f"{pod.uid}+") if isinstance(known, Pod) else known
 
 
-def _likely(pod: Pod, view: View, nodes: frozenset[str]) -> Iterable[str]:
-    """Choose the node that the model thinks most likely, of so many."""
-    if len(nodes) > _LIKELY:
+def _likely_nodes(pod: Pod, view: View, nodes: frozenset[str]) -> Collection[str]:
+    """Return the nodes that kube-scheduler most likely chooses, of the first `_MOST_SCORED` feasible nodes."""
+    if len(nodes) > _MOST_SCORED:
         inside = (node for node in node_order(view) if node in nodes)
-        nodes = frozenset(node for node, _ in zip(inside, range(_LIKELY), strict=False))
-    return modelled(pod, view, nodes)
+        nodes = frozenset(node for node, _ in zip(inside, range(_MOST_SCORED), strict=False))
+    return most_likely(pod, view, nodes)

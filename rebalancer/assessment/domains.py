@@ -1,4 +1,4 @@
-"""Domains of a limit: which values of a topology key its pods may stand on, and which zones count for `when`."""
+"""Domains of a limit: which values of a topology key its pods may use, and which zones count for `when`."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -9,24 +9,24 @@ from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.moves import Memory
 from rebalancer.scheduling.node_index import RequiredAffinity
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.zones import ZONE_REMEMBERED_FOR
+from rebalancer.tracking.zones import ZONE_LIFETIME
 
 
 class Domains(NamedTuple):
-    """Nodes by domain. Declared domains without a node are there too, with none."""
+    """Nodes by domain; a declared domain without a node has the empty set."""
 
     nodes: Mapping[str, frozenset[str]]
     existing: int
-    """How many have a node."""
+    """How many domains have a node."""
 
 
 def limit_domains(key: str, declared: tuple[str, ...] | None, affinities: Affinities, view: View) -> Domains:
-    """Return the domains that are declared, else named by all of the affinities, else those of all eligible nodes."""
+    """Return the declared domains, else those that all affinities name, else those of all eligible nodes."""
 
     def make() -> Domains:
         groups = view.nodes.groups(key)
         if None not in affinities:
-            nodes = frozenset[str]().union(*(view.nodes.matching(each) for each in affinities))
+            nodes = frozenset[str]().union(*(view.nodes.matching(affinity) for affinity in affinities))
             groups = {value: names & nodes for value, names in groups.items()}
             groups = {value: names for value, names in groups.items() if names}
         meant = declared if declared is not None else named_domains(key, affinities)
@@ -38,27 +38,31 @@ def limit_domains(key: str, declared: tuple[str, ...] | None, affinities: Affini
 
 
 def named_domains(key: str, affinities: Affinities) -> frozenset[str] | None:
-    """Return the values of a key that the affinities name, or None where one leaves them open."""
-    found: frozenset[str] = frozenset()
-    for each in affinities:
-        values = _named_by(key, each) if each is not None else None
+    """Return the values of a key that the affinities name; None where an affinity allows any value."""
+    named: frozenset[str] = frozenset()
+    for affinity in affinities:
+        values = _domains_named_by(key, affinity) if affinity is not None else None
         if values is None:
             return None
-        found |= values
-    return found
+        named |= values
+    return named
 
 
-def _named_by(key: str, affinity: RequiredAffinity) -> frozenset[str] | None:
+def _domains_named_by(key: str, affinity: RequiredAffinity) -> frozenset[str] | None:
     selected = frozenset({affinity.selector[key]}) if key in affinity.selector else None
-    terms = [_listed(key, term.expressions) for term in affinity.required or ()]
+    terms = [_values_listed(key, term.expressions) for term in affinity.required or ()]
     if not terms or None in terms:
         return selected
     required = frozenset[str]().union(*(term for term in terms if term is not None))
     return required if selected is None else required & selected
 
 
-def _listed(key: str, expressions: Sequence[SelectorRequirement]) -> frozenset[str] | None:
-    listed = [frozenset(each.values) for each in expressions if each.key == key and each.operator is Operator.IN]
+def _values_listed(key: str, expressions: Sequence[SelectorRequirement]) -> frozenset[str] | None:
+    listed = [
+        frozenset(expression.values)
+        for expression in expressions
+        if expression.key == key and expression.operator is Operator.IN
+    ]
     return reduce(frozenset.__and__, listed) if listed else None
 
 
@@ -67,10 +71,10 @@ def count_zones(key: str, affinities: Affinities, view: View, memory: Memory) ->
     meant = named_domains(key, affinities)
     if meant is not None:
         return len(meant)
-    return view.memo(("zones seen", key), lambda: len(_seen(key, view, memory)))
+    return view.memo(("zones seen", key), lambda: len(_zones_seen(key, view, memory)))
 
 
-def _seen(key: str, view: View, memory: Memory) -> set[str]:
+def _zones_seen(key: str, view: View, memory: Memory) -> set[str]:
     now = view.snapshot.taken_at
-    lately = {each.zone for each in memory.zones if each.key == key and now - each.last < ZONE_REMEMBERED_FOR}
+    lately = {zone.zone for zone in memory.zones if zone.key == key and now - zone.last < ZONE_LIFETIME}
     return lately | view.nodes.groups(key).keys()

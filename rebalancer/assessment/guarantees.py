@@ -1,7 +1,7 @@
-"""What the pods' own hard constraints make impossible, however the scheduler places them.
+"""What the pods' own hard constraints make impossible, wherever the scheduler places the pods.
 
-A skew bound is no cap: `maxSkew` s over D domains allows more than s in one of them once the others hold more than
-none. With n pods it forces at most s only from n - s + 1 domains on (docs/semantics.md, 5.1).
+A skew bound is no cap: `maxSkew` s over D domains allows more than s pods in one domain once every other domain holds a
+pod. With n pods it forces at most s only from n - s + 1 domains on (docs/semantics.md, 5.1).
 """
 
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ from rebalancer.scheduling.view import View
 
 
 def most_under(pods: int, domains: int, max_skew: int) -> int:
-    """Return the most that one of the domains can hold while greatest and least differ by `max_skew` at most."""
+    """Return the most that one of the domains can hold while greatest and least differ by at most `max_skew`."""
     return pods if pods <= max_skew else max_skew + (pods - max_skew) // max(1, domains)
 
 
 def least_under(pods: int, domains: int, max_skew: int) -> int:
-    """Return the least that one of the domains can hold while greatest and least differ by `max_skew` at most."""
+    """Return the least that one of the domains can hold while greatest and least differ by at most `max_skew`."""
     return max(0, -(-(pods - (domains - 1) * max_skew) // max(1, domains)))
 
 
 def most_per_domain(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
-    """Return the most of `pods` pods that their hard constraints let one domain of a key hold, nothing else given."""
-    together = _shared(parts, key, pods, view)
+    """Return the most of `pods` pods that their hard constraints let one domain of a key hold."""
+    together = _bound_of_all(parts, key, pods, view)
     if len(parts) == 1:
         return together
-    each = 0
+    separate = 0
     for part in parts:
-        each += _shared([part], key, desired_pods([part], Basis.DESIRED, _of_top(parts)), view)
-    return min(together, each)
+        separate += _bound_of_all([part], key, desired_pods([part], Basis.DESIRED, _population(parts)), view)
+    return min(together, separate)
 
 
 def guaranteed_skew(parts: Sequence[LimitGroupPart], key: str, domains: int, view: View) -> int | None:
@@ -47,24 +47,28 @@ def guaranteed_skew(parts: Sequence[LimitGroupPart], key: str, domains: int, vie
         sample = part.member.sample
         if sample is None:
             return None
-        same = [each for each in constraints_of(sample, view).hard if each.key == key]
-        seen = [(each.max_skew, counts(each, sample, view).by_domain) for each in same]
-        allowed = [skew for skew, found in seen if len(found) == domains and sum(found.filled.values()) == bound]
+        same = [constraint for constraint in constraints_of(sample, view).hard if constraint.key == key]
+        seen = [(constraint.max_skew, counts(constraint, sample, view).by_domain) for constraint in same]
+        allowed = [
+            skew
+            for skew, domain_counts in seen
+            if len(domain_counts) == domains and sum(domain_counts.filled.values()) == bound
+        ]
         if not allowed:
             return None
         loosest = max(loosest, min(allowed))
     return loosest
 
 
-def _of_top(parts: Sequence[LimitGroupPart]) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _population(parts: Sequence[LimitGroupPart]) -> dict[str, int]:
+    population: dict[str, int] = {}
     for part in parts:
         if part.member.top is not None:
-            found[part.member.top.uid] = found.get(part.member.top.uid, 0) + len(part.member.pods)
-    return found
+            population[part.member.top.uid] = population.get(part.member.top.uid, 0) + len(part.member.pods)
+    return population
 
 
-def _shared(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
+def _bound_of_all(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
     """Return the bound by constraints that count all of these pods, which each of their owners must have."""
     labels = {pod.labels for part in parts for pod in part.pods}
     worst = 0
@@ -72,14 +76,16 @@ def _shared(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) ->
         sample = part.member.sample
         if sample is None:
             return pods
-        worst = max(worst, _bound(sample, labels | {sample.labels}, parts, key, pods, view))
+        worst = max(worst, _bound_of_one(sample, labels | {sample.labels}, parts, key, pods, view))
     return min(worst, pods)
 
 
-def _bound(sample: Pod, labels: set[Labels], parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:
-    if _apart(sample, labels, key, view):
+def _bound_of_one(
+    sample: Pod, labels: set[Labels], parts: Sequence[LimitGroupPart], key: str, pods: int, view: View
+) -> int:
+    if _keeps_apart(sample, labels, key, view):
         return 1
-    found = pods
+    bound_by_all = pods
     for constraint in constraints_of(sample, view).hard:
         selector = constraint.selector
         if selector is None or not nests(key, constraint.key, view) or not all(map(selector.matches, labels)):
@@ -89,12 +95,14 @@ def _bound(sample: Pod, labels: set[Labels], parts: Sequence[LimitGroupPart], ke
         others = max(0, sum(seen.by_domain.filled.values()) - bound)
         there = len(seen.by_domain)
         unmet = there < constraint.min_domains
-        found = min(found, constraint.max_skew if unmet else most_under(pods + others, there, constraint.max_skew))
-    return found
+        bound_by_all = min(
+            bound_by_all, constraint.max_skew if unmet else most_under(pods + others, there, constraint.max_skew)
+        )
+    return bound_by_all
 
 
-def _apart(sample: Pod, labels: set[Labels], key: str, view: View) -> bool:
-    """Say whether its anti-affinity keeps the pod from every pod of its namespace with these labels."""
+def _keeps_apart(sample: Pod, labels: set[Labels], key: str, view: View) -> bool:
+    """Return whether its anti-affinity keeps the pod from every pod of its namespace with these labels."""
     return any(
         nests(key, term.topology_key, view)
         and ((not term.namespaces and term.namespace_selector is None) or sample.namespace in term.namespaces)
@@ -105,7 +113,7 @@ def _apart(sample: Pod, labels: set[Labels], key: str, view: View) -> bool:
 
 
 def nests(inner: str, outer: str, view: View) -> bool:
-    """Say whether every domain of one key lies within one domain of another."""
+    """Return whether every domain of one key lies within one domain of another."""
     if inner == outer:
         return True
 

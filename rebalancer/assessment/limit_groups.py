@@ -1,6 +1,6 @@
-"""The policy's groups of pods, gathered: which pods belong together, and how many there should be.
+"""The pods of the policy's groups: which pods a group's limits count together, and how many there should be.
 
-Pods are looked at by owner first and by label set second. A group of whole workloads costs nothing for each pod.
+Pods are selected by owner first and by label set second. A group of whole workloads costs nothing per pod.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,22 +21,22 @@ from rebalancer.scheduling.view import View
 _EVERYTHING: Final = LabelSelector()
 
 Affinities = frozenset[RequiredAffinity | None]
-"""What the pods of a group ask of nodes; None for those that ask nothing."""
+"""The required node affinities of a group's pods; None for pods without one."""
 
 _ANYWHERE: Final[Affinities] = frozenset({None})
 
 
 class LimitGroupPart(Struct, frozen=True, kw_only=True, gc=False):
-    """The pods of one owner that are meant; none where the owner has none yet."""
+    """The pods of one owner that belong to the group; none where the owner has no pods yet."""
 
     member: PodController
     pods: tuple[Pod, ...]
 
 
 class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """Pods that a group of the policy puts together.
+    """Pods that a group of the policy counts together.
 
-    `key` says which of the group's pods: {"workload": "Deployment/web"}, or the values of the labels in `groupBy`.
+    `key` identifies them within the group: {"workload": "Deployment/web"}, or the values of the labels in `groupBy`.
     """
 
     group: PolicyGroup
@@ -44,7 +44,7 @@ class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     key: Labels
     parts: tuple[LimitGroupPart, ...]
     population: Mapping[str, int]
-    """Living pods of each top owner by UID, within the group or not."""
+    """Number of living pods of each top owner by UID, in the group or not."""
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
@@ -53,7 +53,7 @@ class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def affinities(self) -> Affinities:
-        """What the next pods of its owners ask of nodes."""
+        """The required node affinities of the owners' next pods."""
         return affinities_of(self.parts)
 
     @cached_property
@@ -68,24 +68,24 @@ class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def find_limit_groups(view: View, policy_groups: Sequence[PolicyGroup]) -> tuple[LimitGroup, ...]:
-    """Find the pods of every group, in the policy's order, then by namespace and key."""
+    """Return the limit groups in the policy's order, then by namespace and key."""
     population = _population(view) if policy_groups else {}
-    found: list[LimitGroup] = []
+    limit_groups: list[LimitGroup] = []
     for group in policy_groups:
         parts: dict[tuple[str, Labels], list[LimitGroupPart]] = {}
-        for namespace, key, part in _placed(view, group):
+        for namespace, key, part in _group_parts(view, group):
             parts.setdefault((namespace, key), []).append(part)
-        found += [
+        limit_groups += [
             LimitGroup(
                 group=group, namespace=namespace, key=key, parts=tuple(parts[namespace, key]), population=population
             )
-            for namespace, key in sorted(parts, key=_order)
+            for namespace, key in sorted(parts, key=_sort_key)
         ]
-    return tuple(found)
+    return tuple(limit_groups)
 
 
-def _placed(view: View, group: PolicyGroup) -> Iterator[tuple[str, Labels, LimitGroupPart]]:
-    """Yield each part of a group with its namespace and the key of the gathered group that it belongs to."""
+def _group_parts(view: View, group: PolicyGroup) -> Iterator[tuple[str, Labels, LimitGroupPart]]:
+    """Yield each part of a group with its namespace and the key of its limit group."""
     whole = group.group_by == (WORKLOAD,)
     selector = group.selector.compiled
     chosen: dict[str, bool] = {}
@@ -98,12 +98,12 @@ def _placed(view: View, group: PolicyGroup) -> Iterator[tuple[str, Labels, Limit
             continue
         part = LimitGroupPart(member=member, pods=member.pods)
         if not whole:
-            yield from ((namespace, key, each) for key, each in divide_parts([part], selector, group.group_by))
+            yield from ((namespace, key, divided) for key, divided in divide_parts([part], selector, group.group_by))
         elif selector.empty:
             yield namespace, workload_key(member.reference), part
         else:
             key = workload_key(member.reference)
-            yield from ((namespace, key, each) for _, each in divide_parts([part], selector, ()))
+            yield from ((namespace, key, divided) for _, divided in divide_parts([part], selector, ()))
 
 
 def _candidates(view: View, *, absent: bool) -> Iterator[PodController]:
@@ -116,37 +116,39 @@ def _candidates(view: View, *, absent: bool) -> Iterator[PodController]:
 def divide_parts(
     parts: Iterable[LimitGroupPart], selector: LabelSelector | None, keys: tuple[str, ...]
 ) -> Iterator[tuple[Labels, LimitGroupPart]]:
-    """Yield the pods that the selector matches, divided by the values of the keys; those that lack one are left out.
+    """Yield the pods that the selector matches, divided by the values of the keys; pods that lack a key are left out.
 
-    `keys` may be (`Workload`,); none divides by nothing.
+    `keys` may be (`Workload`,); without keys nothing is divided.
     """
     selector = selector or _EVERYTHING
     for part in parts:
         if keys == (WORKLOAD,):
-            yield from ((workload_key(part.member.reference), each) for _, each in divide_parts([part], selector, ()))
+            yield from (
+                (workload_key(part.member.reference), divided) for _, divided in divide_parts([part], selector, ())
+            )
             continue
         known: dict[int, Labels | None] = {}
-        found: dict[Labels, list[Pod]] = {}
+        pods_by_key: dict[Labels, list[Pod]] = {}
         for pod in part.pods:
             labels = pod.labels
             key = known.get(id(labels), _UNKNOWN)
             if key is _UNKNOWN:
-                key = known[id(labels)] = _key(labels, selector, keys)
+                key = known[id(labels)] = _key_of(labels, selector, keys)
             if key is not None:
-                found.setdefault(key, []).append(pod)
-        if not part.member.pods:  # an owner without pods takes part by what its template says
+                pods_by_key.setdefault(key, []).append(pod)
+        if not part.member.pods:  # an owner without pods is selected by its template
             template = part.member.owner.template if part.member.owner is not None else None
-            key = _key(template.labels, selector, keys) if template is not None else None
+            key = _key_of(template.labels, selector, keys) if template is not None else None
             if key is not None:
-                found[key] = []
-        for key, pods in found.items():
+                pods_by_key[key] = []
+        for key, pods in pods_by_key.items():
             yield key, part if len(pods) == len(part.pods) else LimitGroupPart(member=part.member, pods=tuple(pods))
 
 
 _UNKNOWN: Final = Labels({"": ""})
 
 
-def _key(labels: Labels, selector: LabelSelector, keys: tuple[str, ...]) -> Labels | None:
+def _key_of(labels: Labels, selector: LabelSelector, keys: tuple[str, ...]) -> Labels | None:
     if not selector.matches(labels) or not all(key in labels for key in keys):
         return None
     return Labels({key: labels[key] for key in keys}) if keys else NO_LABELS
@@ -158,28 +160,28 @@ def workload_key(reference: Reference) -> Labels:
 
 
 def format_key(key: Mapping[str, str]) -> str:
-    """Write a key on one line."""
+    """Return a key as text in one line."""
     return ",".join(f"{name}={value}" for name, value in key.items())
 
 
-def _order(place: tuple[str, Labels]) -> tuple[str, list[tuple[str, str]]]:
+def _sort_key(place: tuple[str, Labels]) -> tuple[str, list[tuple[str, str]]]:
     namespace, key = place
     return namespace, sorted(key.items())
 
 
 def _population(view: View) -> Mapping[str, int]:
-    found: dict[str, int] = {}
+    population: dict[str, int] = {}
     for member in members(view):
         if member.top is not None:
-            found[member.top.uid] = found.get(member.top.uid, 0) + len(member.pods)
-    return found
+            population[member.top.uid] = population.get(member.top.uid, 0) + len(member.pods)
+    return population
 
 
 def affinities_of(parts: Iterable[LimitGroupPart]) -> Affinities:
-    """Return what the next pods of the owners ask of nodes."""
+    """Return the required node affinities of the owners' next pods."""
     samples = [part.member.sample for part in parts]
-    found = frozenset([required_part(each.spec.node_affinity) for each in samples if each is not None])
-    return _ANYWHERE if not found or found == _ANYWHERE else found
+    affinities = frozenset([required_part(sample.spec.node_affinity) for sample in samples if sample is not None])
+    return _ANYWHERE if not affinities or affinities == _ANYWHERE else affinities
 
 
 def _pods(parts: Iterable[LimitGroupPart]) -> tuple[Pod, ...]:
@@ -187,9 +189,9 @@ def _pods(parts: Iterable[LimitGroupPart]) -> tuple[Pod, ...]:
 
 
 def desired_pods(parts: Sequence[LimitGroupPart], basis: Basis, population: Mapping[str, int]) -> int:
-    """Return how many pods there are, or should be: of each owner's replicas the part that its pods are now.
+    """Return how many pods exist (`Live`) or should: each owner's replicas in proportion to its pods in the group.
 
-    An owner that should have none any more counts the pods it has: a share of nothing says nothing.
+    If the result is 0 the living pods are counted: a share of nothing has no meaning.
     """
     if len(parts) == 1 and basis is Basis.DESIRED:  # most often: one owner, all of its pods
         (part,) = parts

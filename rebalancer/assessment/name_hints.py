@@ -1,28 +1,30 @@
-"""What a name that nothing has was probably meant to be: the nearest of those that there are, if one is near."""
+"""Hints for misspelt names: the most similar of the existing names, if one is similar enough."""
 
 from collections.abc import Collection
 from difflib import SequenceMatcher, get_close_matches
 from typing import Final
 
-_ALIKE: Final = 0.8
-"""From this similarity on (difflib's, 1 for equal) another name is taken for a misspelling."""
+_SIMILAR: Final = 0.8
+"""The similarity (difflib's, 1 for equal) from which on a name counts as a misspelling of another."""
 
 _MOST: Final = 1_000
-"""Names that are compared: that the nearest is left out costs a hint."""
+"""Names that are compared; beyond them a hint may be missing."""
 
 
-def is_misspelling(key: str, found: str) -> bool:
-    """Say whether a label is probably meant to be the key: a longer or shorter form of it, or nearly the same word."""
-    if found == key:
+def is_misspelling(key: str, label: str) -> bool:
+    """Return whether a label is probably a misspelt key: a longer or shorter form of it, or nearly the same word."""
+    if label == key:
         return False
-    name, other = key.rpartition("/")[2], found.rpartition("/")[2]
+    name, other = key.rpartition("/")[2], label.rpartition("/")[2]
     if name == other or other.startswith((f"{name}-", f"{name}_")) or other.endswith((f"-{name}", f"_{name}")):
         return True
-    return _alike(key, found) >= _ALIKE and (_alike(name, other) >= _ALIKE or _one_off(name, other))
+    return _similarity(key, label) >= _SIMILAR and (
+        _similarity(name, other) >= _SIMILAR or _differs_by_one_letter(name, other)
+    )
 
 
-def _one_off(name: str, other: str) -> bool:
-    """Say whether one letter is another, or two neighbours changed places: in a short word difflib sees less alike."""
+def _differs_by_one_letter(name: str, other: str) -> bool:
+    """Return whether one letter differs or two neighbours are swapped, which difflib underrates in short words."""
     if len(name) != len(other):
         return False
     differing = [place for place, (one, two) in enumerate(zip(name, other, strict=True)) if one != two]
@@ -32,27 +34,27 @@ def _one_off(name: str, other: str) -> bool:
 
 
 def nearest_key(key: str, there: Collection[str]) -> str | None:
-    """Return the label key that a key was probably meant to be."""
+    """Return the existing label key that a misspelt key probably means, None without a similar one."""
     near = [
-        each
-        for each in sorted(there)[:_MOST]
-        if is_misspelling(key, each) or is_misspelling(each, key) or _beside(key, each)
+        other
+        for other in sorted(there)[:_MOST]
+        if is_misspelling(key, other) or is_misspelling(other, key) or _is_related(key, other)
     ]
-    return max(near, key=lambda each: _alike(key, each), default=None)
+    return max(near, key=lambda other: _similarity(key, other), default=None)
 
 
-def _beside(key: str, other: str) -> bool:
-    """Say whether a key has not the other's prefix, or has it and one name begins with the other."""
+def _is_related(key: str, other: str) -> bool:
+    """Return whether a key lacks the other's prefix, or has it and one name begins with the other."""
     (prefix, _, name), (its, _, its_name) = key.rpartition("/"), other.rpartition("/")
     if prefix == its:
         return name.startswith(its_name) or its_name.startswith(name)
-    return not prefix and _alike(name, its_name) >= _ALIKE
+    return not prefix and _similarity(name, its_name) >= _SIMILAR
 
 
-def nearest(word: str, there: Collection[str]) -> str | None:
-    """Return the value or name that a word was probably meant to be."""
-    return next(iter(get_close_matches(word, sorted(there)[:_MOST], n=1, cutoff=_ALIKE)), None)
+def nearest_name(word: str, there: Collection[str]) -> str | None:
+    """Return the existing value or name that a misspelt word probably means, None without a similar one."""
+    return next(iter(get_close_matches(word, sorted(there)[:_MOST], n=1, cutoff=_SIMILAR)), None)
 
 
-def _alike(one: str, other: str) -> float:
+def _similarity(one: str, other: str) -> float:
     return SequenceMatcher(None, one, other).ratio()

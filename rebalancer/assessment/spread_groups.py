@@ -1,7 +1,7 @@
-"""Groups: workloads whose next pods would be judged by the same constraints over the same nodes.
+"""Spread groups: workloads whose next pods have the same constraints over the same nodes.
 
-A group's constraints are those that its owners' *next* pod will carry, since an eviction is answered by that pod. What
-older pods still carry binds nobody any more.
+A group's constraints are those that its owners' *next* pod will carry, because that pod replaces an evicted one.
+Constraints that only older pods carry are no longer enforced.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ _Key = tuple[str, Constraints, RequiredAffinity | None, tuple[Toleration, ...]]
 
 
 class SpreadGroup(Struct, frozen=True, kw_only=True, gc=False):
-    """Owners that share constraints and eligibility. `sample` is a pod that stands for all their next pods."""
+    """Owners that share constraints and eligible nodes. `sample` represents the next pods of all of them."""
 
     namespace: str
     constraints: Constraints
@@ -37,10 +37,12 @@ class SpreadGroup(Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def of(cls, namespace: str, constraints: Constraints, sample: Pod, members: tuple[PodController, ...]) -> Self:
-        """Put owners together."""
+        """Make a group of owners."""
         workloads = workloads_of(members)
-        keys = ",".join([f"{each.key}:{each.max_skew}" for each in (*constraints.hard, *constraints.soft)])
-        names = ",".join([f"{each.kind}/{each.name}" for each in workloads])
+        keys = ",".join(
+            [f"{constraint.key}:{constraint.max_skew}" for constraint in (*constraints.hard, *constraints.soft)]
+        )
+        names = ",".join([f"{workload.kind}/{workload.name}" for workload in workloads])
         return cls(
             namespace=namespace,
             constraints=constraints,
@@ -59,24 +61,24 @@ def workloads_of(members: Sequence[PodController]) -> tuple[Reference, ...]:
 
 
 def find_spread_groups(view: View) -> tuple[SpreadGroup, ...]:
-    """Find every group with a constraint, hard or soft, in a stable order."""
-    found: defaultdict[_Key, list[tuple[Pod, PodController]]] = defaultdict(list)
-    for member in _counted(view):
+    """Return every group with a constraint, hard or soft, in a stable order."""
+    entries_by_key: defaultdict[_Key, list[tuple[Pod, PodController]]] = defaultdict(list)
+    for member in _constrained_controllers(view):
         sample = member.sample or member.pods[0]
         constraints = constraints_of(sample, view)
         if constraints.hard or constraints.soft:
             affinity = required_part(sample.spec.node_affinity)
             key = (sample.namespace, constraints, affinity, sample.spec.tolerations)
-            found[key].append((sample, member))
+            entries_by_key[key].append((sample, member))
     made = [
         SpreadGroup.of(namespace, constraints, entries[0][0], tuple([member for _, member in entries]))
-        for (namespace, constraints, _, _), entries in found.items()
+        for (namespace, constraints, _, _), entries in entries_by_key.items()
     ]
     return tuple(sorted(made, key=lambda group: (group.namespace, group.workloads, group.name)))
 
 
-def _counted(view: View) -> Iterator[PodController]:
-    """Yield the owners that have living pods, then the pods with constraints of their own that nobody known owns."""
+def _constrained_controllers(view: View) -> Iterator[PodController]:
+    """Yield the owners with living pods, then the pods with constraints of their own and no known owner."""
     yield from members(view)
     for pod in unowned_pods(view):
         if pod.spec.spread:

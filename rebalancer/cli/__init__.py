@@ -6,7 +6,7 @@ To add a verb, write a module here with two functions and a line in `registry.VE
     def run(args: argparse.Namespace) -> int: ...    # do it and return the exit code
 
 The module is imported when its verb is called, so it may import what it needs at the top. Flags that several verbs
-share are declared in `reading` (a cluster or a snapshot, a selection, a format) and `settings_flags` (process settings,
+share are declared in `options` (a cluster or a snapshot, a selection, a format) and `settings_flags` (process settings,
 from their declarations). A verb writes its result to standard output, raises `errors.CliError` for what the user can
-mend, and lets Ctrl-C and a closed pipe through: `main` turns them into exit codes.
+fix, and lets Ctrl-C and a closed pipe through: `main` turns them into exit codes.
 """

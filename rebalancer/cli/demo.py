@@ -12,8 +12,8 @@ from rich.live import Live
 from rebalancer.adapters.simulator import START
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.unmatched import find_unmatched
-from rebalancer.cli.demo_play import LONGEST, Line, Play
-from rebalancer.cli.demo_view import clock, picture
+from rebalancer.cli.demo_play import LONGEST, DemoRun, StoryLine
+from rebalancer.cli.demo_view import draw, format_clock
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.controller import logs
@@ -30,7 +30,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--speed",
         metavar="FACTOR",
-        type=_factor,
+        type=_parse_factor,
         default=8.0,
         help="how many times faster than in a real cluster (default: 8, about 25 seconds in all)",
     )
@@ -39,26 +39,26 @@ def add_arguments(parser: Parser) -> None:
         metavar="NUMBER",
         type=int,
         default=1,
-        help="decides delays, names and the scheduler's choice among equals; same seed, same play (default: 1)",
+        help="decides delays, names and the scheduler's choice among equal nodes; a seed gives one run (default: 1)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play it, then show the report; 0 if everything was repaired."""
-    logs.configure_logs(level="error", form="console")  # what the loop logs is told here in other words
+    """Run the demo, then print the report; 0 if everything was repaired."""
+    logs.configure_logs(level="error", form="console")  # the demo shows what the loop would log
     console = Console(highlight=False)
-    play = Play(args.seed)
+    play = DemoRun(args.seed)
     if console.is_terminal:
-        _live(play, console, args.speed)
+        _play_live(play, console, args.speed)
     else:
-        _perform(play, args.speed, lambda told: _print(console, told))
-    _report(play, console)
+        _play(play, args.speed, lambda lines: _print_lines(console, lines))
+    _print_report(play, console)
     if not play.repaired:
         raise CliError(f"not repaired within {LONGEST}; seed {args.seed} shows it again")
     return Exit.FINE
 
 
-def _factor(text: str) -> float:
+def _parse_factor(text: str) -> float:
     try:
         factor = float(text)
     except ValueError:
@@ -68,32 +68,32 @@ def _factor(text: str) -> float:
     return factor
 
 
-def _perform(play: Play, speed: float, show: Callable[[list[Line]], None]) -> None:
-    """Play at a pace; `show` gets the new lines at every frame."""
+def _play(play: DemoRun, speed: float, show: Callable[[list[StoryLine]], None]) -> None:
+    """Run the demo at a pace; `show` gets the new lines of each frame."""
     began = time.monotonic()
     while not play.over:
         passed = min((time.monotonic() - began) * speed, LONGEST.total_seconds())
-        show(list(play.go_on(START + timedelta(seconds=passed))))
+        show(list(play.advance(START + timedelta(seconds=passed))))
         time.sleep(_FRAME)
 
 
-def _live(play: Play, console: Console, speed: float) -> None:
-    told: list[Line] = []
+def _play_live(play: DemoRun, console: Console, speed: float) -> None:
+    lines: list[StoryLine] = []
 
-    def show(new: list[Line]) -> None:
-        told.extend(new)
-        live.update(picture(play, told, ascii_only=console.options.ascii_only), refresh=True)
+    def show(new: list[StoryLine]) -> None:
+        lines.extend(new)
+        live.update(draw(play, lines, ascii_only=console.options.ascii_only), refresh=True)
 
     with Live(console=console, auto_refresh=False) as live:
-        _perform(play, speed, show)
+        _play(play, speed, show)
 
 
-def _print(console: Console, told: list[Line]) -> None:
-    for line in told:
-        console.print(f"{clock(line)}  {line.text}", markup=False, soft_wrap=True)
+def _print_lines(console: Console, lines: list[StoryLine]) -> None:
+    for line in lines:
+        console.print(f"{format_clock(line)}  {line.text}", markup=False, soft_wrap=True)
 
 
-def _report(play: Play, console: Console) -> None:
+def _print_report(play: DemoRun, console: Console) -> None:
     cycle = play.loop.cycle
     assert cycle is not None
     unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)

@@ -1,6 +1,6 @@
-"""What `demo` plays: the real loop on a simulated cluster that loses a zone and gets it back.
+"""The run that `demo` shows: the real loop on a simulated cluster that loses a zone and gets it back.
 
-Everything happens at its own simulated moment, whatever the pace at which somebody watches, so a seed gives one play.
+Everything happens at its own simulated time, whatever the speed of the display, so that a seed gives one run.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,22 +28,22 @@ eligibility: {minAge: 30s}
 budgets: {maxUnavailable: 2, perWorkload: 20%}
 nodes: {settle: 20s}
 """
-"""As somebody would write it who has little time; the defaults wait for minutes."""
+"""A policy with short waiting times; the defaults wait for minutes."""
 
 ZONES: Final = ("a", "b", "c")
 LOST: Final = "c"
 _LOST_AFTER: Final = timedelta(seconds=20)
 _BACK_AFTER: Final = timedelta(seconds=100)
-_LOOK_ON: Final = timedelta(seconds=20)
-"""How long the play goes on when everything is repaired, so that one sees that nothing more happens."""
+_QUIET_END: Final = timedelta(seconds=20)
+"""How long the demo continues after the repair, to show that nothing more is evicted."""
 
 LONGEST: Final = timedelta(minutes=30)
 
-_TOLD: Final = frozenset({"Evicted", "MoveVerified", "MoveIneffective", "EvictionBlocked", "EvictionFailed"})
-"""Events about a move: there is one on the pod and one on its workload, and the pod's is told."""
+_MOVE_EVENTS: Final = frozenset({"Evicted", "MoveVerified", "MoveIneffective", "EvictionBlocked", "EvictionFailed"})
+"""Reasons with one event on the pod and one on its workload; only the pod's is shown."""
 
 
-def first_state() -> Snapshot:
+def initial_snapshot() -> Snapshot:
     """Three zones of three nodes and three workloads, evenly spread."""
     blueprint = ClusterBuilder(START)
     blueprint.zones(ZONES, nodes=3)
@@ -58,46 +58,46 @@ def first_state() -> Snapshot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One thing worth telling, at its simulated moment."""
+class StoryLine:
+    """One line of the demo, at its simulated time."""
 
     at: datetime
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Act:
+class _ScheduledEvent:
     at: datetime
     text: str
     do: Callable[[], None]
 
 
-class Counting:
-    """The loop's observer: counts what was evicted."""
+class EvictionCounter:
+    """The loop's observer; counts evictions."""
 
     def __init__(self) -> None:
         self.evicted = 0
 
-    def phase(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002  # nobody asks how long it takes
+    def phase(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002  # the duration is not shown
         """Time nothing."""
         return nullcontext()
 
     def answered(self, result: EvictionResult) -> None:
-        """Count what was granted."""
+        """Count a granted eviction."""
         self.evicted += result is EvictionResult.EVICTED
 
     def changed(self, state: LoopState) -> None:
-        """Take no notice: the state is read where it is shown."""
+        """Do nothing: the display reads the state itself."""
 
 
-class Play:
-    """The play, as far as it has come."""
+class DemoRun:
+    """One run of the demo and its state so far."""
 
     def __init__(self, seed: int) -> None:
-        self.cluster = SimulatedCluster(first_state(), seed=seed)
+        self.cluster = SimulatedCluster(initial_snapshot(), seed=seed)
         policy = load_policy(POLICY, source="the demo's policy")
         self._interval = policy.interval
-        self._observer = Counting()
+        self._observer = EvictionCounter()
         self._runner = Runner(
             state=LoopState(policy=policy, policy_since=START),
             cluster=self.cluster,
@@ -108,24 +108,24 @@ class Play:
             policy_source="demo",
         )
         self._runner.tell(Leading(leads=True))
-        self._acts = [
-            _Act(
+        self._events = [
+            _ScheduledEvent(
                 at=START + _LOST_AFTER,
                 text=f"Zone {LOST} is lost with its nodes",
                 do=lambda: self.cluster.nodes.remove_domain(ZONE, LOST),
             ),
-            _Act(
+            _ScheduledEvent(
                 at=START + _BACK_AFTER,
-                text=f"Zone {LOST} is back, and empty: nothing in Kubernetes moves pods there",
+                text=f"Zone {LOST} is back and empty: Kubernetes does not move running pods there",
                 do=lambda: self.cluster.nodes.restore_domain(ZONE, LOST),
             ),
         ]
         self._next_cycle = START
-        self._told = 0
+        self._shown_entries = 0
         self._quiet_since: datetime | None = None
         self.scene = "Three zones, three workloads, evenly spread"
         self.minimum = 0
-        """The proven least number of evictions, as it was when the zone was back."""
+        """The proved minimum of evictions when the zone was back."""
 
     @property
     def loop(self) -> LoopState:
@@ -139,75 +139,76 @@ class Play:
 
     @property
     def repaired(self) -> bool:
-        """Whether the zone is back and every constraint holds again, with nothing under way."""
+        """Whether the zone is back, every constraint is satisfied and no move is in flight."""
         return self._quiet_since is not None
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to see."""
-        if self._quiet_since is not None and self.cluster.now - self._quiet_since >= _LOOK_ON:
+        """Whether the demo has ended."""
+        if self._quiet_since is not None and self.cluster.now - self._quiet_since >= _QUIET_END:
             return True
         return self.cluster.now - START >= LONGEST
 
-    def go_on(self, until: datetime) -> Iterator[Line]:
-        """Play on to a simulated moment, or to the end if that comes sooner; yield what is worth telling."""
+    def advance(self, until: datetime) -> Iterator[StoryLine]:
+        """Run to a simulated time, or to the end if that comes sooner; yield the new lines."""
         while not self.over:
-            following = min(until, self._next_cycle, *(act.at for act in self._acts))
+            following = min(until, self._next_cycle, *(act.at for act in self._events))
             self.cluster.advance((following - self.cluster.now).total_seconds())
-            yield from self._news()
-            if self._acts and self._acts[0].at <= following:
-                yield self._perform(self._acts.pop(0))
+            yield from self._new_lines()
+            if self._events and self._events[0].at <= following:
+                yield self._perform(self._events.pop(0))
             if self._next_cycle <= following:
                 yield from self._cycle()
                 self._next_cycle += self._interval
             if following >= until:
                 return
 
-    def _perform(self, act: _Act) -> Line:
+    def _perform(self, act: _ScheduledEvent) -> StoryLine:
         act.do()
         self.scene = act.text
-        return Line(at=self.cluster.now, text=act.text)
+        return StoryLine(at=self.cluster.now, text=act.text)
 
-    def _cycle(self) -> Iterator[Line]:
+    def _cycle(self) -> Iterator[StoryLine]:
         self._runner.tick()
         cycle = self.loop.cycle
         assert cycle is not None
-        if not self._acts:
+        if not self._events:
             if cycle.plan.lower_bound and not self.minimum:
-                self.scene = f"The repair takes {plural(cycle.plan.lower_bound, 'eviction')}, proved to be the least"
-                yield Line(at=self.cluster.now, text=self.scene)
+                self.scene = f"The repair needs {plural(cycle.plan.lower_bound, 'eviction')} (proved minimum)"
+                yield StoryLine(at=self.cluster.now, text=self.scene)
             self.minimum = max(self.minimum, cycle.plan.lower_bound)
-        yield from self._news()
-        busy = bool(self._acts or cycle.assessment.violated or self.loop.memory.in_flight)
+        yield from self._new_lines()
+        busy = bool(self._events or cycle.assessment.violated or self.loop.memory.in_flight)
         if busy:
             self._quiet_since = None
         elif self._quiet_since is None:
             self._quiet_since = self.cluster.now
             self.scene = "Everything is evenly spread again"
-            yield Line(at=self.cluster.now, text=self.scene)
+            yield StoryLine(at=self.cluster.now, text=self.scene)
 
-    def _news(self) -> Iterator[Line]:
-        """Tell what has happened since the last time."""
-        entries = self.cluster.trace[self._told :]
-        self._told += len(entries)
+    def _new_lines(self) -> Iterator[StoryLine]:
+        """Yield the lines about what has happened since the last call."""
+        entries = self.cluster.trace[self._shown_entries :]
+        self._shown_entries += len(entries)
         collected = sum(entry.kind is TraceKind.GONE for entry in entries)
-        if collected and len(self._acts) == 1:  # while the zone is away nobody else deletes a pod
-            yield Line(
-                at=self.cluster.now, text=f"{plural(collected, 'pod')} went with the nodes; others are made elsewhere"
+        if collected and len(self._events) == 1:  # while the zone is away nobody else deletes a pod
+            yield StoryLine(
+                at=self.cluster.now,
+                text=f"{plural(collected, 'pod')} lost with the nodes; their replacements start elsewhere",
             )
         for entry in entries:
-            text = _told(entry)
+            text = _event_text(entry)
             if text:
-                yield Line(at=entry.at, text=text)
+                yield StoryLine(at=entry.at, text=text)
 
 
-def _told(entry: TraceEntry) -> str:
-    """Say what an event says, "" for what is not told."""
+def _event_text(entry: TraceEntry) -> str:
+    """Return an event as text, "" for what is not shown."""
     if entry.kind is not TraceKind.EVENT:
         return ""
     reason, _, note = entry.detail.partition(": ")
     kind, _, name = entry.object.partition(" ")
-    if reason in _TOLD and kind != "Pod":
+    if reason in _MOVE_EVENTS and kind != "Pod":
         return ""
     for key in (ZONE, HOSTNAME):
         note = note.replace(key, short_key(key))

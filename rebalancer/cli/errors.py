@@ -1,6 +1,6 @@
 """What ends a command early, a message and an exit code, and warnings that do not end it.
 
-CliError          exit 1: the message says what is wrong and the way out
+CliError          exit 1: the message says what is wrong and what to do
 └── UsageError    exit 2: the command line itself is wrong
 """
 
@@ -16,18 +16,18 @@ class Exit(IntEnum):
     ERROR = 1
     USAGE = 2
     SOMETHING = 3
-    """What was asked for with --detailed-exitcode or --fail-on is there."""
+    """--detailed-exitcode or --fail-on applies."""
     INTERRUPTED = 130
 
 
 class CliError(Exception):
-    """The command cannot be done; its text is shown on standard error, without a traceback."""
+    """The command cannot be carried out; its text is shown on standard error, without a traceback."""
 
     exit_code = Exit.ERROR
 
 
 class UsageError(CliError):
-    """The command line asks for something that does not exist or contradicts itself."""
+    """The command line is wrong or contradicts itself."""
 
     exit_code = Exit.USAGE
 

@@ -11,8 +11,9 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
+from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.reporting.text.explanation import explanation_text
 
 _KINDS = {
@@ -26,6 +27,9 @@ _KINDS = {
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.add_argument("object", metavar="KIND/NAME", help="pod, deployment, statefulset or replicaset, and its name")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also say which method found the step, and why others did not"
+    )
     add_read_arguments(parser, namespace="the object's namespace (default: the one that has it)")
 
 
@@ -35,12 +39,13 @@ def run(args: argparse.Namespace) -> int:
     kind, name = _parse_object(args.object)
     cluster = load_cluster(options)
     target = _find_object(kind, name, options.namespace, cluster.snapshot)
+    details = ExplanationDetails(find_relaxations(cluster.plan), verbose=args.verbose)
     if isinstance(target, Pod):
-        document = explain_pod(target, cluster.view, cluster.assessment, cluster.plan)
+        document = explain_pod(target, cluster.view, cluster.assessment, cluster.plan, details)
     else:
         # A Deployment's ReplicaSet is explained as the Deployment.
         top = cluster.snapshot.workload.get(target.owner.uid, target) if target.owner is not None else target
-        document = explain_workload(reference_of(top), cluster.assessment, cluster.plan, cluster.snapshot)
+        document = explain_workload(reference_of(top), cluster.assessment, cluster.plan, cluster.snapshot, details)
     match options.output:
         case "json":
             sys.stdout.write(to_json(document).decode())

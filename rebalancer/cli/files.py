@@ -1,4 +1,4 @@
-"""Files that a command is given: read with `-` as standard input, policies with all their problems told."""
+"""Files on the command line: read with `-` as standard input; a policy's error lists all its problems."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from rebalancer.policy import Policy, PolicyError, default_policy, load_policy
 
 
 def read_bytes(name: str) -> bytes:
-    """Read a file, or standard input for `-`; CliError says why it cannot be read."""
+    """Read a file, or standard input for `-`; CliError if it cannot be read."""
     if name == "-":
         return sys.stdin.buffer.read()
     try:
@@ -26,4 +26,4 @@ def read_policy(name: str | None) -> Policy:
         return load_policy(read_bytes(name), source=source)
     except PolicyError as error:
         number = len(error.problems) + error.unlisted
-        raise CliError(f"{source} is no valid policy, {number} problem{'s'[: number > 1]}:\n{error}") from None
+        raise CliError(f"{source} is not a valid policy, {number} problem{'s'[: number > 1]}:\n{error}") from None

@@ -13,7 +13,7 @@ from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
-from rebalancer.controller.policy_source import ProfileNotFound, read_profile
+from rebalancer.controller.policy_source import UnreadableProfile, read_profile
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
@@ -66,7 +66,7 @@ def load_profile(policy: Policy) -> Profile:
     """Return the scheduler profile that the policy names; CliError where it cannot be read."""
     try:
         return read_profile(policy)
-    except ProfileNotFound as error:
+    except UnreadableProfile as error:
         raise CliError(str(error)) from None
 
 

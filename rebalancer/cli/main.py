@@ -1,4 +1,4 @@
-"""The entry point: finds the verb, runs it, and turns every end into an exit code and at most one message."""
+"""The entry point: runs the verb and turns its end into an exit code and at most one message."""
 
 import gc
 import os
@@ -16,35 +16,35 @@ _DESCRIPTION = (
     "the fewest evictions, proved, within every budget."
 )
 _EPILOG = (
-    "Exit codes: 0 fine, 1 error, 2 wrong usage, 3 there is something where that was asked for, 130 Ctrl-C. "
+    "Exit codes: 0 fine, 1 error, 2 wrong usage, 3 --detailed-exitcode or --fail-on applies, 130 Ctrl-C. "
     "Each command has its own --help."
 )
 
 _YOUNG = 1_000_000
-"""New objects after which the collector looks for cycles. A plan over thousands of workloads makes a million objects
+"""New objects after which the garbage collector runs. A plan over thousands of workloads makes a million objects
 and hardly a cycle; at Python's default the collector takes as long as the planning. `run` collects after each cycle."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; `argv` is without the program's name."""
     gc.set_threshold(_YOUNG, 20, 100)
-    prog = _program(sys.argv[0])
+    prog = _program_name(sys.argv[0])
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = next((verb for verb in VERBS if arguments and verb.name == arguments[0]), None)
     try:
-        code = _overview(prog, arguments) if verb is None else _run(verb, prog, arguments[1:])
+        code = _show_overview(prog, arguments) if verb is None else _run(verb, prog, arguments[1:])
         sys.stdout.flush()
     except SystemExit as stop:  # argparse: help, version, or a usage message that it has already shown
         return stop.code if isinstance(stop.code, int) else Exit.ERROR
     except CliError as error:
-        return _failed(str(error), code=error.exit_code)
+        return _report_failure(str(error), code=error.exit_code)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED if verb is None else verb.interrupted
-    except BrokenPipeError:  # `| head` has seen enough
-        _silence()
+    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
+        _discard_output()
         return Exit.FINE
-    except OSError as error:  # files that cannot be read or written; anything else unforeseen keeps its traceback
-        return _failed(str(error), code=Exit.ERROR)
+    except OSError as error:  # files that cannot be read or written; any other error keeps its traceback
+        return _report_failure(str(error), code=Exit.ERROR)
     return code
 
 
@@ -55,8 +55,8 @@ def _run(verb: Verb, prog: str, arguments: Sequence[str]) -> int:
     return module.run(parser.parse_args(arguments))
 
 
-def _overview(prog: str, arguments: Sequence[str]) -> int:
-    """Answer what names no verb: help, version, or a mistake."""
+def _show_overview(prog: str, arguments: Sequence[str]) -> int:
+    """Show help or the version where no verb is named, or raise UsageError."""
     parser = Parser(prog=prog, description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"rebalancer {__version__}")
     add_verbs(parser, {verb.name: verb.summary for verb in VERBS}, dest="verb")
@@ -67,22 +67,22 @@ def _overview(prog: str, arguments: Sequence[str]) -> int:
     raise UsageError(f"found {arguments[0]!r}, expected a command first; `{prog} --help` lists them")
 
 
-def _program(path: str) -> str:
+def _program_name(path: str) -> str:
     """Name the program as the user called it: kubectl runs the plugin `kubectl-rebalance`."""
     return "kubectl rebalance" if PurePath(path).name.startswith("kubectl-rebalance") else "rebalancer"
 
 
-def _failed(message: str, *, code: Exit) -> Exit:
+def _report_failure(message: str, *, code: Exit) -> Exit:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence()
+        _discard_output()
     print(f"error: {message}", file=sys.stderr)  # noqa: T201
     return code
 
 
-def _silence() -> None:
-    """Let the interpreter's last flush of standard output go nowhere instead of failing."""
+def _discard_output() -> None:
+    """Discard standard output, so that the interpreter's last flush does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

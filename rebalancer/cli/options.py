@@ -1,4 +1,4 @@
-"""What every verb that looks at a cluster is told: where to read, what to select, how to print. Declared once."""
+"""The flags that every read-only verb shares: where to read, what to select, how to print."""
 
 import argparse
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ FORMATS = ("table", "json", "yaml")
 def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, namespace: str | None = None) -> None:
     """Declare the shared flags; the first of `formats` is the default.
 
-    A verb about one object says what `namespace` means to it; there is nothing to select then, so no -A and no -l.
+    A verb about one object gives the help text of `namespace`; it has neither -A nor -l.
     """
-    source = parser.add_argument_group("where to read", "A live cluster, or what kubectl get … -o json has printed.")
+    source = parser.add_argument_group("where to read", "A live cluster, or the output of kubectl get … -o json.")
     source.add_argument("--snapshot", metavar="FILE", help="a Kubernetes List in JSON or YAML; - is standard input")
     source.add_argument(
         "--server-version",
         metavar="VERSION",
-        type=_version,
+        type=_parse_version,
         help=f"the Kubernetes version the snapshot is from (default: {NEWEST})",
     )
     source.add_argument(
-        "--at", metavar="TIME", type=_time, help="when it was taken, RFC 3339 (default: the newest time in it)"
+        "--at", metavar="TIME", type=_parse_time, help="when it was taken, RFC 3339 (default: the newest time in it)"
     )
     source.add_argument(
         "--kubeconfig",
@@ -39,20 +39,20 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
         help="the kubeconfig file (default: $KUBECONFIG, the pod's own account, ~/.kube/config)",
     )
     source.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: the current one)")
-    chosen = parser.add_argument_group("what to look at")
-    namespaces = chosen.add_mutually_exclusive_group()
+    selection = parser.add_argument_group("what to select")
+    namespaces = selection.add_mutually_exclusive_group()
     namespaces.add_argument("-n", "--namespace", metavar="NAME", help=namespace or "only this namespace")
     if namespace is None:
         namespaces.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces (the default)")
-        chosen.add_argument(
+        selection.add_argument(
             "-l",
             "--selector",
             metavar="SELECTOR",
-            type=_selector,
+            type=_parse_selector_flag,
             help="only pods with these labels, as kubectl takes it",
         )
     parser.set_defaults(selector=None)
-    chosen.add_argument("--policy", metavar="FILE", help="the policy file (default: the shipped policy)")
+    selection.add_argument("--policy", metavar="FILE", help="the policy file (default: the shipped policy)")
     parser.add_argument(
         "-o",
         "--output",
@@ -81,11 +81,11 @@ class ReadOptions:
     def of(cls, args: argparse.Namespace) -> Self:
         """Take the flags from parsed arguments and read the policy; CliError where they contradict each other."""
         if args.snapshot is None:
-            _refuse(args, ("server_version", "at"), "describes a snapshot; add --snapshot FILE or leave it out")
+            _refuse_flags(args, ("server_version", "at"), "describes a snapshot; add --snapshot FILE or leave it out")
         else:
-            _refuse(args, ("kubeconfig", "context"), "names a live cluster; leave it out or --snapshot")
+            _refuse_flags(args, ("kubeconfig", "context"), "names a live cluster; leave it out or --snapshot")
         if args.snapshot == "-" and args.policy == "-":
-            raise UsageError("standard input holds either the snapshot or the policy; give one of them as a file")
+            raise UsageError("both --snapshot and --policy read standard input; give one of them as a file")
         return cls(
             snapshot=args.snapshot,
             server_version=args.server_version or NEWEST,
@@ -99,20 +99,20 @@ class ReadOptions:
         )
 
 
-def _refuse(args: argparse.Namespace, names: Sequence[str], why: str) -> None:
+def _refuse_flags(args: argparse.Namespace, names: Sequence[str], why: str) -> None:
     for name in names:
         if getattr(args, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} {why}")
 
 
-def _version(text: str) -> Version:
+def _parse_version(text: str) -> Version:
     try:
         return Version.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _time(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -122,7 +122,7 @@ def _time(text: str) -> datetime:
     return time.astimezone(UTC)
 
 
-def _selector(text: str) -> LabelSelector:
+def _parse_selector_flag(text: str) -> LabelSelector:
     try:
         return parse_selector(text)
     except ValueError as error:

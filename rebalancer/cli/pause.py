@@ -4,17 +4,17 @@ import argparse
 import sys
 from datetime import UTC, datetime, timedelta
 
-from rebalancer.admission.pause import KEY, Pause, one_line, pause_text
+from rebalancer.admission.pause import KEY, Pause, format_pause, to_one_line
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import connect_control, current_user, explain_refusals
-from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
+from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.policy.durations import parse_duration
 
 _EPILOG = (
-    "It writes the key pause.yaml of the ConfigMap rebalancer-control, which the controller watches: within a second "
-    "it evicts nothing more. What was evicted before gets its replacement. Reports, metrics and plans go on. "
-    "`rebalancer resume` ends it; pausing again replaces it."
+    "It writes the key pause.yaml of the ConfigMap rebalancer-control, which the controller watches: evictions stop "
+    "within a second. Pods evicted before still get their replacements. Reports, metrics and plans continue. "
+    "`rebalancer resume` ends the pause; pausing again replaces it."
 )
 
 
@@ -25,36 +25,36 @@ def add_arguments(parser: Parser) -> None:
         "--for",
         dest="lasting",
         metavar="DURATION",
-        type=_duration,
+        type=_parse_duration_flag,
         help="how long, such as 30m or 2h (default: until resumed)",
     )
-    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; whoever wonders reads it")
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; shown in events, logs and plans")
     add_settings_arguments(parser, only=("kubeconfig", "context", "namespace"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the pause and say so."""
-    reason = one_line(args.reason)
+    """Write the pause and confirm it."""
+    reason = to_one_line(args.reason)
     if not reason:
-        raise UsageError("--reason is empty; say why, whoever wonders reads it")
-    settings = settings_of(args)
+        raise UsageError("--reason is empty; give the reason for the pause, which events, logs and plans show")
+    settings = load_flags(args)
     transport, control = connect_control(settings)
     until = datetime.now(UTC).replace(microsecond=0) + args.lasting if args.lasting is not None else None
     pause = Pause(until=until, reason=reason, by=current_user(transport))
     with explain_refusals(control, "patch and create"):
-        control.put(KEY, pause_text(pause))
+        control.put(KEY, format_pause(pause))
     sys.stdout.write(
         f"Now {pause.message}\n"
-        f"Written to {control}. Within a second nothing more is evicted; `rebalancer resume` ends it.\n"
+        f"Written to {control}. Evictions stop within a second; `rebalancer resume` ends the pause.\n"
     )
     return Exit.FINE
 
 
-def _duration(text: str) -> timedelta:
+def _parse_duration_flag(text: str) -> timedelta:
     try:
-        found = parse_duration(text)
+        duration = parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
-    if not found:
+    if not duration:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected more than 0s")
-    return found
+    return duration

@@ -1,4 +1,4 @@
-"""What `pause` and `resume` share: the ConfigMap that they write, and clear words where that is not allowed."""
+"""What `pause` and `resume` share: the ConfigMap that they write, and messages where that is not allowed."""
 
 import getpass
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
-    """Connect, and warn where no controller has ever led: a switch in the wrong namespace stops nobody."""
+    """Connect, and warn where no controller has ever led: a pause in the wrong namespace stops nothing."""
     timeout = settings.request_timeout.total_seconds()
     try:
         transport = connect(
@@ -48,12 +48,12 @@ def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
     except ClusterError as error:
         raise CliError(str(error)) from None
     if lease is None:
-        warn([f"no controller has led in namespace {settings.namespace}; choose its namespace with --namespace"])
+        warn([f"no controller has run in namespace {settings.namespace}; choose its namespace with --namespace"])
     return transport, ControlMap(transport, settings.namespace)
 
 
 def current_user(transport: Transport) -> str:
-    """Return the name by which the API server knows who asks; the local one where it does not say."""
+    """Return the caller's name as the API server knows it, else the local user name."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         review = msgspec.json.decode(transport.request("POST", _REVIEW, body=body), type=_Review)
@@ -64,19 +64,19 @@ def current_user(transport: Transport) -> str:
 
 @contextmanager
 def explain_refusals(control: ControlMap, verbs: str) -> Iterator[None]:
-    """Turn a refusal into what is missing and what to do about it."""
+    """Turn a refused request into a CliError with the missing rights."""
     try:
         yield
     except RequestRefused as error:
-        said = error.details.get("message", str(error))
+        message = error.details.get("message", str(error))
         if error.status == _FORBIDDEN:
             namespace, _, name = str(control).removeprefix("ConfigMap ").partition("/")
             raise CliError(
-                f"not allowed: {said}; it takes the verbs {verbs} on configmaps in namespace {namespace}, "
-                f"for the name {name} where a role limits names"
+                f"not allowed: {message}; grant the verbs {verbs} on configmaps in namespace {namespace} "
+                f"(for a role with resourceNames: {name})"
             ) from None
         if error.status == _NOT_FOUND:
-            raise CliError(f"{said}; choose the controller's namespace with --namespace") from None
+            raise CliError(f"{message}; choose the controller's namespace with --namespace") from None
         raise CliError(str(error)) from None
     except ClusterError as error:
         raise CliError(str(error)) from None

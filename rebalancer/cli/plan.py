@@ -9,6 +9,7 @@ from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.planning.plan import narrow_plan
+from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.plan_totals import count_other_workloads
@@ -19,6 +20,9 @@ def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     add_read_arguments(parser)
     parser.add_argument("--detailed-exitcode", action="store_true", help="exit 3 if anything would be evicted")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also say which method found each step, and why others did not"
+    )
     parser.add_argument("--out", metavar="FILE", help="also write the plan as JSON into this file")
 
 
@@ -28,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     cluster = load_cluster(options)
     workloads = select_workloads(options, cluster.snapshot)
     made = narrow_plan(cluster.plan, workloads)
-    document = plan_document(made, cluster.snapshot)
+    relaxations = find_relaxations(made)
+    document = plan_document(made, cluster.snapshot, relaxations)
     if args.out:
         Path(args.out).write_bytes(to_json(document))
     match options.output:
@@ -39,7 +44,15 @@ def run(args: argparse.Namespace) -> int:
         case _:
             satisfied, unplanned = count_other_workloads(made, cluster.assessment, workloads)
             sys.stdout.write(
-                plan_text(made, cluster.snapshot, mode=options.policy.mode, satisfied=satisfied, unplanned=unplanned)
+                plan_text(
+                    made,
+                    cluster.snapshot,
+                    relaxations,
+                    mode=options.policy.mode,
+                    satisfied=satisfied,
+                    unplanned=unplanned,
+                    verbose=args.verbose,
+                )
             )
     has_evictions = document.totals.evictions > 0
     return Exit.SOMETHING if args.detailed_exitcode and has_evictions else Exit.FINE

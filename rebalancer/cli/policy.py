@@ -15,7 +15,7 @@ def add_arguments(parser: Parser) -> None:
     verbs = add_verbs(
         parser,
         {
-            "validate": "Check a policy file and tell all its problems with their lines",
+            "validate": "Check a policy file and list all its problems with their lines",
             "schema": "Print the JSON Schema of policy files, for editors and CI",
             "show": "Print a policy with every default filled in",
         },
@@ -31,7 +31,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Run the verb below `policy`."""
     sys.stdout.write(args.act(args))
     return Exit.FINE
 

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the prediction; nothing is changed."""
     options = ReadOptions.of(args)
     if args.pod == "-" and "-" in {options.snapshot, args.policy}:
-        raise UsageError("standard input holds either the pod or the rest; give one of them as a file")
+        raise UsageError("both --pod and another flag read standard input; give one of them as a file")
     written = read_pod(args.pod, options.namespace)
     profile = load_profile(options.policy)
     view = View(load_snapshot(options), profile)
@@ -72,7 +72,7 @@ def read_pod(file: str, namespace: str | None) -> Pod:
     try:
         kind = _HEAD.decode(document).kind
     except msgspec.DecodeError as error:
-        raise CliError(f"{source}: no Kubernetes object: {error}") from None
+        raise CliError(f"{source}: not a Kubernetes object: {error}") from None
     if kind != PODS.name:
         raise CliError(f"{source}: found {kind or 'an object without kind'}, expected a Pod")
     pod = decode(PODS, document, Interner())

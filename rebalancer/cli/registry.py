@@ -11,7 +11,7 @@ from rebalancer.cli.parsing import Parser
 
 
 class VerbModule(Protocol):
-    """What a verb's module has."""
+    """The functions of a verb's module."""
 
     add_arguments: Callable[[Parser], None]
     run: Callable[[argparse.Namespace], int]
@@ -19,7 +19,7 @@ class VerbModule(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verb:
-    """A verb: its name, one line about it, its module, and how it ends on Ctrl-C."""
+    """A verb: its name, one line about it, its module, and its exit code on Ctrl-C."""
 
     name: str
     summary: str
@@ -40,7 +40,7 @@ VERBS = (
     ),
     Verb(
         name="report",
-        summary="Every constraint and limit now, and why what is broken is not repaired",
+        summary="Every constraint and limit now, and why a violated one is not repaired",
         module="rebalancer.cli.report",
     ),
     Verb(name="plan", summary="What would be evicted, why, and why not more", module="rebalancer.cli.plan"),
@@ -56,7 +56,7 @@ VERBS = (
     ),
     Verb(
         name="suggest",
-        summary="Which spread constraints give a share limit, whether they guarantee it, and what they cost",
+        summary="Which spread constraints enforce a share limit, whether they guarantee it, and what they cost",
         module="rebalancer.cli.suggest",
     ),
     Verb(
@@ -72,7 +72,7 @@ VERBS = (
     ),
     Verb(
         name="demo",
-        summary="Watch a lost zone come back and being repaired, on a simulated cluster",
+        summary="Watch a zone get lost, come back and be repaired, on a simulated cluster",
         module="rebalancer.cli.demo",
     ),
 )

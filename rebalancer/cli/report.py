@@ -14,6 +14,7 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
 from rebalancer.reporting.text.junit import report_junit
@@ -29,14 +30,14 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--failures",
         action="store_true",
-        help="what the loss of each single node and zone would break, and whether what is lost could be placed again",
+        help="what the loss of each single node and zone would break, and whether the lost pods could be placed again",
     )
     parser.add_argument(
         "--fail-on",
         action="append",
         choices=(*_FAIL_ON, _FINDING),
         default=[],
-        help="exit 3 if a hard constraint or a limit is in this state, or something is found; "
+        help="exit 3 if a hard constraint or a limit is in this state, or there is a finding; "
         "a PlacementDeadlock counts as violated; may be given repeatedly",
     )
 
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
         find_findings(view, assessment, cluster.unmatched),
         every_workload if workloads is None else workloads.__contains__,
         simulate_failures(assessment.pod_groups, assessment.limits, view) if args.failures else None,
+        find_relaxations(cluster.plan),
     )
     match options.output:
         case "json":
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _has_failed(document: ReportDocument, fail_on: Sequence[str]) -> bool:
-    """Say whether the report has anything that --fail-on names."""
+    """Return whether the report has anything that --fail-on names."""
     failing = {_FAIL_ON[name] for name in fail_on if name != _FINDING}
     hard = WhenUnsatisfiable.DO_NOT_SCHEDULE
     states = {row.state for row in document.constraints if row.when_unsatisfiable == hard}

@@ -1,4 +1,4 @@
-"""`rebalancer resume`: takes a pause away."""
+"""`rebalancer resume`: ends a pause."""
 
 import argparse
 import sys
@@ -8,28 +8,28 @@ from rebalancer.admission.pause import KEY
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import connect_control, explain_refusals
-from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
+from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.controller.pauses import parse_pause
 
 
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.epilog = (
-        "It takes the key pause.yaml out of the ConfigMap rebalancer-control. The controller goes on with a new plan."
+        "It removes the key pause.yaml from the ConfigMap rebalancer-control. The controller continues with a new plan."
     )
     add_settings_arguments(parser, only=("kubeconfig", "context", "namespace"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Take the pause away and say which it was."""
-    _, control = connect_control(settings_of(args))
+    """End the pause and report which it was."""
+    _, control = connect_control(load_flags(args))
     with explain_refusals(control, "get and patch"):
-        found = control.read()
-        pause = parse_pause(found) if found is not None else None
+        config_map = control.read()
+        pause = parse_pause(config_map) if config_map is not None else None
         if pause is None:
-            sys.stdout.write(f"Nothing to do: {control} holds no pause.\n")
+            sys.stdout.write(f"Nothing to do: {control} has no pause.\n")
             return Exit.FINE
         control.remove(KEY)
-    over = "" if pause.holds(datetime.now(UTC)) else " (it was over)"
-    sys.stdout.write(f"Resumed; it was {pause.message}{over}\n{KEY} is taken out of {control}.\n")
+    over = "" if pause.holds(datetime.now(UTC)) else " (it had ended)"
+    sys.stdout.write(f"Resumed; it was {pause.message}{over}\nRemoved {KEY} from {control}.\n")
     return Exit.FINE

@@ -6,9 +6,9 @@ from rebalancer.adapters.kubernetes.transport import ClusterError
 from rebalancer.adapters.web import CannotListen
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
+from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.controller import logs, process
-from rebalancer.controller.policy_source import PolicyNotFound, ProfileNotFound
+from rebalancer.controller.policy_source import UnreadablePolicy, UnreadableProfile
 from rebalancer.policy import PolicyError
 
 
@@ -18,14 +18,16 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until told to end."""
-    settings = settings_of(args)
+    """Run until a signal, or with --once until nothing is left to do."""
+    settings = load_flags(args)
     logs.configure_logs(level=settings.log_level, form=settings.log_format)
     try:
         process.run(settings)
     except PolicyError as error:
         number = len(error.problems) + error.unlisted
-        raise CliError(f"{settings.policy} is no valid policy, {number} problem{'s'[: number > 1]}:\n{error}") from None
-    except (ClusterError, CannotListen, PolicyNotFound, ProfileNotFound, process.StartError) as error:
+        raise CliError(
+            f"{settings.policy} is not a valid policy, {number} problem{'s'[: number > 1]}:\n{error}"
+        ) from None
+    except (ClusterError, CannotListen, UnreadablePolicy, UnreadableProfile, process.StartError) as error:
         raise CliError(str(error)) from None
     return Exit.FINE

@@ -15,13 +15,13 @@ _EXISTS = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s=!]+)\Z")
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """Read a selector; nothing at all selects everything, as with kubectl. ValueError says which part is wrong."""
+    """Read a selector; an empty one selects everything, as with kubectl. ValueError names the part that is wrong."""
     if not text.strip():
         return LabelSelector()
     parts = [part.strip() for part in _PARTS.findall(text)]
     if ",".join(parts) != ",".join(part.strip() for part in re.split(r",(?![^()]*\))", text)):
         raise ValueError(f"found {text!r}, expected a label selector such as app=web,tier in (a,b),!canary")
-    document = {"matchExpressions": [_expression(part) for part in parts]}
+    document = {"matchExpressions": [_parse_expression(part) for part in parts]}
     try:
         return Selector.model_validate(document).compiled
     except ValidationError as error:
@@ -30,7 +30,7 @@ def parse_selector(text: str) -> LabelSelector:
         raise ValueError(f"found {part!r}, {first['msg']}") from None
 
 
-def _expression(part: str) -> dict[str, Any]:
+def _parse_expression(part: str) -> dict[str, Any]:
     """Read one condition into the form of `matchExpressions`."""
     if match := _SET.match(part):
         operator = {"in": "In", "notin": "NotIn"}[match["operator"]]

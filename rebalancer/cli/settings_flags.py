@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from rebalancer.cli.errors import CliError
 from rebalancer.cli.parsing import Parser
 from rebalancer.policy import format_duration
-from rebalancer.settings import Settings, SettingsError, Shown, flag_of, load_settings, variable_of
+from rebalancer.settings import HelpText, Settings, SettingsError, flag_of, load_settings, variable_of
 
 
 def add_settings_arguments(parser: Parser, *, only: Sequence[str] | None = None) -> None:
@@ -20,16 +20,16 @@ def add_settings_arguments(parser: Parser, *, only: Sequence[str] | None = None)
     for name in only or Settings.model_fields:
         field = Settings.model_fields[name]
         about = (field.description or "").removesuffix(".").replace("%", "%%")
-        text = f"{about} [default: {_default(field)}; ${variable_of(name)}]"
+        text = f"{about} [default: {_default_text(field)}; ${variable_of(name)}]"
         if field.annotation is bool:
             parser.add_argument(flag_of(name), dest=name, action="store_true", default=argparse.SUPPRESS, help=text)
         else:
-            form = _shown(field).form
+            form = _help_form(field).form
             parser.add_argument(flag_of(name), dest=name, metavar=form, default=argparse.SUPPRESS, help=text)
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
-    """Combine the given flags with the environment; CliError tells all that is wrong."""
+def load_flags(args: argparse.Namespace) -> Settings:
+    """Combine the given flags with the environment; CliError lists all that is wrong."""
     given = {name: value for name, value in vars(args).items() if name in Settings.model_fields}
     try:
         return load_settings(given)
@@ -37,12 +37,12 @@ def settings_of(args: argparse.Namespace) -> Settings:
         raise CliError(f"the settings are wrong:\n{error}") from None
 
 
-def _shown(field: FieldInfo) -> Shown:
-    return next((each for each in field.metadata if isinstance(each, Shown)), Shown("VALUE"))
+def _help_form(field: FieldInfo) -> HelpText:
+    return next((entry for entry in field.metadata if isinstance(entry, HelpText)), HelpText("VALUE"))
 
 
-def _default(field: FieldInfo) -> str:
-    described = _shown(field).default
+def _default_text(field: FieldInfo) -> str:
+    described = _help_form(field).default
     if described is not None:
         return described
     default = field.default

@@ -1,4 +1,4 @@
-"""`rebalancer suggest`: the constraints that give a share limit, and what they do not give. Needs no cluster."""
+"""`rebalancer suggest`: the constraints that enforce a share limit, and what they leave open. Needs no cluster."""
 
 import argparse
 import re
@@ -16,31 +16,37 @@ from rebalancer.reporting.text.suggestion import suggestion_text
 from rebalancer.scheduling.spread_constraints import HOSTNAME
 
 _MOST = 5_000
-"""Pods, and domains: what is worked out for each number of pods up to the size must end."""
+"""The most pods, and the most domains: every number of pods up to the size is computed."""
 
 
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "--limit", metavar="SHARE", type=_share, required=True, help='what a domain may hold, such as "<1/3" or "<=1/2"'
+        "--limit",
+        metavar="SHARE",
+        type=_parse_share,
+        required=True,
+        help='what a domain may hold, such as "<1/3" or "<=1/2"',
     )
-    parser.add_argument("--size", metavar="N", type=_number, required=True, help="how many pods the limit is about")
+    parser.add_argument(
+        "--size", metavar="N", type=_parse_number, required=True, help="how many pods the limit is about"
+    )
     parser.add_argument(
         "--domains",
         metavar="D",
-        type=_zones,
+        type=_parse_zones,
         required=True,
         help="how many domains there are; 2,2,2 for as many in each larger one, such as nodes in each zone",
     )
     parser.add_argument(
-        "--key", metavar="KEY", type=_key, default=HOSTNAME, help=f"the topology key (default: {HOSTNAME})"
+        "--key", metavar="KEY", type=_parse_key, default=HOSTNAME, help=f"the topology key (default: {HOSTNAME})"
     )
     parser.add_argument(
         "--group-size",
         metavar="G",
-        type=_number,
-        help="try whether groups of so many pods, whose own anti-affinity keeps them apart, can deadlock; they keep "
-        "apart over the larger domains, if these are given",
+        type=_parse_number,
+        help="check whether groups of so many pods, each separated by its own anti-affinity, can deadlock; they are "
+        "separated over the larger domains, if these are given",
     )
     parser.add_argument(
         "-o",
@@ -59,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     apart = len(args.domains) if len(args.domains) > 1 else args.domains[0]
     if args.group_size is not None and args.group_size > apart:
         raise UsageError(
-            f"--group-size {args.group_size} is more than the {plural(apart, 'domain')} that a group's pods keep apart "
-            f"over; give {apart} at most"
+            f"--group-size {args.group_size} is more than the {plural(apart, 'domain')} that its pods "
+            f"are separated over; give {apart} at most"
         )
     document = suggestion_document(
         SuggestionRequest(
@@ -77,28 +83,28 @@ def run(args: argparse.Namespace) -> int:
     return Exit.FINE
 
 
-def _share(text: str) -> Share:
+def _parse_share(text: str) -> Share:
     try:
         return Share.of(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
 
 
-def _key(text: str) -> str:
+def _parse_key(text: str) -> str:
     try:
         return parse_label_key(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not re.fullmatch("[0-9]{1,4}", text) or not 0 < int(text) <= _MOST:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 1 to {_MOST}")
     return int(text)
 
 
-def _zones(text: str) -> tuple[int, ...]:
-    zones = tuple(_number(each) for each in text.split(","))
+def _parse_zones(text: str) -> tuple[int, ...]:
+    zones = tuple(_parse_number(number) for number in text.split(","))
     if sum(zones) > _MOST:
         raise argparse.ArgumentTypeError(f"found {sum(zones)} domains, expected {_MOST} at most")
     return zones

@@ -1,5 +1,6 @@
-"""The loop: what is decided in a cycle, and the threads that carry bytes around it.
+"""The loop: what is decided in a cycle, and the threads around it.
 
-`loop` is the pure step function, `election` the pure part of leadership; `runner` is the shell that turns requests
-into calls, `elector` the lease's thread, `sources` where the policy comes from, `process` the wiring in one place.
+`cycle` is one cycle, `loop` the pure step function, `evictions` its part about requests, `election` the pure part of
+leadership. `runner` turns the loop's requests into calls, `elector` is the lease's thread, `policy_source` where the
+policy comes from, `telemetry` what the process shows of itself; `process` connects the parts.
 """

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
-from rebalancer.admission.remember import remember
+from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
 from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
+from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.scheduling.profile import Profile
@@ -36,7 +36,7 @@ def without_stopwatch(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle:
-    """The results of one cycle. `memory` is what has to be remembered after it, `view` what it was evaluated on."""
+    """The results of one cycle. `memory` has to be stored after it; `view` is the snapshot that was evaluated."""
 
     snapshot: Snapshot
     view: View
@@ -50,7 +50,7 @@ class Cycle:
     @cached_property
     def plan_json(self) -> str:
         """The Plan document. Made once per cycle: it reads every pod of its namespaces, and is saved many times."""
-        return to_json(plan_document(self.plan, self.snapshot)).decode()
+        return to_json(plan_document(self.plan, self.snapshot, find_relaxations(self.plan))).decode()
 
 
 def run_cycle(
@@ -70,8 +70,8 @@ def run_cycle(
     with stopwatch("plan"):
         made = plan(view, assessment, context.policy, tracked)
     with stopwatch("admit"):
-        remembered = remember(tracked, assessment, causes, made, context.now)
-        admission = admit(made, snapshot, remembered, context)
+        updated = update_memory(tracked, assessment, causes, made, context.now)
+        admission = admit(made, snapshot, updated, context)
     return Cycle(
         snapshot=snapshot,
         view=view,
@@ -79,6 +79,6 @@ def run_cycle(
         causes=causes,
         plan=made,
         admission=admission,
-        memory=remembered,
+        memory=updated,
         context=context,
     )

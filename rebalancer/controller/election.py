@@ -2,7 +2,8 @@
 
 A lease is no fence: two processes can believe to lead for a moment. So a leader stops acting when it could not renew
 for `deadline` seconds by its own monotonic clock, well before anybody else may take over after `duration`, and every
-eviction is safe if it is duplicated. Another process's renewals are timed by when we saw them, never by its clock.
+eviction is safe if it is duplicated. Another process's renewals are timed by when
+this process saw them, never by the other's clock.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from rebalancer.ports import LeaseRecord
 
 @dataclass(frozen=True, kw_only=True)
 class Election:
-    """What one candidate knows. Times ending in `_at` are its monotonic clock's, in seconds."""
+    """The state of one candidate. Times ending in `_at` are of its monotonic clock, in seconds."""
 
     identity: str
     duration: float
@@ -25,19 +26,19 @@ class Election:
     renewed_at: float | None = None
 
     def leads(self, at: float) -> bool:
-        """Say whether it may act."""
+        """Return whether it may act."""
         return self.renewed_at is not None and at - self.renewed_at < self.deadline
 
 
-def observe_lease(election: Election, found: LeaseRecord | None, at: float) -> Election:
-    """Note what the lease says now."""
-    if found is not None and found == election.seen:
+def observe_lease(election: Election, record: LeaseRecord | None, at: float) -> Election:
+    """Record the lease that was read."""
+    if record is not None and record == election.seen:
         return election
-    return replace(election, seen=found, seen_at=at)
+    return replace(election, seen=record, seen_at=at)
 
 
 def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | None:
-    """Return the lease to write: a renewal, a take-over of one that ran out, or nothing while another holds it."""
+    """Return the record to write: a renewal, or a take-over of an expired lease; None while another holds it."""
     seen = election.seen
     if seen is not None and seen.holder not in {"", election.identity} and at - election.seen_at < seen.duration:
         return None
@@ -53,12 +54,12 @@ def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | N
 
 
 def record_renewal(election: Election, written: LeaseRecord, at: float) -> Election:
-    """Note that a claim was written; `at` is when the attempt began."""
+    """Record that a claim was written; `at` is when the attempt began."""
     return replace(election, seen=written, seen_at=at, renewed_at=at)
 
 
 def release_record(election: Election, now: datetime) -> LeaseRecord | None:
-    """Return the lease that lets others take over at once, or None if it is not ours."""
+    """Return the lease that lets others take over at once, or None if this process does not hold it."""
     seen = election.seen
     if seen is None or seen.holder != election.identity:
         return None

@@ -49,11 +49,11 @@ class Elector:
         """What somebody has to change in the cluster before any process can hold the Lease, "" if nothing."""
 
     def start(self) -> None:
-        """Begin to stand for election."""
+        """Begin to take part in the election."""
         self._thread.start()
 
     def leads(self) -> bool:
-        """Say, by the monotonic clock and now, whether this process may act."""
+        """Return whether this process may act, by the monotonic clock and now."""
         return self._announced and self._election.leads(time.monotonic())
 
     @property

@@ -1,6 +1,6 @@
-"""One eviction after the other: what is asked for next, and what follows from the answer.
+"""Evictions one after the other: the next request, and the effect of each answer.
 
-Whatever arrives between two of them (a lost lease, a new policy, the end of the process) takes effect before the next.
+An event between two evictions (a lost lease, a new policy, the end of the process) takes effect before the next one.
 """
 
 from dataclasses import replace
@@ -19,27 +19,27 @@ from rebalancer.tracking.backoff import record_failure
 from rebalancer.tracking.moves import MoveEvent, advance_move
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
 
-SENT_WITHIN = timedelta(seconds=5)
-"""How long after its snapshot a plan is acted on; what is left then waits for a plan on what is."""
+PLAN_VALID_FOR = timedelta(seconds=5)
+"""How long after its snapshot a plan is carried out; the rest waits for a newer plan."""
 
 _MOST_TARGETS = 16
-"""A move remembers where its replacement may land only for keys with so few domains: memory is bounded."""
+"""A move stores its targets only for keys with so few values, because the memory is bounded."""
 
 
 def next_eviction(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
-    """Take the next eviction from the queue, if nothing speaks against it."""
-    old = state.cycle is None or now - state.cycle.context.now > SENT_WITHIN
+    """Request the next eviction of the queue, unless the plan is too old, or this process may not evict now."""
+    old = state.cycle is None or now - state.cycle.context.now > PLAN_VALID_FOR
     if not state.queue or not state.leads or state.stopping or old or state.mode is Mode.OBSERVE or state.pause:
         return replace(state, queue=()), ()
     eviction, *rest = state.queue
-    move = _move(eviction, now)
-    goal = eviction.repair.goal if eviction.repair.spare else None
+    move = _make_move(eviction, now)
+    goal = eviction.repair.goal if eviction.repair.extra else None
     memory = record_request(state.memory, move, extra_goal=goal)
-    # What is about to be done is remembered before it is: the next leader must not do it again.
+    # The request is stored before it is sent: the next leader must not repeat it.
     return replace(state, queue=tuple(rest), memory=memory), (Save(), Evict(move=move))
 
 
-def _move(eviction: Eviction, now: datetime) -> Move:
+def _make_move(eviction: Eviction, now: datetime) -> Move:
     pod = eviction.pod
     return Move(
         uid=pod.uid,
@@ -50,66 +50,70 @@ def _move(eviction: Eviction, now: datetime) -> Move:
         owner_uid=eviction.owner_uid,
         cause=eviction.cause,
         group=eviction.group,
-        targets=tuple(each for each in eviction.targets if len(each.values) <= _MOST_TARGETS),
-        asked_at=now,
+        targets=tuple(target for target in eviction.targets if len(target.values) <= _MOST_TARGETS),
+        requested_at=now,
         changed_at=now,
     )
 
 
-_LEFT = frozenset({EvictionResult.EVICTED, EvictionResult.GONE, EvictionResult.CONFLICT, EvictionResult.UNKNOWN})
-"""Answers after which the pod is gone or may be, by this request or by one whose answer was lost."""
+_POD_MAY_BE_GONE = frozenset(
+    {EvictionResult.EVICTED, EvictionResult.GONE, EvictionResult.CONFLICT, EvictionResult.UNKNOWN}
+)
+"""Answers after which the pod is gone or may be gone, by this request or by one whose answer was lost."""
 
 _GRANTED = frozenset({EvictionResult.EVICTED, EvictionResult.GONE})
-_ENDS_EVERYTHING = frozenset({EvictionResult.THROTTLED, EvictionResult.UNKNOWN})
-"""Answers that speak of the server, not of the pod: the rest waits for the next plan."""
+_ENDS_CYCLE = frozenset({EvictionResult.THROTTLED, EvictionResult.UNKNOWN})
+"""Answers about the server, not about the pod: the remaining evictions wait for the next plan."""
 
-_WILL_NOT_PASS = frozenset({EvictionResult.FORBIDDEN, EvictionResult.FAILED})
-"""Refusals that asking again does not change: the group's repair is put off as after a miss."""
+_PERMANENT = frozenset({EvictionResult.FORBIDDEN, EvictionResult.FAILED})
+"""Refusals that a retry does not change: the group backs off as after a failed prediction."""
 
 
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
-    """Take an answer: what it says of the pod, and whether the next eviction may be asked for after it."""
-    asked = next((move for move in state.memory.moves if move.uid == event.uid and not move.state.over), None)
-    if asked is None:
+    """Apply an answer to the pod's move, and request the next eviction if the answer allows it."""
+    requested = next((move for move in state.memory.moves if move.uid == event.uid and not move.state.over), None)
+    if requested is None:
         return state, ()
     result = event.answer.result
-    move = asked
+    move = requested
     if result is EvictionResult.EVICTED:
-        move = advance_move(asked, MoveEvent.GRANTED, now)
+        move = advance_move(requested, MoveEvent.GRANTED, now)
     elif result is not EvictionResult.UNKNOWN:
-        move = advance_move(asked, MoveEvent.REFUSED, now)
-    moves = tuple(move if each.uid == event.uid else each for each in state.memory.moves)
+        move = advance_move(requested, MoveEvent.REFUSED, now)
+    moves = tuple(move if other.uid == event.uid else other for other in state.memory.moves)
     memory = msgspec.structs.replace(state.memory, moves=moves)
-    if result not in _LEFT:
+    if result not in _POD_MAY_BE_GONE:
         memory = forget_extra_eviction(memory, move.uid)
-    if result in _WILL_NOT_PASS:
-        memory = record_failure(memory, asked.group, now)
+    if result in _PERMANENT:
+        memory = record_failure(memory, requested.group, now)
     following = replace(state, memory=memory)
-    if result in _ENDS_EVERYTHING:
+    if result in _ENDS_CYCLE:
         following = replace(following, queue=())
     elif result not in _GRANTED:
-        # The world is not as this step was planned for; other groups' steps do not depend on it.
-        following = replace(following, queue=tuple(each for each in state.queue if each.group != asked.group))
+        # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
+        following = replace(
+            following, queue=tuple(eviction for eviction in state.queue if eviction.group != requested.group)
+        )
     following, more = next_eviction(following, now)
-    published = tuple(Publish(event=each) for each in _events(move, event.answer))
+    published = tuple(Publish(event=note) for note in _answer_events(move, event.answer))
     return following, (*published, *(more or save_if_leading(following)))
 
 
 def handle_unsent(state: LoopState, event: NotSent) -> tuple[LoopState, Requests]:
-    """Take back what was not sent; whatever was to follow it waits for the next plan."""
+    """Forget a request that was not sent; the evictions after it wait for the next plan."""
     following = replace(state, queue=(), memory=forget_request(state.memory, event.uid))
     return following, save_if_leading(following)
 
 
 def save_if_leading(state: LoopState) -> Requests:
-    """Ask for the memory to be kept; only the leader writes."""
+    """Request that the memory is saved; only the leader writes."""
     return (Save(),) if state.leads else ()
 
 
-def _events(move: Move, answer: EvictionAnswer) -> tuple[Event, ...]:
+def _answer_events(move: Move, answer: EvictionAnswer) -> tuple[Event, ...]:
     match answer.result:
         case EvictionResult.EVICTED:
-            places = ", ".join(f"{each.topology_key} {'/'.join(each.values[:4])}" for each in move.targets)
+            places = ", ".join(f"{target.topology_key} {'/'.join(target.values[:4])}" for target in move.targets)
             return move_events(
                 EventReason.EVICTED, f"evicted from {move.node} to repair {move.cause}; to {places}", move
             )

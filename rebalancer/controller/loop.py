@@ -1,8 +1,8 @@
 """The loop as a step function: `step(state, event, now) -> (state, requests)`.
 
-Everything that is decided stands here and below; threads only bring events and carry requests out. So a run can be
-simulated, replayed and shrunk. Evictions are requested one at a time: whatever arrives between two of them (a lost
-lease, a new policy, the end of the process) takes effect before the next.
+All decisions are made here and in the modules that it calls; threads only bring events and carry out requests. So a run
+can be simulated, replayed and shrunk. Evictions are requested one at a time: an event between two of them (a lost
+lease, a new policy, the end of the process) takes effect before the next one.
 """
 
 from dataclasses import replace
@@ -38,33 +38,33 @@ from rebalancer.tracking.moves import merge_memory
 def step(
     state: LoopState, event: LoopEvent, now: datetime, stopwatch: Stopwatch = without_stopwatch
 ) -> tuple[LoopState, Requests]:
-    """Return the state after an event, and what is to be done about it, in order."""
+    """Return the state after an event, and the requests that follow from it, in order."""
     if state.pause is not None and not state.pause.holds(now):
         state = replace(state, pause=None)  # it ends by itself
     match event:
         case CycleDue():
-            return _cycle(state, event, now, stopwatch)
+            return _handle_cycle(state, event, now, stopwatch)
         case Answered():
             return handle_answer(state, event, now)
         case NotSent():
             return handle_unsent(state, event)
         case PolicyLoaded():
-            return _loaded(state, event, now)
+            return _handle_policy(state, event, now)
         case PolicyRefused():
-            return _policy_refused(state, event)
+            return _handle_policy_refused(state, event)
         case Leading():
             memory = merge_memory(state.memory, event.memory) if event.leads else state.memory
             violated = frozenset(name for name, _ in memory.seen)
-            told = dict.fromkeys(violated, State.VIOLATED)
-            following = replace(state, leads=event.leads, memory=memory, violated=violated, told=told, queue=())
-            return following, _about_pause(following)
+            reported = dict.fromkeys(violated, State.VIOLATED)
+            following = replace(state, leads=event.leads, memory=memory, violated=violated, reported=reported, queue=())
+            return following, _publish_pause(following)
         case PauseRead():
-            return _pause_read(state, event, now)
+            return _handle_pause(state, event, now)
         case Stopping():
             return replace(state, stopping=True, queue=()), save_if_leading(state)
 
 
-def _cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[LoopState, Requests]:
+def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[LoopState, Requests]:
     if not state.leads:
         return state, ()
     context = AdmissionContext(
@@ -77,8 +77,8 @@ def _cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatc
     )
     before = state.cycle.snapshot if state.cycle is not None else None
     cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before)
-    ended = _ended(state.memory, cycle.memory)
-    about_limits, told = limit_events(state.told, cycle.assessment.limits, cycle.causes)
+    ended = _ended_moves(state.memory, cycle.memory)
+    about_limits, reported = limit_events(state.reported, cycle.assessment.limits, cycle.causes)
     about_pods, deadlocked = deadlock_events(state.deadlocked, cycle.assessment.deadlocks)
     events = [*skew_events(state.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
@@ -89,51 +89,51 @@ def _cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatc
         cycle=cycle,
         memory=cycle.memory,
         violated=violated,
-        told=told,
+        reported=reported,
         deadlocked=deadlocked,
         queue=() if state.stopping else cycle.admission.evictions,
     )
     following, evictions = next_eviction(following, now)
-    return following, (*(Publish(event=each) for each in events), *evictions, Save())
+    return following, (*(Publish(event=published) for published in events), *evictions, Save())
 
 
-def _ended(before: Memory, after: Memory) -> list[Move]:
+def _ended_moves(before: Memory, after: Memory) -> list[Move]:
     over = {move.uid for move in before.moves if move.state.over}
     return [move for move in after.moves if move.state.over and move.uid not in over]
 
 
-def _loaded(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
+def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
     known = event.policy.hash == state.policy.hash
     following = replace(state, policy=event.policy, profile=event.profile, policy_error="", policy_since=now, queue=())
     if known and not state.policy_error:
         return replace(state, profile=event.profile), ()
     note = f"policy {event.policy.hash} is in force, mode {following.mode}"
-    return following, _about_policy(state, EventReason.POLICY_RELOADED, note)
+    return following, _publish_policy(state, EventReason.POLICY_RELOADED, note)
 
 
-def _policy_refused(state: LoopState, event: PolicyRefused) -> tuple[LoopState, Requests]:
+def _handle_policy_refused(state: LoopState, event: PolicyRefused) -> tuple[LoopState, Requests]:
     if event.message == state.policy_error:
         return state, ()
     note = f"policy {state.policy.hash} stays in force: {event.message}"
-    return replace(state, policy_error=event.message), _about_policy(state, EventReason.POLICY_INVALID, note)
+    return replace(state, policy_error=event.message), _publish_policy(state, EventReason.POLICY_INVALID, note)
 
 
-def _about_policy(state: LoopState, reason: EventReason, note: str) -> Requests:
+def _publish_policy(state: LoopState, reason: EventReason, note: str) -> Requests:
     if state.policy_object is None or not state.leads:
         return ()
     return (Publish(event=Event(reason=reason, note=note[:NOTE_LIMIT], regarding=state.policy_object)),)
 
 
-def _pause_read(state: LoopState, event: PauseRead, now: datetime) -> tuple[LoopState, Requests]:
-    """Take a pause, its change or its end; what was admitted before waits for a plan that knows of it."""
+def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[LoopState, Requests]:
+    """Apply a pause, its change or its end; evictions that were admitted before wait for a new plan."""
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
     if pause == state.pause:
         return state, ()
     following = replace(state, pause=pause, queue=())
-    return following, (*_about_pause(following), *save_if_leading(following))
+    return following, (*_publish_pause(following), *save_if_leading(following))
 
 
-def _about_pause(state: LoopState) -> Requests:
+def _publish_pause(state: LoopState) -> Requests:
     if state.pause is None or state.pause_object is None or not state.leads:
         return ()
     note = state.pause.message

@@ -1,4 +1,4 @@
-"""The kill switch as the loop sees it: the ConfigMap `rebalancer-control`, watched, so that it acts at once."""
+"""The kill switch: a watch on the ConfigMap `rebalancer-control`, so that a pause acts at once."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from rebalancer.controller.state import LoopEvent, PauseRead
 
 
 def watch_pauses(transport: Transport, namespace: str, tell: Callable[[LoopEvent], None]) -> Reflector:
-    """Return the watch that tells the loop of every change, not yet started."""
+    """Return the watch, not yet started, that reports every change to the loop."""
     return Reflector(
         transport,
         CONFIG_MAPS,
@@ -21,15 +21,15 @@ def watch_pauses(transport: Transport, namespace: str, tell: Callable[[LoopEvent
 
 
 def pause_from_contents(contents: Contents) -> Pause | None:
-    """Find the pause in what was read of the ConfigMap, None if there is none."""
+    """Return the pause in what the watch has read, None if there is none."""
     for fault in contents.faults:
         return Pause(unreadable=fault.message)
-    found: tuple[ConfigMap, ...] = contents.objects
-    return parse_pause(found[0]) if found else None
+    config_maps: tuple[ConfigMap, ...] = contents.objects
+    return parse_pause(config_maps[0]) if config_maps else None
 
 
-def parse_pause(found: ConfigMap) -> Pause | None:
-    """Read the pause that a ConfigMap holds, None if it holds none."""
-    if KEY in found.binary:
+def parse_pause(config_map: ConfigMap) -> Pause | None:
+    """Return the pause in a ConfigMap, None if it has none."""
+    if KEY in config_map.binary:
         return Pause(unreadable="it is not text in UTF-8")
-    return read_pause(found.data[KEY]) if KEY in found.data else None
+    return read_pause(config_map.data[KEY]) if KEY in config_map.data else None

@@ -24,11 +24,11 @@ POLL_SECONDS = 1.0
 _SYNC_SECONDS = 30.0
 
 
-class PolicyNotFound(Exception):  # noqa: N818  # callers read it as a state
-    """There is no policy where the settings say; the message names the place."""
+class UnreadablePolicy(Exception):  # noqa: N818  # callers read it as a state
+    """The policy that the settings name does not exist or cannot be read; the message names the place."""
 
 
-class ProfileNotFound(Exception):  # noqa: N818  # callers read it as a state
+class UnreadableProfile(Exception):  # noqa: N818  # callers read it as a state
     """The scheduler's configuration cannot be read or has no such profile; the message names file and field."""
 
 
@@ -45,7 +45,7 @@ class OpenedPolicy:
 
 
 def open_policy(settings: Settings, transport: Transport) -> OpenedPolicy:
-    """Read the policy that the settings name; raise PolicyError or PolicyNotFound where there is no valid one."""
+    """Read the policy that the settings name; raise PolicyError or UnreadablePolicy where there is no valid one."""
     default_object = Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONFIG_MAP)
     match settings.policy:
         case None:
@@ -64,7 +64,7 @@ def open_policy(settings: Settings, transport: Transport) -> OpenedPolicy:
             reflector.start()
             if not reflector.synced.wait(_SYNC_SECONDS):
                 reflector.stop()
-                raise PolicyNotFound(f"ConfigMap {namespace}/{name} cannot be read: {reflector.error or 'no answer'}")
+                raise UnreadablePolicy(f"ConfigMap {namespace}/{name} cannot be read: {reflector.error or 'no answer'}")
             regarding = Regarding(kind="ConfigMap", namespace=namespace, name=name)
             return _open(str(settings.policy), _make_key_reader(reflector), reflector, regarding)
 
@@ -74,7 +74,7 @@ def _open(name: str, read: Callable[[], bytes], reflector: Reflector | None, reg
         data = read()
     except (OSError, LookupError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.args[0]
-        raise PolicyNotFound(f"{name}: {reason}") from None
+        raise UnreadablePolicy(f"{name}: {reason}") from None
     policy = load_policy(data, source=name)
     return OpenedPolicy(policy=policy, name=name, first=data, read=read, reflector=reflector, regarding=regarding)
 
@@ -96,7 +96,7 @@ def policy_event(data: bytes, source: str) -> LoopEvent:
     try:
         policy = load_policy(data, source=source)
         return PolicyLoaded(policy=policy, profile=read_profile(policy))
-    except (PolicyError, ProfileNotFound) as error:
+    except (PolicyError, UnreadableProfile) as error:
         return PolicyRefused(message=str(error))
 
 
@@ -108,11 +108,11 @@ def read_profile(policy: Policy) -> Profile:
     try:
         configured = read_profiles(Path(file).read_bytes())
     except OSError as error:
-        raise ProfileNotFound(f"scheduler.configFile: {file}: {error.strerror or error}") from None
+        raise UnreadableProfile(f"scheduler.configFile: {file}: {error.strerror or error}") from None
     except ConfigurationError as error:
-        raise ProfileNotFound(f"scheduler.configFile: {file}: {error}") from None
+        raise UnreadableProfile(f"scheduler.configFile: {file}: {error}") from None
     if name not in configured:
-        raise ProfileNotFound(f"scheduler.name: {file} has no profile {name!r}, only {', '.join(sorted(configured))}")
+        raise UnreadableProfile(f"scheduler.name: {file} has no profile {name!r}, only {', '.join(sorted(configured))}")
     return configured[name]
 
 
@@ -138,7 +138,7 @@ class PolicyWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; the thread needs a second at most."""
+        """End; the thread needs at most a second."""
         self._stopping.set()
 
     def _run(self) -> None:

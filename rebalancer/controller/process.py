@@ -50,7 +50,7 @@ class StartError(Exception):
 def run(settings: Settings) -> None:
     """Run until SIGTERM or Ctrl-C, or with `once` until nothing is left to do.
 
-    Raises StartError, ClusterError, PolicyNotFound, ProfileNotFound or PolicyError where it cannot start.
+    Raises StartError, ClusterError, UnreadablePolicy, UnreadableProfile or PolicyError where it cannot start.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -114,7 +114,7 @@ class _Controller:
         self._elector = self._make_elector()
         self._watcher = self._make_watcher()
         # The job runs in the scheduler's own (daemon) thread: cycles cannot overlap, and a request that hangs at the
-        # end of the process cannot keep it alive.
+        # end of the process cannot delay its exit.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": DebugExecutor()},
@@ -167,7 +167,7 @@ class _Controller:
         return PolicyWatcher(read=policy.read, source=policy.name, tell=self._tell, first=policy.first)
 
     def start(self, stopping: threading.Event) -> None:
-        """Fill the caches, then stand for election and begin the cycles."""
+        """Fill the caches, then take part in the election and begin the cycles."""
         self._telemetry.start()
         self._cluster.start()
         self._await_sync(stopping)
@@ -179,7 +179,7 @@ class _Controller:
 
     def _make_trigger(self) -> BaseTrigger:
         if self._run_once is not None:
-            return _AfterEachCycle(lambda: time_to_next_cycle(self._runner.state))
+            return _CycleEndTrigger(lambda: time_to_next_cycle(self._runner.state))
         return IntervalTrigger(seconds=self._interval.total_seconds(), timezone=UTC)
 
     def _await_sync(self, stopping: threading.Event) -> None:
@@ -222,7 +222,7 @@ class _Controller:
                 self._check_lease(overdue=time.monotonic() > deadline)
 
     def _check_lease(self, *, overdue: bool) -> None:
-        """Raise StartError where waiting for the Lease is in vain: it cannot be held, or another process holds it."""
+        """Raise StartError if the Lease cannot be held, or `overdue` if this process still does not lead."""
         if self._elector.obstacle:
             raise StartError(self._elector.obstacle)
         if overdue and self._elector.problem:
@@ -254,14 +254,14 @@ class _Controller:
             self._runner.drain()
 
 
-class _AfterEachCycle(BaseTrigger):  # type: ignore[misc]  # apscheduler has no annotations
-    """Runs the next cycle a while after the last one has ended, however long that one took."""
+class _CycleEndTrigger(BaseTrigger):  # type: ignore[misc]  # apscheduler has no annotations
+    """Runs the next cycle a while after the last one has ended, however long the last one took."""
 
     def __init__(self, wait: Callable[[], timedelta]) -> None:
         self._wait = wait
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
-        """Return the time of the next cycle; apscheduler asks right after each."""
+        """Return the time of the next cycle; apscheduler calls it right after each cycle."""
         del previous_fire_time, now  # `now` is from before the cycle
         return _now() + self._wait()
 

@@ -26,7 +26,7 @@ class RunOnce:
         self._idle = 0
 
     def is_done(self, state: LoopState) -> bool:
-        """Say whether the work is done; called once after each cycle."""
+        """Return whether the work is done; called once after each cycle."""
         cycle = state.cycle
         if cycle is None or not state.leads:
             return False
@@ -37,9 +37,9 @@ class RunOnce:
 
 
 def time_to_next_cycle(state: LoopState) -> timedelta:
-    """Return how long `run --once` waits after a cycle: until something can have changed, the interval at most.
+    """Return how long `run --once` waits after a cycle: until something can have changed, at most the interval.
 
-    Without leadership it is the interval; whoever wins the lease runs a cycle at once.
+    Without leadership it is the interval; a process that wins the lease runs a cycle at once.
     """
     interval = state.policy.interval
     if state.cycle is None or not state.leads:

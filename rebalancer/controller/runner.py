@@ -1,6 +1,6 @@
-"""The shell around the loop: brings it events, carries its requests out, one thread at a time.
+"""The shell around the loop: passes it events and carries out its requests, one thread at a time.
 
-Other threads (lease, policy, signals) only put events into the inbox; they take effect before the next eviction.
+Other threads (lease, policy, signals) only put events into the inbox; these take effect before the next eviction.
 """
 
 import gc
@@ -25,7 +25,7 @@ from rebalancer.controller.state import (
     Requests,
     Save,
 )
-from rebalancer.controller.status import documents
+from rebalancer.controller.status import status_documents
 from rebalancer.model.reasons import State
 from rebalancer.ports import Cluster, EvictionResult
 
@@ -33,7 +33,7 @@ _log = structlog.get_logger("rebalancer")
 
 
 class Observer(Protocol):
-    """Somebody who wants the figures: metrics, a live view."""
+    """A consumer of measurements and states: metrics, a live view."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""
@@ -44,14 +44,14 @@ class Observer(Protocol):
         ...
 
     def changed(self, state: LoopState) -> None:
-        """Take the new state of the loop."""
+        """Take the new state of the loop; called after every event."""
         ...
 
 
 class Runner:
     """Runs one loop over one cluster.
 
-    `clock` returns the time in UTC; `may_act` is asked right before each eviction whether this process still leads,
+    `clock` returns the time in UTC; `may_act` says right before each eviction whether this process still leads,
     since a lease can run out between two events.
     """
 
@@ -82,7 +82,7 @@ class Runner:
         self._inbox.append(event)
 
     def tick(self) -> None:
-        """Take what is in the inbox, then run a cycle. Whatever goes wrong in one cycle, the next one is tried."""
+        """Handle the events in the inbox, then run a cycle."""
         with self._turn:
             self._drain()
             if not self.state.leads:
@@ -92,10 +92,10 @@ class Runner:
                 snapshot = self._cluster.snapshot(self._clock())
             self._handle(CycleDue(snapshot=snapshot, stale=stale))
             self._report()
-            gc.collect(0)  # now that nobody waits: in the midst of planning it would cost a fifth of the time
+            gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
 
     def drain(self) -> None:
-        """Take what is in the inbox, without a cycle."""
+        """Handle the events in the inbox, without a cycle."""
         with self._turn:
             self._drain()
 
@@ -104,7 +104,7 @@ class Runner:
             self._handle(self._inbox.popleft())
 
     def _handle(self, event: LoopEvent) -> None:
-        """Step the loop and carry out what it asks for, until it asks for nothing more."""
+        """Step the loop and carry out its requests, until there are no more."""
         pending: deque[LoopEvent] = deque([event])
         while pending:
             requests = self._step(pending.popleft())
@@ -112,14 +112,16 @@ class Runner:
                 match request:
                     case Evict():
                         outcome = self._evict(request)
-                        # What has arrived meanwhile takes effect before the loop asks for the next one.
+                        # Events that arrived meanwhile take effect before the loop requests the next eviction.
                         pending.extend(self._inbox)
                         self._inbox.clear()
                         pending.append(outcome)
                     case Publish():
                         self._cluster.record(request.event)
                     case Save():
-                        self._safe = self._cluster.save(documents(self.state, self._identity, self._policy_source))
+                        self._safe = self._cluster.save(
+                            status_documents(self.state, self._identity, self._policy_source)
+                        )
 
     def _step(self, event: LoopEvent) -> Requests:
         now = self._clock()
@@ -155,9 +157,9 @@ class Runner:
         return Answered(uid=move.uid, answer=answer)
 
     def _held(self) -> str:
-        """Say why nothing may be sent right now, "" if it may: what was true when the cycle began may be no longer."""
+        """Return why no eviction may be sent right now, "" if it may: things may have changed since the cycle began."""
         if self._inbox:
-            return "something has happened since it was asked for, which takes effect first"
+            return "an event arrived after it was requested and takes effect first"
         if not self._may_act():
             return "this process no longer leads"
         if not self._safe:
@@ -174,7 +176,7 @@ class Runner:
             groups=len(cycle.assessment.groups),
             violated=len(cycle.assessment.violated),
             limits=len(cycle.assessment.limits),
-            limits_broken=sum(each.state is not State.SATISFIED for each in cycle.assessment.limits),
+            limits_broken=sum(limit.state is not State.SATISFIED for limit in cycle.assessment.limits),
             minimum=cycle.plan.lower_bound,
             now=len(cycle.admission.evictions),
             waiting=len(cycle.plan.waiting) + len(cycle.admission.waiting),

@@ -1,4 +1,4 @@
-"""What the loop hears, what it asks for, and what it knows: the words that its parts and its shell have in common."""
+"""The loop's events, requests and state: the types that its parts and its shell share."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +19,7 @@ from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
 @dataclass(frozen=True, kw_only=True)
 class CycleDue:
-    """It is time for a cycle. `stale` says why the snapshot cannot be trusted, "" if it can."""
+    """It is time for a cycle. `stale` says why the snapshot is out of date, "" if it is not."""
 
     snapshot: Snapshot
     stale: str = ""
@@ -35,7 +35,7 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True)
 class NotSent:
-    """An eviction that was asked for was not sent: it is no longer certain that it may be."""
+    """A requested eviction was not sent, because it is no longer certain that it is allowed."""
 
     uid: str
     why: str
@@ -51,21 +51,21 @@ class PolicyLoaded:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyRefused:
-    """What was read is no policy; the last good one stays in force."""
+    """The policy that was read is not valid; the last valid one stays in force."""
 
     message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class PauseRead:
-    """What the kill switch says was read: a pause, or None where there is none."""
+    """The kill switch was read: a pause, or None where there is none."""
 
     pause: Pause | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leading:
-    """Leadership was won, with the memory that the last leader left, or lost."""
+    """Leadership was won, with the memory that the last leader saved, or lost."""
 
     leads: bool
     memory: Memory = NO_MEMORY
@@ -73,7 +73,7 @@ class Leading:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """The process is to end: nothing new is begun."""
+    """The process is to end: no eviction is requested any more."""
 
 
 LoopEvent = CycleDue | Answered | NotSent | PolicyLoaded | PolicyRefused | PauseRead | Leading | Stopping
@@ -83,7 +83,7 @@ LoopEvent = CycleDue | Answered | NotSent | PolicyLoaded | PolicyRefused | Pause
 
 @dataclass(frozen=True, kw_only=True)
 class Evict:
-    """Ask the API server to evict the move's pod; answer with `Answered`."""
+    """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`."""
 
     move: Move
 
@@ -97,22 +97,22 @@ class Publish:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """Keep the memory and show the status."""
+    """Save the memory and the status."""
 
 
-Request = Evict | Publish | Save
-Requests = tuple[Request, ...]
+LoopRequest = Evict | Publish | Save
+Requests = tuple[LoopRequest, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopState:
     """The state of the loop.
 
-    `violated`, `told` and `deadlocked` are what events were last published about: groups, limits that are not
-    Satisfied, waiting pods by UID.
-    `queue` are admitted evictions that were not yet requested; `cycle` is the last one, None before the first.
-    `policy_error` says why the newest policy file is not the one in force, "" if it is. `limit` is the furthest mode
-    that the process may go to, `at_once` leaves `spread.for` out of account. `pause` is the one that holds.
+    `violated`, `reported` and `deadlocked` are what the last events reported: groups, limits that are not Satisfied,
+    pending pods by UID.
+    `queue` has the admitted evictions that are not yet requested; `cycle` is the last one, None before the first.
+    `policy_error` says why the newest policy is not in force, "" if it is. `limit` is the furthest mode that the
+    process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
     """
 
     policy: Policy
@@ -128,7 +128,7 @@ class LoopState:
     stopping: bool = False
     memory: Memory = NO_MEMORY
     violated: frozenset[str] = frozenset()
-    told: ReportedStates = field(default_factory=dict)
+    reported: ReportedStates = field(default_factory=dict)
     deadlocked: frozenset[str] = frozenset()
     queue: tuple[Eviction, ...] = ()
     cycle: Cycle | None = None

@@ -1,4 +1,4 @@
-"""What the loop's state looks like from outside: the documents in the status ConfigMap."""
+"""The loop's state as documents in the status ConfigMap."""
 
 from rebalancer.controller.state import LoopState
 from rebalancer.ports import Document
@@ -15,11 +15,11 @@ from rebalancer.reporting.documents.status import (
 
 STATUS, MEMORY, PLAN = "status.json", "memory.json", "plan.json"
 _MOST_EVICTIONS = 200
-"""A plan with more evictions is not kept: the ConfigMap would not hold it, and nobody reads it."""
+"""A plan with more evictions is not stored: the ConfigMap would be too large."""
 
 
-def documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
-    """Return the documents to keep, the memory first: the others may be left out for want of room."""
+def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
+    """Return the documents to store, the memory first: the others are left out if there is no space."""
     made = [Document(MEMORY, memory_text(state.memory)), Document(STATUS, _status(state, identity, policy_source))]
     cycle = state.cycle
     if cycle is not None and len(cycle.plan.evictions) + len(cycle.plan.waiting) <= _MOST_EVICTIONS:

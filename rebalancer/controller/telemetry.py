@@ -1,4 +1,4 @@
-"""What the process shows of itself: metrics, health, readiness, and the log of what the policy references in vain."""
+"""What the process shows of itself: metrics, health, readiness, and the log of missing objects."""
 
 import time
 from collections import Counter

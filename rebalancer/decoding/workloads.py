@@ -40,10 +40,10 @@ def decode_stateful_set(source: wire.Owner, intern: Interner) -> Workload:
 
 def decode_replication_controller(source: wire.ReplicationController, intern: Interner) -> Workload:
     """Convert a ReplicationController to the model's; without a selector it selects its template's labels."""
-    found_spec = source.spec
-    chosen = found_spec.selector
-    if not chosen and found_spec.template is not None and found_spec.template.metadata is not None:
-        chosen = found_spec.template.metadata.labels
+    spec = source.spec
+    chosen = spec.selector
+    if not chosen and spec.template is not None and spec.template.metadata is not None:
+        chosen = spec.template.metadata.labels
     metadata = source.metadata
     return Workload(
         group="",
@@ -54,13 +54,13 @@ def decode_replication_controller(source: wire.ReplicationController, intern: In
         labels=intern(decode_labels(metadata.labels)),
         annotations=intern(decode_annotations(metadata.annotations)),
         selector=LabelSelector.of(chosen) if chosen else None,
-        template=decode_template(found_spec.template),
-        replicas=_default_replicas(found_spec.replicas),
+        template=decode_template(spec.template),
+        replicas=_default_replicas(spec.replicas),
         current=source.status.replicas,
         ready=source.status.ready_replicas,
         updated=source.status.replicas,
         observed=source.status.observed_generation >= metadata.generation,
-        min_ready_seconds=found_spec.min_ready_seconds,
+        min_ready_seconds=spec.min_ready_seconds,
         owner=find_controller(metadata),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
@@ -69,8 +69,8 @@ def decode_replication_controller(source: wire.ReplicationController, intern: In
 
 
 def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner) -> Workload:
-    metadata, found_spec, status = source.metadata, source.spec, source.status
-    claim_templates = tuple(claim_template.metadata.name for claim_template in found_spec.volume_claim_templates or ())
+    metadata, spec, status = source.metadata, source.spec, source.status
+    claim_templates = tuple(claim_template.metadata.name for claim_template in spec.volume_claim_templates or ())
     return Workload(
         group="apps",
         kind=kind,
@@ -79,16 +79,16 @@ def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner
         uid=metadata.uid,
         labels=intern(decode_labels(metadata.labels)),
         annotations=intern(decode_annotations(metadata.annotations)),
-        selector=decode_selector(found_spec.selector, "spec.selector"),
-        template=decode_template(found_spec.template, claim_templates),
-        replicas=_default_replicas(found_spec.replicas),
+        selector=decode_selector(spec.selector, "spec.selector"),
+        template=decode_template(spec.template, claim_templates),
+        replicas=_default_replicas(spec.replicas),
         current=status.replicas,
         ready=status.ready_replicas,
         updated=status.replicas if kind == "ReplicaSet" else status.updated_replicas,
         revision=revision,
         observed=status.observed_generation >= metadata.generation,
-        paused=found_spec.paused,
-        min_ready_seconds=found_spec.min_ready_seconds,
+        paused=spec.paused,
+        min_ready_seconds=spec.min_ready_seconds,
         owner=find_controller(metadata),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,

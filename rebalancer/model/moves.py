@@ -71,7 +71,8 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     cause: Cause
     targets: tuple[Target, ...] = ()
     state: MoveState = MoveState.PLANNED
-    asked_at: Moment
+    requested_at: Moment = field(name="asked_at")
+    """The JSON key is older than the attribute's name."""
     changed_at: Moment
     replacement: str = ""
     """UID of the pod that replaced it, once it is observed."""
@@ -118,7 +119,7 @@ class ExtraEviction(Struct, frozen=True, gc=False, order=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """All that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
+    """Everything that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
 
     `moves` are those in progress and the last that ended, oldest first. `seen` is the time since which each violated
     group has been violated, by the group's name. `sent` are the times of the evictions of the last minute. `zones` are

@@ -1,6 +1,6 @@
-"""Exact minimum, victims, steps that are safe at every moment, and the proof.
+"""The plan: the proved minimum of evictions for each component, the next safe step, and why the rest waits.
 
-`arrangement` says where the pods of one group stand, `distance` how many evictions it is from right, `reach` which
-evictions the scheduler is forced to repay, `budgets` how many may be missing, `eligibility` who may move at all;
-`planner` puts them together over a snapshot.
+`planner` makes the plan and `decision` decides about one component. `scope` answers what belongs together, what is
+required, which pods may move and what the budgets allow; `formulation` makes a problem of it, `single_class` (counting)
+or `multi_class` (an integer program). `steps` searches the evictions, and `diagnosis` explains why there are none.
 """

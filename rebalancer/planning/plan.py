@@ -1,28 +1,40 @@
-"""The plan as a value: what goes now, what waits and for what, what was proved, what was refused and why."""
+"""The plan as a value: evictions now, evictions that wait and for what, proved bounds, refusals and their reasons."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference, Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause, Reason, State
-from rebalancer.planning.scope.components import Component
+from rebalancer.planning.causes import Refusal
+from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.scope.components import Component, Counts
+from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.search.report import Attempt, Method
 
 
-@dataclass(kw_only=True)
-class Repair:
-    """What the evictions of one step have in common; what costs time is worked out when it is asked for.
+class Outlook(Protocol):
+    """Where a step leads, computed when it is needed: it costs more than the step, and few cycles need it."""
 
-    `needed`: a prefix of the step is a step again if it has at least so many evictions. `forced`: the scheduler can
-    only repay them; else it is foreseen to, by its scores. `spare`: the step may take the one eviction above the
-    minimum that a repair may take; it has if more than `goal` evictions are left after it. `lasting`: how long what it
-    repairs must have lasted before anything goes.
+    def targets(self) -> tuple[Target, ...]:
+        """Return for each key the domains on which replacements may be placed."""
+
+    def counts(self) -> Counts | None:
+        """Return the counts once the step has taken effect; None where they are not known."""
+
+
+class Repair(Struct, kw_only=True, eq=False, dict=True):
+    """What the evictions of one step have in common.
+
+    `needed`: a prefix of the step is a step too if it has at least so many evictions. `forced`: the scheduler can only
+    repay them; otherwise its scores predict that it does. `extra`: the step may take the one eviction above the minimum
+    that a repair may take; it did if more than `goal` evictions are left after it. `lasting`: how long the violation
+    must have lasted before a pod is evicted. `requirements` are those of the component.
     """
 
     step: int
@@ -30,16 +42,16 @@ class Repair:
     cause: Cause
     needed: int = 1
     forced: bool = True
-    spare: bool = False
+    extra: bool = False
     goal: int = 0
     lasting: timedelta = timedelta(0)
-    foresee: Callable[[], tuple[Target, ...]] = field(default=tuple, compare=False)
-    explain: Callable[[Pod], str] = field(default=str, compare=False)
+    outlook: Outlook | None = None
+    requirements: tuple[Requirement, ...] = ()
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """Where the replacements may land."""
-        return self.foresee()
+        """Where the replacements may be placed."""
+        return () if self.outlook is None else self.outlook.targets()
 
 
 class Eviction(Struct, frozen=True, kw_only=True, gc=False):
@@ -56,17 +68,17 @@ class Eviction(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def group(self) -> str:
-        """The name of the group that it repairs."""
+        """The name of the component that it repairs."""
         return self.repair.group
 
     @property
     def cause(self) -> Cause:
-        """What it repairs."""
+        """The kind of violation that it repairs."""
         return self.repair.cause
 
     @property
     def needed(self) -> int:
-        """How many of the step must go at the least."""
+        """The least number of the step's pods that must be evicted together."""
         return self.repair.needed
 
     @property
@@ -76,7 +88,7 @@ class Eviction(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Where its replacement may land."""
+        """Where its replacement may be placed."""
         return self.repair.targets
 
     @property
@@ -84,44 +96,49 @@ class Eviction(Struct, frozen=True, kw_only=True, gc=False):
         """The UID of the pod's controller."""
         return self.pod.owner.uid if self.pod.owner else ""
 
-    @property
-    def message(self) -> str:
-        """Why it goes, in a sentence."""
-        return self.repair.explain(self.pod)
-
 
 class Waiting(Struct, frozen=True, kw_only=True, gc=False):
-    """An eviction that is decided and must wait. `reason` says for what."""
+    """A decided eviction that must wait, and the reason."""
 
     eviction: Eviction
-    reason: Reason
-    message: str
+    refusal: Refusal
 
-
-Counts = Mapping[str, Mapping[str, int]]
-"""Pods by topology key and domain."""
+    @property
+    def reason(self) -> Reason:
+        """Why it waits, as a value of the closed enum."""
+        return self.refusal.reason
 
 
 class ComponentPlan(Struct, kw_only=True, eq=False, dict=True):
-    """What was found out about one component: groups, and limits, that are repaired together.
+    """The decision about one component: groups and limits that are repaired together.
 
-    `evictions` is how many the whole repair takes, `lower_bound` how many it takes at the least, `optimal` whether
-    the two were proved equal. `after` are the counts, by key and value, once what goes now has landed well.
+    `refusal` says why it is not repaired, or not further now. `evictions` is the number that the
+    whole repair takes, `lower_bound` the least number that it can take, `optimal` whether the two are equal. `method`
+    gave the step, None where there is none; `attempts` are all methods that were tried. `outlook` is where the step
+    leads. `infeasible` are
+    the pod classes of a component for which a relaxation can be searched.
     """
 
     component: Component
     state: State
-    reason: Reason | None
-    message: str
+    refusal: Refusal | None
     evictions: int
     lower_bound: int
     optimal: bool
-    outlook: Callable[[], Counts]
+    method: Method | None = None
+    attempts: tuple[Attempt, ...] = ()
+    outlook: Outlook | None = None
+    infeasible: PodClasses | None = None
 
     @property
     def name(self) -> str:
         """The component's name."""
         return self.component.name
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it is not repaired, or not further now, as a value of the closed enum."""
+        return self.refusal.reason if self.refusal is not None else None
 
     @property
     def groups(self) -> tuple[EvaluatedGroup, ...]:
@@ -135,27 +152,29 @@ class ComponentPlan(Struct, kw_only=True, eq=False, dict=True):
 
     @property
     def workloads(self) -> tuple[Reference, ...]:
-        """The workloads that it is about."""
+        """The workloads of its pods."""
         return self.component.workloads
 
     @cached_property
-    def after(self) -> Counts:
-        """The counts once what goes now has landed well; worked out when a document asks for it."""
-        return self.outlook()
+    def after(self) -> Counts | None:
+        """The counts once the step has taken effect, None where they are not known; computed when first needed."""
+        return None if self.outlook is None else self.outlook.counts()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanRefusal:
+class PlanRefusal(Struct, frozen=True, kw_only=True, gc=False):
     """A pod, or with `pod` None a whole workload, that is not moved although its group is violated."""
 
     workload: Reference
     pod: str | None
-    reason: Reason
-    message: str
+    refusal: Refusal
+
+    @property
+    def reason(self) -> Reason:
+        """Why, as a value of the closed enum."""
+        return self.refusal.reason
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """The plan of one cycle. Everything in it is in a stable order."""
 
     made_at: datetime
@@ -173,7 +192,7 @@ class Plan:
 
     @property
     def optimal(self) -> bool:
-        """Whether the plan's number is proved least for every group that can be repaired."""
+        """Whether the number of evictions is proved minimal for every group that can be repaired."""
         return all(group.optimal for group in self.groups if group.evictions)
 
 
@@ -181,10 +200,10 @@ def narrow_plan(plan: Plan, workloads: frozenset[Reference] | None) -> Plan:
     """Return the part of a plan that concerns these workloads; None is all."""
     if workloads is None:
         return plan
-    return replace(
+    return structs.replace(
         plan,
-        evictions=tuple(each for each in plan.evictions if each.workload in workloads),
-        waiting=tuple(each for each in plan.waiting if each.eviction.workload in workloads),
-        groups=tuple(each for each in plan.groups if not workloads.isdisjoint(each.workloads)),
-        refusals=tuple(each for each in plan.refusals if each.workload in workloads),
+        evictions=tuple(eviction for eviction in plan.evictions if eviction.workload in workloads),
+        waiting=tuple(waiting for waiting in plan.waiting if waiting.eviction.workload in workloads),
+        groups=tuple(group for group in plan.groups if not workloads.isdisjoint(group.workloads)),
+        refusals=tuple(refusal for refusal in plan.refusals if refusal.workload in workloads),
     )

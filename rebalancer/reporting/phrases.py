@@ -6,8 +6,8 @@ from typing import Protocol
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan, Eviction
-from rebalancer.reporting.expected_counts import expected_worst
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.scheduling.predict import Prediction
 
@@ -29,9 +29,9 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-def plural(number: int, noun: str) -> str:
-    """Count things: `1 pod`, `2 pods`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def plural(number: int, noun: str, several: str = "") -> str:
+    """Count things: `1 pod`, `2 pods`; `several` is a plural that does not end with an s."""
+    return f"{number} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def portion(number: int, total: int, noun: str, verb: str) -> str:
@@ -81,7 +81,7 @@ def repair_cost(group: ComponentPlan) -> str:
 def certainty(eviction: Eviction) -> str:
     """Say how certain it is that an eviction helps, and whether the repair may cost one more."""
     text = "forced" if eviction.forced else "predicted, not forced"
-    return f"{text}; the repair may take one eviction above the minimum" if eviction.repair.spare else text
+    return f"{text}; the repair may take one eviction above the minimum" if eviction.repair.extra else text
 
 
 def limit_change(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> str:

@@ -7,6 +7,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text
 
 
 class StateReason(NamedTuple):
@@ -25,7 +26,8 @@ class StateReasons:
     state follows from the counts. So does that of a limit that is Infeasible by itself.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, relaxations: Relaxations = NO_RELAXATIONS) -> None:
+        self._relaxations = relaxations
         self._groups = {group.group.name: planned for planned in plan.groups for group in planned.groups}
         self._limits = {limit.name: planned for planned in plan.groups for limit in planned.limits}
 
@@ -33,19 +35,19 @@ class StateReasons:
         """Return the state and reason of one constraint of a group."""
         if not (evaluated.counts.violated and evaluated.constraint.hard):
             return StateReason(evaluated.state)
-        return _state_reason(self._groups.get(group.group.name), evaluated.state)
+        return self._state_reason(self._groups.get(group.group.name), evaluated.state)
 
     def for_limit(self, limit: EvaluatedLimit) -> StateReason:
         """Return the state and reason of a limit."""
         if limit.state is not State.VIOLATED:
             return StateReason(limit.state, limit.reason)
-        return _state_reason(self._limits.get(limit.name) if self._limits else None, limit.state)
+        return self._state_reason(self._limits.get(limit.name) if self._limits else None, limit.state)
 
-
-def _state_reason(planned: ComponentPlan | None, otherwise: State) -> StateReason:
-    if planned is None:
-        return StateReason(otherwise)
-    return StateReason(planned.state, planned.reason, planned.message, planned.evictions)
+    def _state_reason(self, planned: ComponentPlan | None, otherwise: State) -> StateReason:
+        if planned is None:
+            return StateReason(otherwise)
+        message = component_text(planned, self._relaxations)
+        return StateReason(planned.state, planned.reason, message, planned.evictions)
 
 
 def limit_workloads(limit: EvaluatedLimit) -> frozenset[Reference]:

@@ -26,7 +26,7 @@ class NodeAffinityFilter(Filter):
     why their reason names this plugin only.
     """
 
-    name: ClassVar = "NodeAffinityFilter"
+    name: ClassVar = "NodeAffinity"
 
     def __init__(self, pod: Pod, view: View) -> None:
         """Prepare for a pod."""

@@ -1,30 +1,40 @@
-"""Several pending pods in turn, as the scheduler's queue would take them.
+"""Pending pods in turn, as the scheduler's queue takes them: who is placed next, and on which nodes it may be.
 
-Planner and simulator ask this one function; there is no second scheduler. A volume that an unbound claim would take is
-not taken here: two pods of one queue may both be promised the last one.
+Planner and simulator ask these functions; there is no second scheduler. What differs is only the rule by which one of
+the feasible nodes is chosen (`Choose`). A volume that an unbound claim would take is not taken here: two pods of one
+queue may both be promised the last one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible
-from rebalancer.scheduling.node_order import node_order, pick_winner
 from rebalancer.scheduling.scoring import best, scores, totals
+from rebalancer.scheduling.tie_breaking import pick_winner
 from rebalancer.scheduling.view import View
 
-Choose: TypeAlias = Callable[[Pod, View, frozenset[str]], Iterable[str]]
-"""Given a pod, the state and the feasible nodes: the nodes that it may get, in the order to try them."""
+Choose: TypeAlias = Callable[[Pod, View, frozenset[str]], Collection[str]]
+"""Given a pod, the state and the feasible nodes: the nodes that it may get, the likeliest first if they are ordered."""
+
+Nodes = TypeVar("Nodes", bound=Collection[str])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placement:
-    """One way it can go: who lands where, who stays pending, and the state after it."""
+class Candidates(NamedTuple):
+    """The nodes that admit a pod, and those of them that it may get by a rule."""
+
+    feasible: frozenset[str]
+    chosen: Collection[str]
+
+
+class Placement(Struct, frozen=True, kw_only=True):
+    """How a queue was placed: who is where, who stays pending, and the state after it."""
 
     placed: tuple[tuple[Pod, str], ...] = ()
     pending: tuple[Pod, ...] = ()
-    view: View = field(compare=False)
+    view: View
 
     @property
     def node(self) -> dict[str, str]:
@@ -32,7 +42,7 @@ class Placement:
         return {pod.uid: node for pod, node in self.placed}
 
 
-def modelled(pod: Pod, view: View, nodes: frozenset[str]) -> Iterable[str]:
+def most_likely(pod: Pod, view: View, nodes: frozenset[str]) -> Collection[str]:
     """Choose the one node that the model thinks most likely."""
     if len(nodes) <= 1:
         return nodes
@@ -40,18 +50,14 @@ def modelled(pod: Pod, view: View, nodes: frozenset[str]) -> Iterable[str]:
     return (pick_winner(totals(scores(pod, view, ordered), view, ordered), view),)
 
 
-def any_best(pod: Pod, view: View, nodes: frozenset[str]) -> Iterable[str]:
-    """Choose each of the top-scoring nodes in turn."""
-    return _in_order(best(pod, view, nodes), view)
+def top_scoring(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
+    """Choose the top-scoring nodes: the scheduler picks one of them, nobody knows which."""
+    return best(pod, view, nodes)
 
 
-def any_feasible(_: Pod, view: View, nodes: frozenset[str]) -> Iterable[str]:
-    """Choose each feasible node in turn: what holds for all of these holds whatever the scheduler's scores are."""
-    return _in_order(nodes, view)
-
-
-def _in_order(nodes: frozenset[str], view: View) -> Sequence[str]:
-    return [node for node in node_order(view) if node in nodes]
+def any_feasible(_: Pod, __: View, nodes: frozenset[str]) -> frozenset[str]:
+    """Choose every feasible node: what holds for all of these holds whatever the scheduler's scores are."""
+    return nodes
 
 
 def queue(pods: Iterable[Pod]) -> Sequence[Pod]:
@@ -59,36 +65,35 @@ def queue(pods: Iterable[Pod]) -> Sequence[Pod]:
     return sorted(pods, key=lambda pod: (-pod.spec.priority, pod.created, pod.namespace, pod.name))
 
 
-def place(pods: Iterable[Pod], view: View, choose: Choose = modelled) -> Placement:
-    """Play the queue once, with the first choice each time. Pods that do not fit are tried again after a success."""
-    return next(outcomes(pods, view, choose))
+def candidate_nodes(pod: Pod, view: View, choose: Choose) -> Candidates:
+    """Return the nodes that admit a pod, and those that it may get; both are empty where none does."""
+    nodes = feasible(pod, view)
+    return Candidates(nodes, choose(pod, view, nodes) if nodes else ())
 
 
-def outcomes(pods: Iterable[Pod], view: View, choose: Choose = any_best) -> Iterator[Placement]:
-    """Yield every way the queue can go, with every choice that `choose` offers.
-
-    Ways that put the same pods on the same nodes in another order are yielded more than once; their number grows with
-    the product of the choices, so take no more than is needed.
-    """
-    unfinished = [(tuple(queue(pods)), Placement(view=view))]
-    while unfinished:
-        waiting, so_far = unfinished.pop()
-        position, nodes = _first_that_fits(waiting, so_far.view)
-        if not nodes:
-            yield Placement(placed=so_far.placed, pending=tuple(queue(waiting)), view=so_far.view)
-            continue
-        pod = waiting[position]
-        rest = waiting[position + 1 :] + waiting[:position]
-        landings = [
-            Placement(placed=(*so_far.placed, (pod, node)), view=so_far.view.with_placed(pod, node))
-            for node in choose(pod, so_far.view, nodes)
-        ]
-        unfinished.extend((rest, landing) for landing in reversed(landings))
-
-
-def _first_that_fits(waiting: Sequence[Pod], view: View) -> tuple[int, frozenset[str]]:
+def next_placement(waiting: Iterable[Pod], nodes_of: Callable[[Pod], Nodes]) -> tuple[int, Pod, Nodes] | None:
+    """Return position, pod and nodes of the first pod that finds a node; None where none does."""
     for position, pod in enumerate(waiting):
-        nodes = feasible(pod, view)
+        nodes = nodes_of(pod)
         if nodes:
-            return position, nodes
-    return 0, frozenset()
+            return position, pod, nodes
+    return None
+
+
+def place(pods: Iterable[Pod], view: View, choose: Choose = most_likely) -> Placement:
+    """Play the queue once, each pod on the first node of its choice.
+
+    Pods that do not fit are tried again after a success, behind the others.
+    """
+    waiting, placed = tuple(queue(pods)), list[tuple[Pod, str]]()
+
+    def nodes_of(pod: Pod) -> Collection[str]:
+        return candidate_nodes(pod, view, choose).chosen
+
+    while (following := next_placement(waiting, nodes_of)) is not None:
+        position, pod, nodes = following
+        node = next(iter(nodes))
+        placed.append((pod, node))
+        waiting = waiting[position + 1 :] + waiting[:position]
+        view = view.with_placed(pod, node)
+    return Placement(placed=tuple(placed), pending=tuple(queue(waiting)), view=view)

@@ -21,7 +21,6 @@ from rebalancer.scheduling.spread_constraints import (
     EffectiveConstraint,
     Origin,
     constraints_of,
-    default_selector,
 )
 from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable, unschedulable
 from rebalancer.scheduling.view import View
@@ -39,7 +38,6 @@ __all__ = [
     "PodTopologySpread",
     "constraints_of",
     "counts",
-    "default_selector",
     "eligibility",
     "ineffective",
     "per_node_counts",

@@ -7,10 +7,10 @@ from functools import cached_property
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible, iterate_nominated_nodes, prepare_filters
 from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinityFilter
-from rebalancer.scheduling.node_order import pick_winner
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import HOSTNAME, ZONE, constraints_of
 from rebalancer.scheduling.scoring import count_examined_nodes, scores, totals
+from rebalancer.scheduling.tie_breaking import find_top, guess_winner
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.verdicts import SUCCESS, Code, Verdict
 from rebalancer.scheduling.view import View
@@ -94,8 +94,7 @@ def predict(pod: Pod, view: View) -> Prediction:
     sampled = len(ordered) > count_examined_nodes(len(view.nodes.by_name), view.profile.percentage)
     scored = scores(pod, view, ordered) if len(ordered) > 1 else {}
     sums = totals(scored, view, ordered) if scored else {}
-    top = max(sums.values(), default=0)
-    candidates = admitted if sampled or not sums else frozenset(name for name, total in sums.items() if total == top)
+    candidates = admitted if sampled or not sums else find_top(sums)
     crowded = _evaluate_nominated_nodes(pod, view)
     nodes = tuple(
         _make_node_prediction(name, crowded.get(name) or _evaluate_node(name, filters), scored, sums)
@@ -110,15 +109,9 @@ def predict(pod: Pod, view: View) -> Prediction:
         failure="" if admitted else describe_failure(nodes, filters),
         sampled=sampled,
         may_preempt=not admitted and _may_preempt(pod, nodes, view),
-        likely=_guess_winner(candidates, sums, view),
+        likely=guess_winner(candidates, sums, view),
         unpredictable=unpredictable(pod, view),
     )
-
-
-def _guess_winner(candidates: frozenset[str], sums: Mapping[str, int], view: View) -> str | None:
-    if len(candidates) <= 1:
-        return next(iter(candidates), None)
-    return None if view.rules.ties_random else pick_winner(sums, view)
 
 
 def _make_node_prediction(

@@ -16,6 +16,7 @@ from rebalancer.scheduling import (
     pod_topology_spread_score,
     taint_toleration,
 )
+from rebalancer.scheduling.tie_breaking import find_top
 from rebalancer.scheduling.view import View
 
 Scorer: TypeAlias = Callable[[Pod, View, Sequence[str]], Mapping[str, int] | None]
@@ -58,9 +59,7 @@ def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
     if len(nodes) <= 1 or len(nodes) > count_examined_nodes(len(view.nodes.by_name), view.profile.percentage):
         return nodes
     ordered = sorted(nodes)
-    sums = totals(scores(pod, view, ordered), view, ordered)
-    top = max(sums.values())
-    return frozenset(node for node, total in sums.items() if total == top)
+    return find_top(totals(scores(pod, view, ordered), view, ordered))
 
 
 def count_examined_nodes(nodes: int, percentage: int = 0) -> int:

@@ -105,7 +105,7 @@ def _apply_label_keys(spread: tuple[SpreadConstraint, ...], labels: dict[str, st
 
 
 def _make_default_constraints(pod: Pod, view: View) -> Constraints:
-    selector = default_selector(pod, view)
+    selector = derive_default_selector(pod, view)
     if selector.empty:
         return NO_CONSTRAINTS
     configured = view.profile.default_constraints
@@ -147,7 +147,7 @@ def _split(
 SELECTING_OWNERS: Final = frozenset({("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")})
 
 
-def default_selector(pod: Pod, view: View) -> LabelSelector:
+def derive_default_selector(pod: Pod, view: View) -> LabelSelector:
     """Return the selector that default constraints get for a pod: its Services' and its owner's together.
 
     Empty where nothing selects the pod; then no default constraint applies. The owner is looked up by name, as the

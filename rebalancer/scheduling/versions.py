@@ -33,7 +33,7 @@ EMPTY_SELECTOR_FIXED = Version(1, 38)
 """First version after the fix of kubernetes/kubernetes#141339; not released when this was written."""
 
 
-def rules_of(version: Version) -> VersionRules:
+def get_version_rules(version: Version) -> VersionRules:
     """Return the rules of a version; unknown newer ones follow the newest known."""
     return VersionRules(
         empty_selector_counts=version >= EMPTY_SELECTOR_FIXED,

@@ -24,7 +24,7 @@ from rebalancer.scheduling.node_index import NodeIndex
 from rebalancer.scheduling.node_usage import Usage, add_usage
 from rebalancer.scheduling.population import NO_AFFINITY, NO_COUNTS, PlacedPod, Population, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
-from rebalancer.scheduling.versions import VersionRules, rules_of
+from rebalancer.scheduling.versions import VersionRules, get_version_rules
 from rebalancer.scheduling.view_delta import ViewDelta, compute_deltas, discard_deltas
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class View:
     def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE) -> None:
         self.snapshot: Final = snapshot
         self.profile: Final = profile
-        self.rules: Final[VersionRules] = rules_of(snapshot.version)
+        self.rules: Final[VersionRules] = get_version_rules(snapshot.version)
         self.nodes: Final = NodeIndex(snapshot.nodes)
         self._memo: dict[Hashable, Any] = {}
         self._population = Population(snapshot.pods, self.nodes.by_name)
@@ -98,7 +98,7 @@ class View:
             for node in self.snapshot.nodes
         )
         derived = self._without_pods_of(silent, there)
-        # As changed nodes, their capacity is computed anew.
+        # Like that of changed nodes, their capacity is computed again.
         derived.__dict__.update(changes_on={**dict.fromkeys(silent, ()), **derived.changes_on})
         return derived
 

@@ -1,1 +1,1 @@
-"""Tracking: what became of our evictions, and what a new snapshot adds to the memory."""
+"""Tracking: the progress of requested evictions, and what a new snapshot adds to the memory."""

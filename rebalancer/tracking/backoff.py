@@ -1,7 +1,7 @@
-"""Back-off: a repair whose prediction failed is not repeated at once, and not for ever.
+"""Back-off: a repair whose prediction failed is not repeated at once, and only a few times.
 
-Each failed prediction in a row doubles the wait; after the last one the group is left alone until it is satisfied by
-other means.
+Each failed prediction in a row doubles the wait. After the last one no repair of the group is planned until it is
+satisfied by other means.
 """
 
 from datetime import datetime, timedelta
@@ -47,7 +47,7 @@ def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> 
 
 
 def backoff_message(memory: Memory, group: str, now: datetime) -> str:
-    """Return why a group is left alone for now, "" if it is not."""
+    """Return why a group backs off now, "" if it does not."""
     failure = next((failure for failure in memory.failed_predictions if failure.group == group), None)
     if failure is None:
         return ""

@@ -1,4 +1,4 @@
-"""Changes between two snapshots that can violate a spread constraint, remembered for an hour.
+"""Changes between two snapshots that can violate a spread constraint, stored for an hour.
 
 A pod that goes minutes after its Deployment was scaled down, or is replaced minutes after its node was lost, no longer
 shows why. What is stored is small and bounded, because it outlives the process.
@@ -14,7 +14,7 @@ from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 
-REMEMBERED_FOR: Final = timedelta(hours=1)
+CHANGE_LIFETIME: Final = timedelta(hours=1)
 """How long a change counts as a possible cause of a violation that is first seen now."""
 
 MOST_CHANGES: Final = 300
@@ -32,7 +32,7 @@ def observe_changes(
     known = {
         (change.cause, change.subject): min(change.at, now)
         for change in memory.changes
-        if now - change.at < REMEMBERED_FOR
+        if now - change.at < CHANGE_LIFETIME
     }
     if before is not None:
         new = [
@@ -117,5 +117,5 @@ def _label_changes(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> 
 
 
 def _takes_pods(node: Node | None) -> bool:
-    """Say whether a node is Ready and not cordoned."""
+    """Return whether a node is Ready and not cordoned."""
     return node is not None and node.ready and not node.unschedulable

@@ -1,10 +1,10 @@
-"""The life of a move: one transition table, and how a snapshot tells what happened.
+"""The life of a move: one transition table, and how a snapshot shows what happened.
 
     planned ── granted ──► evicted ── replaced ──► pending ── ready ──► verified
        │                        │                     │ ╰──── elsewhere ─► ineffective
        ╰ refused ► refused      ╰────── overdue ──────┴───────────────────► lost
 
-A move whose answer was lost stays `planned`: it counts as in flight until its pod is seen gone, or unchanged for so
+A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged for so
 long that the request cannot have arrived.
 """
 
@@ -18,14 +18,14 @@ from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 
-UNKNOWN_FOR = timedelta(minutes=2)
+ANSWER_TIMEOUT = timedelta(minutes=2)
 """After an answer was lost: how long an unchanged pod may still be evicted by it (docs/semantics.md)."""
 
-OVERDUE = timedelta(minutes=10)
+REPLACEMENT_TIMEOUT = timedelta(minutes=10)
 """After an eviction: how long its replacement may take to become Ready."""
 
-KEPT = 20
-"""How many ended moves are remembered, to tell what was done last."""
+ENDED_MOVES_STORED = 20
+"""How many ended moves are stored, for the status."""
 
 
 class MoveEvent(StrEnum):
@@ -51,7 +51,7 @@ TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
 
 
 def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = "") -> Move:
-    """Return the move after something happened; what a state does not know changes nothing."""
+    """Return the move after an event; an event that its state does not allow changes nothing."""
     following = TRANSITIONS.get((move.state, what))
     if following is None:
         return move
@@ -59,79 +59,79 @@ def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = 
 
 
 def observe_moves(moves: tuple[Move, ...], snapshot: Snapshot, now: datetime) -> tuple[Move, ...]:
-    """Return the moves after what a snapshot shows of them, several steps of a life at once where it shows them.
+    """Return the moves after a snapshot, several transitions at once where it shows them.
 
-    The last few that ended are kept; older ones are forgotten.
+    The last `ENDED_MOVES_STORED` moves that ended are included; older ones are dropped.
     """
     claimed = {move.replacement for move in moves}
     followed: list[Move] = []
     for move in moves:
         current = move
         while not current.state.over:
-            after = _once(current, snapshot, now, claimed)
+            after = _advance_once(current, snapshot, now, claimed)
             if after is current:
                 break
             current = after
         followed.append(current)
     over = [move for move in followed if move.state.over]
-    forgotten = {move.uid for move in over[:-KEPT]}
+    forgotten = {move.uid for move in over[:-ENDED_MOVES_STORED]}
     return tuple(move for move in followed if move.uid not in forgotten)
 
 
 def merge_memory(own: Memory, saved: Memory) -> Memory:
-    """Return what a process that leads again remembers: what was saved, and what it has seen itself since.
+    """Return the memory of a process that leads again: the saved one, and what the process has done itself.
 
-    A move of its own is further along than the saved one.
+    Where both have a move, its own is the newer one.
     """
     moves = {move.uid: move for move in (*saved.moves, *own.moves)}
     sent = tuple(sorted({*saved.sent, *own.sent}))
-    spares = tuple(sorted({*saved.extra_evictions, *own.extra_evictions}))
-    return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=spares)
+    extras = tuple(sorted({*saved.extra_evictions, *own.extra_evictions}))
+    return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)
 
 
-def _once(move: Move, snapshot: Snapshot, now: datetime, claimed: set[str]) -> Move:
+def _advance_once(move: Move, snapshot: Snapshot, now: datetime, claimed: set[str]) -> Move:
     match move.state:
         case MoveState.PLANNED:
-            return _unanswered(move, snapshot, now)
+            return _resolve_unanswered(move, snapshot, now)
         case MoveState.EVICTED:
-            found = _replacement(move, snapshot, claimed)
-            if found is not None:
-                claimed.add(found.uid)
-                return advance_move(move, MoveEvent.REPLACED, now, found.uid)
+            replacement = _find_replacement(move, snapshot, claimed)
+            if replacement is not None:
+                claimed.add(replacement.uid)
+                return advance_move(move, MoveEvent.REPLACED, now, replacement.uid)
         case _:
             arrived = snapshot.pod.get(move.replacement)
             if arrived is not None and arrived.ready and arrived.node is not None:
-                there = _as_foreseen(move, arrived.node, snapshot)
+                there = _is_as_predicted(move, arrived.node, snapshot)
                 return advance_move(move, MoveEvent.READY_THERE if there else MoveEvent.READY_ELSEWHERE, now)
-    if now - move.changed_at >= OVERDUE:
+    if now - move.changed_at >= REPLACEMENT_TIMEOUT:
         return advance_move(move, MoveEvent.OVERDUE, now)
     return move
 
 
-def _unanswered(move: Move, snapshot: Snapshot, now: datetime) -> Move:
+def _resolve_unanswered(move: Move, snapshot: Snapshot, now: datetime) -> Move:
     victim = snapshot.pod.get(move.uid)
     if victim is None or victim.terminating:
         return advance_move(move, MoveEvent.GRANTED, now)
-    if now - move.asked_at >= UNKNOWN_FOR:
+    if now - move.requested_at >= ANSWER_TIMEOUT:
         return advance_move(move, MoveEvent.REFUSED, now)
     return move
 
 
-def _replacement(move: Move, snapshot: Snapshot, claimed: set[str]) -> Pod | None:
-    """Find the pod that took the victim's place: of the same owner, not older than the request, nobody else's."""
-    asked = move.asked_at.replace(microsecond=0)  # creation times have whole seconds
+def _find_replacement(move: Move, snapshot: Snapshot, claimed: set[str]) -> Pod | None:
+    """Find the pod that replaced the victim: of the same owner, not older than the request, not of another move."""
+    earliest = move.requested_at.replace(microsecond=0)  # creation times have whole seconds
     newer = [
         pod
         for pod in snapshot.pods_of.get(move.owner_uid, ())
-        if pod.uid != move.uid and pod.uid not in claimed and pod.created >= asked and not pod.terminating
+        if pod.uid != move.uid and pod.uid not in claimed and pod.created >= earliest and not pod.terminating
     ]
-    # A StatefulSet's keeps its name, which sorts it first; others go by age.
+    # A StatefulSet's replacement has the victim's name, which sorts it first; others are sorted by age.
     newer.sort(key=lambda pod: (pod.name != move.pod, pod.created, pod.name))
     return newer[0] if newer else None
 
 
-def _as_foreseen(move: Move, node: str, snapshot: Snapshot) -> bool:
-    found = snapshot.node.get(node)
-    if found is None:
+def _is_as_predicted(move: Move, node: str, snapshot: Snapshot) -> bool:
+    actual = snapshot.node.get(node)
+    if actual is None:
         return False
-    return all(found.labels.get(target.topology_key) in target.values for target in move.targets)
+    return all(actual.labels.get(target.topology_key) in target.values for target in move.targets)

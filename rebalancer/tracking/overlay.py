@@ -1,4 +1,4 @@
-"""A snapshot corrected by the evictions that we know of: watches lag behind the answers to our requests."""
+"""A snapshot corrected by the requested evictions: watches lag behind the answers to eviction requests."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from rebalancer.model.snapshot import Snapshot
 
 
 def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
-    """Return the snapshot in which every pod that we evicted is at least terminating.
+    """Return the snapshot in which every pod of a move in flight is at least terminating.
 
     A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available.
     """
@@ -18,7 +18,7 @@ def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
     if not any(uid in snapshot.pod and not snapshot.pod[uid].terminating for uid in in_flight):
         return snapshot
     pods = tuple(
-        msgspec.structs.replace(pod, deleted=in_flight[pod.uid].asked_at)
+        msgspec.structs.replace(pod, deleted=in_flight[pod.uid].requested_at)
         if pod.uid in in_flight and not pod.terminating
         else pod
         for pod in snapshot.pods

@@ -1,4 +1,4 @@
-"""What is remembered of an eviction before it is requested, and what is removed again when it did not happen."""
+"""Stores an eviction in the memory before it is requested, and removes it if the eviction did not happen."""
 
 import msgspec
 
@@ -8,18 +8,18 @@ from rebalancer.model.moves import ExtraEviction, Memory, Move
 def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Memory:
     """Return the memory with a move that is about to be requested.
 
-    `extra_goal` is set where the move's step may be the repair's one extra eviction: it is if more than so many
-    evictions are left after it.
+    `extra_goal` is set where the move's step may be the repair's one extra eviction: it is the extra one if more than
+    `extra_goal` evictions are left after it.
     """
     # A pod whose eviction was requested before, and that stayed, has one move, not two.
     others = (other for other in memory.moves if other.uid != move.uid)
-    memory = msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, move.asked_at))
+    memory = msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, move.requested_at))
     if extra_goal is None:
         return memory
     # Such a step is a single eviction, so its answer says whether the extra eviction was used.
-    kept = (extra for extra in memory.extra_evictions if extra.group != move.group)
+    others_extra = (extra for extra in memory.extra_evictions if extra.group != move.group)
     extra = ExtraEviction(group=move.group, goal=extra_goal, uid=move.uid)
-    return msgspec.structs.replace(memory, extra_evictions=tuple(sorted((*kept, extra))))
+    return msgspec.structs.replace(memory, extra_evictions=tuple(sorted((*others_extra, extra))))
 
 
 def forget_request(memory: Memory, uid: str) -> Memory:
@@ -28,7 +28,7 @@ def forget_request(memory: Memory, uid: str) -> Memory:
     A process that takes over from what was saved in between still knows the move, as one whose answer was lost: for two
     minutes it counts as in flight, and for one minute it counts against the rate.
     """
-    moment = next((move.asked_at for move in memory.moves if move.uid == uid), None)
+    moment = next((move.requested_at for move in memory.moves if move.uid == uid), None)
     sent = list(memory.sent)
     if moment in sent:
         sent.remove(moment)

@@ -8,7 +8,7 @@ from rebalancer.model.moves import Memory, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import PolicyGroup
 
-ZONE_REMEMBERED_FOR: Final = timedelta(hours=1)
+ZONE_LIFETIME: Final = timedelta(hours=1)
 """How long a zone without nodes still counts for `when.zones`."""
 
 _MOST_ZONES: Final = 200
@@ -23,7 +23,7 @@ def zones_seen(
     last_seen = {
         (zone.key, zone.zone): min(now, zone.last)
         for zone in memory.zones
-        if zone.key in keys and now - zone.last < ZONE_REMEMBERED_FOR
+        if zone.key in keys and now - zone.last < ZONE_LIFETIME
     }
     for key in keys:
         last_seen |= {(key, node.labels[key]): now for node in snapshot.nodes if key in node.labels}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rebalancer.admission.pause import Pause, one_line, pause_text, read_pause
+from rebalancer.admission.pause import Pause, format_pause, read_pause, to_one_line
 
 ZONES = [UTC, timezone(timedelta(hours=5, minutes=45))]
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -77,20 +77,20 @@ def test_no_text_does_harm(text: str) -> None:
 
 @given(
     st.none() | st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=st.sampled_from(ZONES)),  # noqa: DTZ001
-    st.text().map(one_line),
-    st.text().map(one_line),
+    st.text().map(to_one_line),
+    st.text().map(to_one_line),
 )
 def test_what_the_command_writes_is_what_the_controller_reads(until: datetime | None, reason: str, by: str) -> None:
     """To the second, in any zone, with any text."""
     pause = Pause(until=until and until.replace(microsecond=0), reason=reason, by=by)
-    assert read_pause(pause_text(pause)) == pause
+    assert read_pause(format_pause(pause)) == pause
 
 
 def test_people_can_read_what_the_command_writes() -> None:
     """In UTC, in the order of the message, letters as they are typed."""
     until = NOON.astimezone(ZONES[1])
     text = "until: '2026-01-31T12:00:00Z'\nreason: Umbau für Zürich\nby: Łucja\n"
-    assert pause_text(Pause(until=until, reason="Umbau für Zürich", by="Łucja")) == text
+    assert format_pause(Pause(until=until, reason="Umbau für Zürich", by="Łucja")) == text
 
 
 def test_it_ends_by_itself() -> None:
@@ -110,6 +110,6 @@ def test_the_message_says_who_until_when_and_why() -> None:
 
 
 def test_long_texts_are_shortened() -> None:
-    """A reason is told in events and logs; a novel is cut."""
-    assert one_line("a\n\tb\x1b[31m  c") == "a b [31m c"
-    assert len(one_line("x" * 5000)) == 200
+    """Events and logs show the reason; a long one is truncated."""
+    assert to_one_line("a\n\tb\x1b[31m  c") == "a b [31m c"
+    assert len(to_one_line("x" * 5000)) == 200

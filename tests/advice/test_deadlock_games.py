@@ -27,17 +27,17 @@ def test_what_would_take_too_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) 
         play_game((2, 2, 2), 3, 2, skew=1)
 
 
-def naive(nodes: tuple[int, ...], groups: int, each: int, skew: int, zone_skew: int | None) -> GameResult:
+def naive(nodes: tuple[int, ...], groups: int, size: int, skew: int, zone_skew: int | None) -> GameResult:
     """Play pod by pod with a list of places, without memory and without symmetry."""
     places = [(zone, number) for zone, many in enumerate(nodes) for number in range(many)]
 
     def go(taken: list[tuple[int, int]]) -> GameResult:
-        if len(taken) == groups * each:
+        if len(taken) == groups * size:
             return GameResult(1, 0)
         mine = {taken[at][0] for at in range(len(taken) % groups, len(taken), groups)}
         counts = [taken.count(place) for place in places]
         zones = [sum(1 for zone, _ in taken if zone == number) for number in range(len(nodes))]
-        found = [
+        results = [
             go([*taken, place])
             for place, count in zip(places, counts, strict=True)
             if count + 1 - min(counts) <= skew
@@ -45,7 +45,9 @@ def naive(nodes: tuple[int, ...], groups: int, each: int, skew: int, zone_skew: 
             and (zone_skew is None or zones[place[0]] + 1 - min(zones) <= zone_skew)
         ]
         return (
-            GameResult(sum(one.ways for one in found), sum(one.stuck for one in found)) if found else GameResult(1, 1)
+            GameResult(sum(result.ways for result in results), sum(result.stuck for result in results))
+            if results
+            else GameResult(1, 1)
         )
 
     return go([])
@@ -63,7 +65,7 @@ SHAPES = [shape for many in (1, 2, 3) for shape in product((1, 2), repeat=many)]
     st.one_of(st.none(), st.integers(1, 2)),
 )
 def test_against_every_sequence(
-    nodes: tuple[int, ...], groups: int, each: int, skew: int, zone_skew: int | None
+    nodes: tuple[int, ...], groups: int, size: int, skew: int, zone_skew: int | None
 ) -> None:
     """Symmetry and memory change no count."""
-    assert play_game(nodes, groups, each, skew, zone_skew) == naive(nodes, groups, each, skew, zone_skew)
+    assert play_game(nodes, groups, size, skew, zone_skew) == naive(nodes, groups, size, skew, zone_skew)

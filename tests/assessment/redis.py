@@ -18,9 +18,9 @@ SHARD = "cloud.netease.com.ncr/ncrnode"
 COMMON = {"cloud.netease.com/app": "ncr", "cloud.netease.com.ncr/type": "endpoints"}
 
 
-def machines(zones: str, each: int) -> list[Node]:
+def machines(zones: str, per_zone: int) -> list[Node]:
     """Return so many nodes for each zone: `a1`, `a2`, `b1` and so on."""
-    return [node(f"{zone}{number}", {AZ: zone}) for zone in zones for number in range(1, each + 1)]
+    return [node(f"{zone}{number}", {AZ: zone}) for zone in zones for number in range(1, per_zone + 1)]
 
 
 def redis(

@@ -1,4 +1,4 @@
-"""Every constraint of every living workload is judged, and nothing else."""
+"""Every constraint of every living workload is evaluated, and nothing else."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ def test_groups() -> None:
     groups = {
         group.group.workloads[0].name: group for group in assess(View(shop().snapshot()), eager(), NO_MEMORY).groups
     }
-    assert {each.constraint.key: each.state for each in groups["web"].hard} == {
+    assert {evaluated.constraint.key: evaluated.state for evaluated in groups["web"].hard} == {
         ZONE: State.VIOLATED,
         HOSTNAME: State.SATISFIED,
     }
@@ -42,11 +42,13 @@ def test_groups() -> None:
     assert groups["web"].violated
     assert not groups["db"].violated
     assert not groups["plain"].hard
-    assert {each.constraint.when_unsatisfiable for each in groups["plain"].soft} == {WhenUnsatisfiable.SCHEDULE_ANYWAY}
+    assert {evaluated.constraint.when_unsatisfiable for evaluated in groups["plain"].soft} == {
+        WhenUnsatisfiable.SCHEDULE_ANYWAY
+    }
 
 
 def test_without_defaults() -> None:
-    """Where the scheduler has no default constraints, a workload without its own is not judged at all."""
+    """Where the scheduler has no default constraints, a workload without its own is not evaluated at all."""
     view = View(shop().snapshot(), Profile(default_constraints=()))
     assert [group.group.workloads[0].name for group in assess(view, eager(), NO_MEMORY).groups] == ["web", "db"]
 
@@ -56,7 +58,7 @@ def test_the_dead_do_not_count() -> None:
     snapshot = shop().snapshot()
     changed: dict[str, dict[str, Any]] = {"web": {"phase": PodPhase.SUCCEEDED}, "db": {"deleted": snapshot.taken_at}}
     dead = tuple(
-        msgspec.structs.replace(pod, **next(found for name, found in changed.items() if pod.name.startswith(name)))
+        msgspec.structs.replace(pod, **next(fields for name, fields in changed.items() if pod.name.startswith(name)))
         for pod in snapshot.pods
         if not pod.name.startswith("plain")
     )

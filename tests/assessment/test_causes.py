@@ -23,7 +23,7 @@ from rebalancer.planning.planner import plan
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share
 from rebalancer.reporting.documents.report import ReportedConstraint
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.changes import MOST_CHANGES, REMEMBERED_FOR, observe_changes
+from rebalancer.tracking.changes import CHANGE_LIFETIME, MOST_CHANGES, observe_changes
 from tests.assessment.findings.build import cordoned, with_nodes, with_specs
 from tests.controller.simulated import eager
 from tests.reports import cycle_report, full_report
@@ -46,11 +46,11 @@ def later(snapshot: Snapshot) -> Snapshot:
 
 
 def without(snapshot: Snapshot, node: str) -> Snapshot:
-    return replace(snapshot, nodes=[each for each in snapshot.nodes if each.name != node])
+    return replace(snapshot, nodes=[other for other in snapshot.nodes if other.name != node])
 
 
 def with_owners(snapshot: Snapshot, **fields: Any) -> Snapshot:
-    return replace(snapshot, workloads=tuple(structs.replace(each, **fields) for each in snapshot.workloads))
+    return replace(snapshot, workloads=tuple(structs.replace(workload, **fields) for workload in snapshot.workloads))
 
 
 def report(snapshot: Snapshot, memory: Memory = NO_MEMORY) -> ReportedConstraint:
@@ -60,7 +60,7 @@ def report(snapshot: Snapshot, memory: Memory = NO_MEMORY) -> ReportedConstraint
 
 
 def seen(*looks: Snapshot) -> str | None:
-    """Return the cause that a controller tells that has looked at each of these in turn."""
+    """Return the cause that a controller reports after it has seen each of these snapshots in turn."""
     state, _ = step(LoopState(policy=eager(), policy_since=NOW), Leading(leads=True), looks[0].taken_at)
     for look in looks:
         state, _ = step(state, CycleDue(snapshot=look), look.taken_at)
@@ -136,11 +136,11 @@ def test_what_nothing_shows_is_unknown() -> None:
 
 
 def test_the_cause_stays_while_the_violation_lasts() -> None:
-    """What was found first is told as long as it is violated, and forgotten afterwards."""
+    """The first cause found is reported as long as the constraint is violated, and forgotten afterwards."""
     looks = [EVEN, same_pods(with_owners(EVEN, replicas=9), "c-1", 1)]
     looks.append(later(cordoned(looks[-1], "b-1")))
     assert seen(*looks) is ViolationCause.SCALE_DOWN
-    aged = replace(looks[-1], taken_at=EVEN.taken_at + 2 * REMEMBERED_FOR)
+    aged = replace(looks[-1], taken_at=EVEN.taken_at + 2 * CHANGE_LIFETIME)
     assert seen(*looks, aged) is ViolationCause.SCALE_DOWN
     held = replace(EVEN, taken_at=aged.taken_at + SECOND)
     again = replace(UNEVEN, taken_at=held.taken_at + SECOND, workloads=EVEN.workloads)
@@ -152,13 +152,13 @@ def test_a_change_is_a_cause_for_an_hour() -> None:
     old = ObservedChange(ViolationCause.SCALE_DOWN, "default/web (Deployment)", EVEN.taken_at)
     memory = Memory(changes=(old,))
     assert observe_changes(memory, None, later(EVEN), ()) == (old,)
-    assert observe_changes(memory, None, replace(EVEN, taken_at=EVEN.taken_at + REMEMBERED_FOR), ()) == ()
+    assert observe_changes(memory, None, replace(EVEN, taken_at=EVEN.taken_at + CHANGE_LIFETIME), ()) == ()
     past = replace(EVEN, taken_at=EVEN.taken_at - SECOND)
     assert observe_changes(memory, None, past, ())[0].at == past.taken_at
     many = Memory(changes=tuple(structs.replace(old, subject=f"w{number}") for number in range(MOST_CHANGES + 9)))
     assert len(observe_changes(many, None, EVEN, ())) == MOST_CHANGES
-    found = {f"{number:05}": ViolationCause.ROLLOUT for number in range(MOST_STORED + 9)}
-    assert len(causes_to_store(found)) == MOST_STORED
+    causes = {f"{number:05}": ViolationCause.ROLLOUT for number in range(MOST_STORED + 9)}
+    assert len(causes_to_store(causes)) == MOST_STORED
 
 
 def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMORY, **rule: Any) -> str | None:
@@ -168,8 +168,8 @@ def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMO
     group = PolicyGroup(name="all", selector=Selector(), group_by=("team",), limits=(limit,))
     policy = eager().model_copy(update={"groups": (group,)})
     view = View(snapshot)
-    found = assess(view, policy, memory)
-    (row,) = full_report(view, found, plan(view, found, policy, memory), policy, memory=memory).limits
+    assessment = assess(view, policy, memory)
+    (row,) = full_report(view, assessment, plan(view, assessment, policy, memory), policy, memory=memory).limits
     assert (row.cause is None) == (row.state == "Satisfied")
     return row.cause
 
@@ -181,7 +181,11 @@ def standing(*owners: dict[str, int], spreads: Sequence[SpreadConstraint | None]
     for number, on in enumerate(owners):
         blueprint.deployment(f"w{number}", on={f"{zone}-1": pods for zone, pods in on.items()})
     made = blueprint.snapshot()
-    spread_of = {f"w{number}": each for number, each in enumerate(spreads) if each is not None}
+    spread_of = {
+        f"w{number}": spread_constraints
+        for number, spread_constraints in enumerate(spreads)
+        if spread_constraints is not None
+    }
 
     def changed(thing: Any) -> Any:
         constraint = spread_of.get(thing.labels["app"])
@@ -194,8 +198,8 @@ def standing(*owners: dict[str, int], spreads: Sequence[SpreadConstraint | None]
         return structs.replace(thing, labels=Labels({**thing.labels, "team": "x"}), spec=spec)
 
     owners_changed = [
-        each if each.template is None else structs.replace(each, template=changed(each.template))
-        for each in made.workloads
+        workload if workload.template is None else structs.replace(workload, template=changed(workload.template))
+        for workload in made.workloads
     ]
     return replace(made, pods=tuple(map(changed, made.pods)), workloads=tuple(owners_changed))
 
@@ -224,7 +228,7 @@ def test_the_schedulers_default_that_holds_is_no_cause() -> None:
 
 
 def test_what_no_soft_constraint_could_have_prevented_has_another_cause() -> None:
-    """Pods of another owner that break the limit alone, shards that are each spread, and what no arrangement meets."""
+    """Pods of another owner that break the limit alone, spread shards, and a limit that no placement satisfies."""
     lone, uneven = {"a": 4, "b": 0, "c": 1}, {"a": 3, "b": 0, "c": 0}
     assert limit_cause(standing(lone, uneven, spreads=[spread(ZONE, 4, soft=True), SOFT_ZONE])) == "SoftConstraint"
     lone = {"a": 5, "b": 0, "c": 1}
@@ -268,7 +272,7 @@ def test_alike_in_distribution(make: Callable[[Snapshot], Snapshot]) -> None:
 
 
 def test_different_in_cause() -> None:
-    """A soft constraint, a cordoned zone and a scale-down are told apart, and each has its remedy."""
+    """A soft constraint, a cordoned zone and a scale-down are distinguished, and each has its remedy."""
     rows = [report(softened(UNEVEN)), report(cordoned(UNEVEN, "c-1"))]
     looks = [EVEN, same_pods(with_owners(EVEN, replicas=9), "c-1", 1)]
     state, _ = step(LoopState(policy=eager(), policy_since=NOW), Leading(leads=True), NOW)

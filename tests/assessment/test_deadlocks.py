@@ -28,13 +28,13 @@ def three_shards(*, node_skew: int = 1, last: str | None = None) -> Snapshot:
     return redis(machines("abc", 2), places, skews={**SKEWS, HOSTNAME: node_skew}, apart=AZ, zones=["a", "b", "c"])
 
 
-def found(of: Snapshot) -> tuple[Deadlock, ...]:
+def find(of: Snapshot) -> tuple[Deadlock, ...]:
     return find_deadlocks(View(of))
 
 
 def test_the_deadlock_of_three_shards() -> None:
     """The last pod of the example finds no node; the message names the two rules, and the maxSkew that frees it."""
-    (only,) = found(three_shards())
+    (only,) = find(three_shards())
     assert (only.pod.name, only.workload) == ("one-2-1", Reference("cache", "StatefulSet", "one-2"))
     assert only.message == (
         "kubernetes.io/hostname (maxSkew 1) admits c1; "
@@ -45,8 +45,8 @@ def test_the_deadlock_of_three_shards() -> None:
 
 def test_the_relaxed_limit_frees_it() -> None:
     """With a maxSkew of 2 for nodes, and once it has a node, there is none."""
-    assert found(three_shards(node_skew=2)) == ()
-    assert found(three_shards(last="c1")) == ()
+    assert find(three_shards(node_skew=2)) == ()
+    assert find(three_shards(last="c1")) == ()
 
 
 def conflicting(hostname: int) -> Snapshot:
@@ -60,13 +60,13 @@ def conflicting(hostname: int) -> Snapshot:
 
 def test_two_constraints_exclude_each_other() -> None:
     """Zone and node each admit a node, and not the same one."""
-    (only,) = found(conflicting(1))
+    (only,) = find(conflicting(1))
     assert only.workload == Reference("default", "Pod", "new")
     assert only.message.startswith(
         f"{ZONE} (maxSkew 1) admits b; {HOSTNAME} (maxSkew 1) admits node2. "
         f"Raise maxSkew over {ZONE} to 2 or raise maxSkew over {HOSTNAME} to 2 or evict one of the pods"
     )
-    assert found(conflicting(2)) == ()
+    assert find(conflicting(2)) == ()
 
 
 def test_affinity_and_anti_affinity_exclude_each_other() -> None:
@@ -75,7 +75,7 @@ def test_affinity_and_anti_affinity_exclude_each_other() -> None:
     spec = PodSpec(pod_affinity=PodAffinity(required=(terms[0],), anti_required=(terms[1],)))
     nodes = [node("a1", {ZONE: "a"}), node("b1", {ZONE: "b"})]
     pods = [pod({"app": "db"}, "a1"), pod({"app": "web"}, "a1"), pod({"app": "new"}, spec=spec)]
-    (only,) = found(snapshot(nodes, pods))
+    (only,) = find(snapshot(nodes, pods))
     assert only.message == (
         f"its affinity over {ZONE} admits a; its anti-affinity over {ZONE} excludes a. "
         "Evict one of the pods that block it"
@@ -92,7 +92,7 @@ def test_others_keep_it_away() -> None:
         pod({"app": "guard"}, "b1", spec=PodSpec(pod_affinity=PodAffinity(anti_required=(away,)))),
         pod({"app": "x"}, spec=spec),
     ]
-    (only,) = found(snapshot([node("a1", {ZONE: "a"}), node("b1", {ZONE: "b"})], pods))
+    (only,) = find(snapshot([node("a1", {ZONE: "a"}), node("b1", {ZONE: "b"})], pods))
     assert f"the anti-affinity of running pods over {HOSTNAME} excludes b1" in only.message
 
 
@@ -100,14 +100,14 @@ def test_what_is_no_deadlock() -> None:
     """A lack of room, a zone that takes none, a scheduling gate: no rule excludes another."""
     freed = three_shards(node_skew=2)
     greedy = PodSpec(spread=freed.pods[-1].spec.spread, requests=Resources(cpu=10**9))
-    assert found(replace(freed, pods=(*freed.pods[:-1], structs.replace(freed.pods[-1], spec=greedy)))) == ()
+    assert find(replace(freed, pods=(*freed.pods[:-1], structs.replace(freed.pods[-1], spec=greedy)))) == ()
     app = LabelSelector.of({"app": "x"})
     spec = PodSpec(spread=(spread(ZONE, 1, selects=app),))
     nodes = [node("a1", {ZONE: "a"}), node("b1", {ZONE: "b"}, taints=(taint("gone"),))]
-    assert found(snapshot(nodes, [pod({"app": "x"}, "a1", spec=spec), pod({"app": "x"}, spec=spec)])) == ()
+    assert find(snapshot(nodes, [pod({"app": "x"}, "a1", spec=spec), pod({"app": "x"}, spec=spec)])) == ()
     gated = three_shards()
     last = structs.replace(gated.pods[-1], spec=structs.replace(gated.pods[-1].spec, gated=True))
-    assert found(replace(gated, pods=(*gated.pods[:-1], last))) == ()
+    assert find(replace(gated, pods=(*gated.pods[:-1], last))) == ()
 
 
 def _open(taken: Mapping[str, str], shard: str, skew: int) -> list[str]:
@@ -117,17 +117,17 @@ def _open(taken: Mapping[str, str], shard: str, skew: int) -> list[str]:
     zones = {zone: sum(1 for place in on if place[0] == zone) for zone in "abc"}
     apart = {taken[name][0] for name in taken if name[0] == shard}
     return [
-        each
-        for each in nodes
-        if on.count(each) + 1 - min(map(on.count, nodes)) <= skew
-        and zones[each[0]] + 1 - min(zones.values()) <= 2
-        and each[0] not in apart
+        node
+        for node in nodes
+        if on.count(node) + 1 - min(map(on.count, nodes)) <= skew
+        and zones[node[0]] + 1 - min(zones.values()) <= 2
+        and node[0] not in apart
     ]
 
 
 @given(st.data())
 def test_against_arithmetic(data: st.DataObject) -> None:
-    """However three shards were placed, the waiting pod is told exactly when arithmetic leaves it no node."""
+    """However three shards were placed, the pending pod is reported exactly when arithmetic leaves it no node."""
     order = data.draw(st.sampled_from(list(permutations(["00", "01", "10", "11", "20", "21"]))))
     taken: dict[str, str] = {}
     for name in order[:5]:
@@ -139,6 +139,6 @@ def test_against_arithmetic(data: st.DataObject) -> None:
     made = redis(machines("abc", 2), places, skews=SKEWS, apart=AZ)
     waiting = [f"{shard}{index}" for shard in range(3) for index in range(2) if places[shard][index] is None]
     expected = {f"one-{name[0]}-{name[1]}" for name in waiting if not _open(taken, name[0], 1)}
-    assert {each.pod.name for each in found(made)} == expected
+    assert {deadlock.pod.name for deadlock in find(made)} == expected
     view = View(made)
-    assert all(not feasible(each.pod, view) for each in find_deadlocks(view))
+    assert all(not feasible(deadlock.pod, view) for deadlock in find_deadlocks(view))

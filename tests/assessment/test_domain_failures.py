@@ -11,7 +11,7 @@ from msgspec import structs
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment import domain_failures as failures_module
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.domain_failures import Failure, simulate_failures
+from rebalancer.assessment.domain_failures import DomainFailure, simulate_failures
 from rebalancer.cli.main import main
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import NO_MEMORY
@@ -32,11 +32,11 @@ HEADING = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 SILENT = "node.kubernetes.io/unreachable"
 
 
-def lost(snapshot: Snapshot, policy: Policy | None = None) -> dict[tuple[str, str], Failure]:
+def lost(snapshot: Snapshot, policy: Policy | None = None) -> dict[tuple[str, str], DomainFailure]:
     view = View(snapshot)
     assessment = assess(view, policy or default_policy(), NO_MEMORY)
-    found = simulate_failures(assessment.pod_groups, assessment.limits, view).found
-    return {(each.topology_key, each.domain): each for each in found}
+    failures = simulate_failures(assessment.pod_groups, assessment.limits, view).failures
+    return {(failure.topology_key, failure.domain): failure for failure in failures}
 
 
 def policy_of(text: str) -> Policy:
@@ -51,12 +51,12 @@ def policy(limits: str) -> Policy:
 
 def test_a_zone_that_holds_half() -> None:
     """With two of four gone no majority is left; a third of six may go."""
-    found = lost(shop(a=2, b=1, c=1))
-    half = found[ZONE, "a"]
+    failures = lost(shop(a=2, b=1, c=1))
+    half = failures[ZONE, "a"]
     assert [(loss.lost, loss.total, loss.holds) for loss in half.losses] == [(2, 4, False)]
     assert half.broken == 1
-    assert found[ZONE, "b"].broken == 0
-    assert [each.broken for each in lost(shop(a=2, b=2, c=2)).values()] == [0] * 6
+    assert failures[ZONE, "b"].broken == 0
+    assert [failure.broken for failure in lost(shop(a=2, b=2, c=2)).values()] == [0] * 6
 
 
 def test_room_on_the_survivors() -> None:
@@ -65,7 +65,7 @@ def test_room_on_the_survivors() -> None:
     for name in "abc":
         blueprint.node(name, cpu=500, zone=name)
     blueprint.deployment("web", on={"a": 2, "b": 2, "c": 2}, cpu=200)
-    assert {each.unplaceable for each in lost(blueprint.snapshot()).values()} == {2}
+    assert {failure.unplaceable for failure in lost(blueprint.snapshot()).values()} == {2}
     blueprint.deployment("tiny", on={"a": 1}, cpu=50)
     assert lost(blueprint.snapshot())[HOSTNAME, "a"].unplaceable == 2
 
@@ -73,21 +73,23 @@ def test_room_on_the_survivors() -> None:
 def test_the_limits_of_the_design() -> None:
     """Of six Redis pods no zone holds more than two and no node more than one: any may go. Then one has three."""
     good = redis(machines("abc", 2), [["a1", "b1"], ["b2", "c1"], ["c2", "a2"]], zones=list("abc"))
-    assert [each.broken for each in lost(good, NETEASE).values()] == [0] * 9
+    assert [failure.broken for failure in lost(good, NETEASE).values()] == [0] * 9
     bad = redis(machines("abc", 2), [["a1", "b1"], ["a1", "c1"], ["a1", "c2"]], zones=list("abc"))
-    found = lost(bad, NETEASE)
-    assert found[HOSTNAME, "a1"].broken == 1
-    assert found[AZ, "a"].broken == 1
-    assert [each.broken for each in found.values()] == sorted((each.broken for each in found.values()), reverse=True)
+    failures = lost(bad, NETEASE)
+    assert failures[HOSTNAME, "a1"].broken == 1
+    assert failures[AZ, "a"].broken == 1
+    assert [failure.broken for failure in failures.values()] == sorted(
+        (failure.broken for failure in failures.values()), reverse=True
+    )
 
 
-def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_names_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond so many pods it is not tried who finds a place; pods of unknown owners are counted apart."""
     made = shop(a=2, b=2, c=2)
     monkeypatch.setattr(failures_module, "MOST_PLACED", 3)
-    assert sorted(each.unplaceable is None for each in lost(made).values()) == [False, *[True] * 5]
-    orphans = replace(made, workloads=tuple(each for each in made.workloads if each.kind == "Deployment"))
-    assert [each.unknown for each in lost(orphans).values()] == [2] * 6
+    assert sorted(failure.unplaceable is None for failure in lost(made).values()) == [False, *[True] * 5]
+    orphans = replace(made, workloads=tuple(workload for workload in made.workloads if workload.kind == "Deployment"))
+    assert [failure.unknown for failure in lost(orphans).values()] == [2] * 6
 
 
 def test_pods_that_are_missing_do_not_survive() -> None:
@@ -95,29 +97,31 @@ def test_pods_that_are_missing_do_not_survive() -> None:
     blueprint = ClusterBuilder()
     blueprint.zones("abc", 1)
     blueprint.stateful_set("etcd", on={"a-1": 1, "b-1": 1, "c-1": 1}, replicas=5)
-    found = lost(blueprint.snapshot())
-    assert [(each.losses[0].lost, each.losses[0].total, each.losses[0].left) for each in found.values()] == [
-        (1, 5, 2)
-    ] * 6
-    assert {each.broken for each in found.values()} == {1}
+    failures = lost(blueprint.snapshot())
+    assert [
+        (failure.losses[0].lost, failure.losses[0].total, failure.losses[0].left) for failure in failures.values()
+    ] == [(1, 5, 2)] * 6
+    assert {failure.broken for failure in failures.values()} == {1}
     whole = shop(a=1, b=1, c=1)
-    assert {each.broken for each in lost(whole).values()} == {0}
+    assert {failure.broken for failure in lost(whole).values()} == {0}
     sick = replace(whole, pods=(structs.replace(whole.pods[0], ready=False), *whole.pods[1:]))
     where = sick.pods[0].node
-    found = lost(sick)
-    assert {domain for (key, domain), each in found.items() if key == HOSTNAME and not each.broken} == {where}
-    assert found[HOSTNAME, str(where)].losses[0].left == 2
+    failures = lost(sick)
+    assert {domain for (key, domain), failure in failures.items() if key == HOSTNAME and not failure.broken} == {where}
+    assert failures[HOSTNAME, str(where)].losses[0].left == 2
 
 
 def test_a_lost_zone_remains_a_domain() -> None:
     """Its Node objects stay, and skew is counted from its 0 pods: 2 more than the others hold may come, no third."""
     for skew, pending in ((1, 2), (2, 2), (3, 0)):
-        found = lost(shop({ZONE: skew}, a=2, b=2, c=2))
-        assert {found[ZONE, zone].unplaceable for zone in "abc"} == {pending}
+        failures = lost(shop({ZONE: skew}, a=2, b=2, c=2))
+        assert {failures[ZONE, zone].unplaceable for zone in "abc"} == {pending}
     # Where the pods say so, nodes that take no pod are no domains.
     made = shop({ZONE: 1}, a=2, b=2, c=2)
-    honour = tuple(structs.replace(each, node_taints_policy=InclusionPolicy.HONOR) for each in made.pods[0].spec.spread)
-    assert {each.unplaceable for each in lost(with_specs(made, spread=honour)).values()} == {0}
+    honour = tuple(
+        structs.replace(constraint, node_taints_policy=InclusionPolicy.HONOR) for constraint in made.pods[0].spec.spread
+    )
+    assert {failure.unplaceable for failure in lost(with_specs(made, spread=honour)).values()} == {0}
 
 
 def test_each_limit_is_about_its_own_pods() -> None:
@@ -128,9 +132,9 @@ def test_each_limit_is_about_its_own_pods() -> None:
     )
     both = f"groups: [{{name: g, selector: {{}}, groupBy: [{CLUSTER}], zoneKey: {AZ}, limits: [{rules}]}}]"
     good = redis(machines("abc", 2), [["a1", "b1"], ["b2", "c1"], ["c2", "a2"]])
-    found = lost(good, policy_of(both))
-    assert {each.broken for each in found.values()} == {0}
-    assert sorted((loss.limit or "", loss.lost, loss.total) for loss in found[AZ, "a"].losses) == [
+    failures = lost(good, policy_of(both))
+    assert {failure.broken for failure in failures.values()} == {0}
+    assert sorted((loss.limit or "", loss.lost, loss.total) for loss in failures[AZ, "a"].losses) == [
         ("", 2, 6),
         ("masters", 1, 3),
     ]
@@ -150,8 +154,8 @@ def test_a_majority_needs_no_limit(rules: str) -> None:
     blueprint.zones("abc", 2)
     blueprint.stateful_set("etcd", on={"a-1": 2, "b-1": 1})
     made = blueprint.snapshot()
-    found = lost(made, policy(rules))
-    assert {where: each.broken for where, each in found.items()} == {
+    failures = lost(made, policy(rules))
+    assert {where: failure.broken for where, failure in failures.items()} == {
         (HOSTNAME, "a-1"): 1,
         (ZONE, "a"): 1,
         (HOSTNAME, "b-1"): 0,
@@ -178,13 +182,21 @@ def test_against_a_cluster_built_with_the_domain_silent_and_without_it(made: Sna
             else node
             for node in made.nodes
         )
-        coming = [each for each in (replacement(pod, view) for pod in gone) if not isinstance(each, Unpredictable)]
+        coming = [
+            successor
+            for successor in (replacement(pod, view) for pod in gone)
+            if not isinstance(successor, Unpredictable)
+        ]
         assert failure.unplaceable == max(
             len(place(coming, View(replace(made, nodes=left, pods=others))).pending) for left in (deleted, tainted)
         )
         assert failure.unknown == len(gone) - len(coming)
         for loss in failure.losses:
-            owned = [pod for pod in made.pods if {str(each) for each in loss.workloads} & {str(made.top_owner_of(pod))}]
+            owned = [
+                pod
+                for pod in made.pods
+                if {str(workload) for workload in loss.workloads} & {str(made.top_owner_of(pod))}
+            ]
             there = [pod for pod in owned if pod.node in nodes]
             assert loss.lost == len(there)
             assert loss.left == sum(pod.ready for pod in owned if pod not in there)
@@ -201,8 +213,8 @@ def test_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     worst = text[text.index("IF LOST") :].splitlines()[1]
     assert worst.endswith("workloads shop Deployment/cart loses 3 of 6 pods (50%); 3 remain")
     assert text.endswith(
-        "\n6 of 9 domains hold pods of the policy's groups; 0 of these 6 can be lost without breaking a bound, "
-        "a majority or a placement.\n"
+        "\n6 of 9 domains hold pods of the policy's groups. 0 of these 6 can fail without violating a limit, "
+        "losing a majority or leaving a pod pending.\n"
     )
     main([*flags, "--failures", "-o", "json"])
     document = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""A guarantee is a proof: held against every arrangement that the pods' own constraints allow."""
+"""A guarantee is a proof: compared with every placement that the pods' own constraints allow."""
 
 from dataclasses import replace
 from functools import cache
@@ -19,22 +19,22 @@ from tests.scheduling.build import node, taint
 
 
 @cache
-def arrangements(pods: int, domains: int, most: int) -> tuple[tuple[int, ...], ...]:
+def placements(pods: int, domains: int, most: int) -> tuple[tuple[int, ...], ...]:
     """List the ways to put pods into domains, as falling counts of at most `most`."""
     if domains == 0:
         return ((),) if pods == 0 else ()
     return tuple(
         (first, *rest)
         for first in range(min(most, pods), -1, -1)
-        for rest in arrangements(pods - first, domains - 1, first)
+        for rest in placements(pods - first, domains - 1, first)
     )
 
 
 @pytest.mark.parametrize("pods", range(1, 21))
 def test_the_closed_form_is_brute_force(pods: int) -> None:
-    """For up to twenty pods, eight domains and every maxSkew: the worst arrangement within the constraint."""
+    """For up to twenty pods, eight domains and every maxSkew: the worst placement within the constraint."""
     for domains in range(1, 9):
-        every = arrangements(pods, domains, pods)
+        every = placements(pods, domains, pods)
         for skew in range(1, pods + 1):
             within = [counts for counts in every if counts[0] - counts[-1] <= skew]
             assert most_under(pods, domains, skew) == max(counts[0] for counts in within)
@@ -50,8 +50,8 @@ def test_a_cap_as_wide_as_the_skew_takes_as_many_domains_as_documented(pods: int
 def guaranteed(snapshot: Snapshot, limit: Limit) -> bool:
     group = PolicyGroup(name="g", selector=Selector(), group_by=(CLUSTER,), limits=(limit,))
     policy = default_policy().model_copy(update={"groups": (group,)})
-    (found,) = assess(View(snapshot), policy, NO_MEMORY).limits
-    return found.guaranteed
+    (evaluated,) = assess(View(snapshot), policy, NO_MEMORY).limits
+    return evaluated.guaranteed
 
 
 def at_most(share: str, key: str) -> Limit:
@@ -104,15 +104,15 @@ def test_a_constraint_of_one_owner_alone_guarantees_nothing_for_all() -> None:
         redis(machines("abc", 2), SHARDS[2:], cluster="x"),
     )
     pods = (*bound.pods, *free.pods)
-    mixed = Snapshot(
+    several = Snapshot(
         taken_at=bound.taken_at, nodes=bound.nodes, pods=pods, workloads=(*bound.workloads, *free.workloads)
     )
     group = PolicyGroup(
         name="g", selector=Selector(), group_by=("cloud.netease.com/app",), limits=(at_most("<=1/2", AZ),)
     )
     policy = default_policy().model_copy(update={"groups": (group,)})
-    (found,) = assess(View(mixed), policy, NO_MEMORY).limits
-    assert not found.guaranteed
+    (limit,) = assess(View(several), policy, NO_MEMORY).limits
+    assert not limit.guaranteed
 
 
 MASTERS = Selector(match_labels={"redis-role": "master"})
@@ -139,8 +139,8 @@ def test_too_few_domains_for_min_domains_cap_each_at_the_skew() -> None:
 def test_a_constraint_that_leaves_domains_out_says_nothing_of_them() -> None:
     """A tainted zone is no domain of a constraint that honours taints, and one of the limit's."""
     nodes = [
-        msgspec.structs.replace(each, taints=(taint("x"),)) if each.name.startswith("c") else each
-        for each in machines("abc", 2)
+        msgspec.structs.replace(machine, taints=(taint("x"),)) if machine.name.startswith("c") else machine
+        for machine in machines("abc", 2)
     ]
     limit = Limit(name="l", topology_key=AZ, max_skew=1)
     shards = [("a1", "b1"), ("a2", "b2")]
@@ -153,11 +153,11 @@ def test_the_loosest_of_several_owners_binds() -> None:
     tight = redis(machines("abc", 2), SHARDS[:2], skews={AZ: 1})
     loose = redis(machines("abc", 2), SHARDS[2:], skews={AZ: 3}, first=2)
     for one, two in ((tight, loose), (loose, tight)):
-        mixed = replace(one, pods=(*one.pods, *two.pods), workloads=(*one.workloads, *two.workloads))
-        assert not guaranteed(mixed, Limit(name="l", topology_key=AZ, max_pods=2))
-        assert guaranteed(mixed, Limit(name="l", topology_key=AZ, max_pods=4))
-        assert not guaranteed(mixed, Limit(name="l", topology_key=AZ, max_skew=1))
-        assert guaranteed(mixed, Limit(name="l", topology_key=AZ, max_skew=3))
+        both = replace(one, pods=(*one.pods, *two.pods), workloads=(*one.workloads, *two.workloads))
+        assert not guaranteed(both, Limit(name="l", topology_key=AZ, max_pods=2))
+        assert guaranteed(both, Limit(name="l", topology_key=AZ, max_pods=4))
+        assert not guaranteed(both, Limit(name="l", topology_key=AZ, max_skew=1))
+        assert guaranteed(both, Limit(name="l", topology_key=AZ, max_skew=3))
 
 
 def test_nodes_nest_in_zones_where_every_node_has_one() -> None:

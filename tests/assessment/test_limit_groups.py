@@ -26,7 +26,7 @@ def gathered(cluster: Snapshot, **fields: Any) -> tuple[LimitGroup, ...]:
 
 
 def names(group: LimitGroup) -> list[str]:
-    return [each.name for each in group.pods]
+    return [pod.name for pod in group.pods]
 
 
 def two_clusters() -> Snapshot:
@@ -48,15 +48,15 @@ def test_by_label() -> None:
     assert first.name == f"group g cache {CLUSTER}=one"
 
 
-def test_by_several_labels() -> None:
+def test_pods_are_grouped_by_the_values_of_several_labels() -> None:
     keys = [dict(group.key) for group in gathered(two_clusters(), group_by=(CLUSTER, SHARD))]
     assert keys == [{CLUSTER: "one", SHARD: f"one-{n}"} for n in (0, 1)] + [{CLUSTER: "two", SHARD: "two-0"}]
 
 
 def test_by_workload_with_a_selector() -> None:
     """Only the pods that it matches, each with their own workload."""
-    found = gathered(two_clusters(), selector=Selector(match_labels={CLUSTER: "two"}))
-    assert [(dict(group.key), names(group)) for group in found] == [
+    groups = gathered(two_clusters(), selector=Selector(match_labels={CLUSTER: "two"}))
+    assert [(dict(group.key), names(group)) for group in groups] == [
         ({"workload": "StatefulSet/two-0"}, ["two-0-0", "two-0-1"])
     ]
     masters = gathered(two_clusters(), selector=Selector(match_labels={"redis-role": "master"}))
@@ -71,8 +71,8 @@ def test_only_in_its_namespaces() -> None:
 
 def test_equal_values_in_two_namespaces_are_two_groups() -> None:
     pods = [pod(COMMON, "a1", namespace=namespace, name="p") for namespace in ("x", "y")]
-    found = gathered(snapshot(NODES, pods), group_by=("cloud.netease.com/app",))
-    assert [group.namespace for group in found] == ["x", "y"]
+    groups = gathered(snapshot(NODES, pods), group_by=("cloud.netease.com/app",))
+    assert [group.namespace for group in groups] == ["x", "y"]
 
 
 def test_the_order_of_the_cluster_does_not_matter() -> None:
@@ -91,13 +91,13 @@ values = st.sampled_from(["", "x", "y"])
 @given(st.lists(st.dictionaries(st.sampled_from("ab"), values), max_size=8), st.sampled_from([("a",), ("a", "b")]))
 def test_each_pod_is_in_the_one_group_of_its_values(labels: Sequence[dict[str, str]], keys: tuple[str, ...]) -> None:
     """Regrouped pod by pod; a pod that lacks a label is in none, an empty value is a value."""
-    pods = [pod(each, name=f"p{number}") for number, each in enumerate(labels)]
+    pods = [pod(own, name=f"p{number}") for number, own in enumerate(labels)]
     wanted: dict[Labels, list[str]] = {}
-    for each in pods:
-        if all(key in each.labels for key in keys):
-            wanted.setdefault(Labels({key: each.labels[key] for key in keys}), []).append(each.name)
-    found = gathered(snapshot(NODES, pods), group_by=keys)
-    assert {group.key: sorted(names(group)) for group in found} == wanted
+    for member in pods:
+        if all(key in member.labels for key in keys):
+            wanted.setdefault(Labels({key: member.labels[key] for key in keys}), []).append(member.name)
+    groups = gathered(snapshot(NODES, pods), group_by=keys)
+    assert {group.key: sorted(names(group)) for group in groups} == wanted
 
 
 @settings(deadline=None)  # a document or a cluster is made for each example
@@ -110,11 +110,11 @@ def test_a_total_is_what_the_owners_want(owners: list[tuple[int, int]]) -> None:
         msgspec.structs.replace(workload, replicas=replicas)
         for workload, (_, replicas) in zip(cluster.workloads, owners, strict=True)
     ]
-    found = gathered(replace(cluster, workloads=tuple(wanted)), group_by=(CLUSTER,))
+    groups = gathered(replace(cluster, workloads=tuple(wanted)), group_by=(CLUSTER,))
     living, desired = sum(here for here, _ in owners), sum(replicas for _, replicas in owners)
-    if not found:
+    if not groups:
         assert living == desired == 0
         return
-    (group,) = found
+    (group,) = groups
     assert desired_pods(group.parts, Basis.DESIRED, group.population) == (desired or living)
     assert desired_pods(group.parts, Basis.LIVE, group.population) == living

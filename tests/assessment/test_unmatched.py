@@ -1,4 +1,4 @@
-"""What the policy names and the cluster does not have is told with what would do, and nothing else is."""
+"""References of the policy to objects that do not exist are reported with a suggestion, and nothing else is."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,7 @@ from msgspec import structs
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.findings import Finding
-from rebalancer.assessment.name_hints import nearest, nearest_key
+from rebalancer.assessment.name_hints import nearest_key, nearest_name
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "conditions that no pod meets together": (
         {"selector": {"matchExpressions": [expression("In", "web"), expression("NotIn", "web")]}},
-        "group g0: selector app=web,app!=web selects no pod: none meets all of it",
+        "group g0: selector app=web,app!=web selects no pod: no pod meets all conditions",
     ),
     "a namespace": (
         {"namespaces": {"include": ["shp"]}},
@@ -163,11 +163,11 @@ def test_what_matches_is_not_messages() -> None:
 def test_labels_that_no_pod_has_together() -> None:
     """Each is there, and still no group comes of them."""
     pods = [
-        structs.replace(each, labels=Labels({**each.labels, "tier" if each.namespace == "shop" else "team": "x"}))
-        for each in SHOP.pods
+        structs.replace(pod, labels=Labels({**pod.labels, "tier" if pod.namespace == "shop" else "team": "x"}))
+        for pod in SHOP.pods
     ]
-    found = messages(replace(SHOP, pods=pods), policy({"groupBy": ["tier", "team"]}))
-    assert found == ["group g0: groupBy [tier, team] are labels that no selected pod has together"]
+    reported = messages(replace(SHOP, pods=pods), policy({"groupBy": ["tier", "team"]}))
+    assert reported == ["group g0: groupBy [tier, team] are labels that no selected pod has together"]
 
 
 @pytest.mark.parametrize("zones", ["", "ab"], ids=["without zones", "with zones"])
@@ -179,11 +179,11 @@ def test_the_shipped_policy_is_silent_in_an_ordinary_cluster(zones: str) -> None
     assert messages(SHOP, default_policy()) == []
 
 
-def test_kubernetes_own_zone_key_is_told_where_a_limit_waits_for_it() -> None:
+def test_kubernetes_own_zone_key_is_suggested_where_a_limit_waits_for_it() -> None:
     """Nodes that name their zones otherwise, or a limit for a single zone: either is idle, and looks satisfied."""
     named, bare = (machines("ab", 1), [node("n1"), node("n2")])
-    pods = tuple(pod({"app": "web"}, on=each) for each in ("a1", "n1"))
-    clusters = [Snapshot(taken_at=SHOP.taken_at, nodes=tuple(each), pods=pods) for each in (named, bare)]
+    pods = tuple(pod({"app": "web"}, on=node_name) for node_name in ("a1", "n1"))
+    clusters = [Snapshot(taken_at=SHOP.taken_at, nodes=tuple(nodes), pods=pods) for nodes in (named, bare)]
     several, single = (policy({"groupBy": ["app"], **limited(when={"zones": zones})}) for zones in (">=2", 1))
     key = f"group g0: zoneKey {ZONE} is a label of none of 2 nodes"
     assert [message for message in messages(clusters[0], several) if "zoneKey" in message] == [
@@ -197,7 +197,7 @@ def test_the_example_is_silent_where_it_is_meant() -> None:
     """And tells once of a zone key that nodes do not have, not with each of its limits."""
     places: list[list[str | None]] = [["a1", "b1"], ["b2", "c1"], ["c2", "a2"]]
     assert messages(redis(machines("abc", 2), places), NETEASE) == []
-    renamed = [node(each.name, {ZONE: each.labels[AZ]}) for each in machines("abc", 2)]
+    renamed = [node(machine.name, {ZONE: machine.labels[AZ]}) for machine in machines("abc", 2)]
     assert messages(redis(renamed, places), NETEASE) == [
         f"group redis: zoneKey {AZ} is a label of none of 6 nodes; did you mean {ZONE}?"
     ]
@@ -214,14 +214,16 @@ def test_what_is_not_known_is_not_messages() -> None:
     """Of pods without pods, of nodes without nodes, of namespaces where these were not read."""
     everything = messages(SHOP, WRONG)
     assert len(everything) == 5
-    of_nodes = [each for each in everything if "nodes" in each]
+    of_nodes = [message for message in everything if "nodes" in message]
     assert len(of_nodes) == 2
     for nothing in ({"pods": ()}, {"unknown": frozenset({"Pod"})}):
         assert messages(replace(SHOP, **nothing), WRONG) == of_nodes
     for nothing in ({"nodes": ()}, {"unknown": frozenset({"Node"})}):
-        assert messages(replace(SHOP, **nothing), WRONG) == [each for each in everything if each not in of_nodes]
+        assert messages(replace(SHOP, **nothing), WRONG) == [
+            message for message in everything if message not in of_nodes
+        ]
     unread = messages(replace(SHOP, unknown=frozenset({"Namespace"})), WRONG)
-    assert unread == [each for each in everything if "namespaces.include" not in each]
+    assert unread == [message for message in everything if "namespaces.include" not in message]
     assert messages(Snapshot(taken_at=SHOP.taken_at), WRONG) == []
 
 
@@ -229,9 +231,12 @@ def test_what_is_there_without_a_pod_is_no_error() -> None:
     """A workload that is scaled to nothing, and a namespace that is still empty."""
     none = replace(
         SHOP,
-        pods=[each for each in SHOP.pods if each.namespace == "data"],
+        pods=[pod for pod in SHOP.pods if pod.namespace == "data"],
         namespaces=(Namespace(name="shop"), Namespace(name="data"), Namespace(name="next")),
-        workloads=[structs.replace(each, replicas=0) if each.namespace == "shop" else each for each in SHOP.workloads],
+        workloads=[
+            structs.replace(workload, replicas=0) if workload.namespace == "shop" else workload
+            for workload in SHOP.workloads
+        ],
     )
     assert messages(none, policy({"selector": APP_WEB}, {"namespaces": {"include": ["next", "data"]}})) == []
 
@@ -279,6 +284,6 @@ def test_the_nearest_key(word: str, there: set[str], near: str | None) -> None:
     assert nearest_key(word, there) == near
 
 
-def test_the_nearest_value() -> None:
-    assert nearest("shp", {"shop", "data"}) == "shop"
-    assert nearest("shop-a", {"data"}) is None
+def test_a_similar_value_is_suggested_and_a_different_one_is_not() -> None:
+    assert nearest_name("shp", {"shop", "data"}) == "shop"
+    assert nearest_name("shop-a", {"data"}) is None

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from rebalancer.adapters.simulator import START, TraceKind
-from rebalancer.cli.demo_play import Line, Play
-from rebalancer.cli.demo_view import picture
+from rebalancer.cli.demo_play import DemoRun, StoryLine
+from rebalancer.cli.demo_view import draw
 
 HOUR = START + timedelta(hours=1)
 COMMAND = [sys.executable, "-m", "rebalancer.cli.main", "demo"]
@@ -23,40 +23,40 @@ COMMAND = [sys.executable, "-m", "rebalancer.cli.main", "demo"]
 
 @pytest.mark.parametrize("seed", range(8))
 def test_everything_is_repaired_with_the_fewest_evictions(seed: int) -> None:
-    """Whatever the seed: as many evictions as were proved to be needed, none refused, and no longer than told."""
-    play = Play(seed)
-    told = list(play.go_on(HOUR))
+    """Whatever the seed: as many evictions as were proved to be needed, none refused, and in time."""
+    play = DemoRun(seed)
+    reported = list(play.advance(HOUR))
     assert play.repaired
     assert play.evicted == play.minimum == 11
     assert not [entry for entry in play.cluster.trace if entry.kind is TraceKind.REFUSED]
-    assert told[-1].text == "Everything is evenly spread again"
+    assert reported[-1].text == "Everything is evenly spread again"
     assert timedelta(minutes=2) < play.cluster.now - START < timedelta(minutes=4)
 
 
 def test_the_play_is_the_same_at_any_pace() -> None:
-    at_once, bit_by_bit = Play(3), Play(3)
-    told = list(at_once.go_on(HOUR))
-    lines: list[Line] = []
+    at_once, bit_by_bit = DemoRun(3), DemoRun(3)
+    reported = list(at_once.advance(HOUR))
+    lines: list[StoryLine] = []
     moment = START
     while not bit_by_bit.over:
         moment += timedelta(seconds=0.7)
-        lines += bit_by_bit.go_on(moment)
-    assert [line.text for line in lines] == [line.text for line in told]
+        lines += bit_by_bit.advance(moment)
+    assert [line.text for line in lines] == [line.text for line in reported]
     assert bit_by_bit.loop.memory == at_once.loop.memory
 
 
-def drawn(play: Play, told: Sequence[Line], *, ascii_only: bool) -> str:
+def drawn(play: DemoRun, reported: Sequence[StoryLine], *, ascii_only: bool) -> str:
     console = Console(width=120, file=StringIO())
     with console.capture() as captured:
-        console.print(picture(play, told, ascii_only=ascii_only))
+        console.print(draw(play, reported, ascii_only=ascii_only))
     return captured.get()
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_the_picture_shows_workloads_moves_and_the_minimum(ascii_only: bool) -> None:
-    play = Play(1)
-    told = list(play.go_on(START + timedelta(seconds=122)))
-    text = drawn(play, told, ascii_only=ascii_only)
+    play = DemoRun(1)
+    reported = list(play.advance(START + timedelta(seconds=122)))
+    text = drawn(play, reported, ascii_only=ascii_only)
     assert "the proven minimum for the whole repair is 11" in text
     assert all(f"\n{name} " in text for name in ("cart", "db", "web"))
     assert "-> zone c" in text
@@ -65,15 +65,15 @@ def test_the_picture_shows_workloads_moves_and_the_minimum(ascii_only: bool) -> 
 
 
 def test_while_the_zone_is_away_the_picture_says_so() -> None:
-    play = Play(1)
-    told = list(play.go_on(START + timedelta(seconds=50)))
-    assert "away" in drawn(play, told, ascii_only=True)
+    play = DemoRun(1)
+    reported = list(play.advance(START + timedelta(seconds=50)))
+    assert "away" in drawn(play, reported, ascii_only=True)
 
 
 def test_before_it_acts_the_picture_says_what_it_waits_for() -> None:
-    play = Play(1)
-    told = list(play.go_on(START + timedelta(seconds=105)))
-    assert "Nothing is evicted yet: NodeSettling" in drawn(play, told, ascii_only=True)
+    play = DemoRun(1)
+    reported = list(play.advance(START + timedelta(seconds=105)))
+    assert "Nothing is evicted yet: NodeSettling" in drawn(play, reported, ascii_only=True)
 
 
 def demo(*flags: str) -> subprocess.CompletedProcess[str]:

@@ -26,8 +26,8 @@ def cluster(tmp_path: Path) -> str:
     """Return a file: a Deployment of six, five in one zone and one in the other, and a pod that nobody owns."""
     web = deployment("web", {"a-0": 5, "b-0": 1}, namespace="demo", topologySpreadConstraints=[spread(labels=WEB)])
     both = nodes({"a": 1, "b": 1})
-    for each in both:  # a node that does not say that it is Ready is no target
-        each["status"] = {**each.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}
+    for document in both:  # a node that does not say that it is Ready is no target
+        document["status"] = {**document.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}
     items: list[Manifest] = [*both, *owned(web.pods, web.owners), pod("bare", on="a-0")]
     path = tmp_path / "cluster.yaml"
     path.write_text(yaml.safe_dump({"kind": "List", "apiVersion": "v1", "items": items}), encoding="utf-8")
@@ -37,20 +37,20 @@ def cluster(tmp_path: Path) -> str:
 def owned(pods: Sequence[Manifest], owners: Sequence[Manifest]) -> list[Manifest]:
     """Write ownership down as the controllers would: pods belong to the ReplicaSet, that to the Deployment."""
     replica_set, top = owners
-    for name, each in (("rs", replica_set), ("top", top)):
-        each["metadata"]["uid"] = name
-        each["status"] = {"replicas": 6, "readyReplicas": 6, "updatedReplicas": 6, "observedGeneration": 1}
-        each["metadata"]["generation"] = 1
+    for name, document in (("rs", replica_set), ("top", top)):
+        document["metadata"]["uid"] = name
+        document["status"] = {"replicas": 6, "readyReplicas": 6, "updatedReplicas": 6, "observedGeneration": 1}
+        document["metadata"]["generation"] = 1
     reference = {"apiVersion": "apps/v1", "controller": True}
     replica_set["metadata"]["ownerReferences"] = [
         {**reference, "kind": "Deployment", "name": top["metadata"]["name"], "uid": "top"}
     ]
-    for number, each in enumerate(pods):
-        each["metadata"] |= {"name": f"web-{number}", "creationTimestamp": "2020-01-01T00:00:00Z"}
-        each["metadata"]["ownerReferences"] = [
+    for number, document in enumerate(pods):
+        document["metadata"] |= {"name": f"web-{number}", "creationTimestamp": "2020-01-01T00:00:00Z"}
+        document["metadata"]["ownerReferences"] = [
             {**reference, "kind": "ReplicaSet", "name": replica_set["metadata"]["name"], "uid": "rs"}
         ]
-        each["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        document["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     return [*pods, replica_set, top]
 
 
@@ -65,7 +65,7 @@ def test_a_pod_is_explained_constraint_by_constraint_and_node_by_node(
     cluster: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = explained(cluster, "pod/web-0", capsys)
-    answers = {each.question: each for each in document.path}
+    answers = {answer.question: answer for answer in document.path}
     held = answers[f"Is {ZONE} (maxSkew 1, hard) satisfied?"]
     assert (held.answer, held.evidence) == ("Violated: skew 4", "a:5 b:1; this pod is in 'a'")
     landing = answers["Where would kube-scheduler place that?"]
@@ -75,11 +75,11 @@ def test_a_pod_is_explained_constraint_by_constraint_and_node_by_node(
     assert document.verdict == "Moves"
 
 
-def test_a_pod_that_the_plan_moves_is_said_to_move(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_that_the_plan_moves_is_shown_as_moving(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["plan", "--snapshot", cluster, "-o", "json", *LATER]) == Exit.FINE
     plan = json.loads(capsys.readouterr().out)
-    going = {each["pod"] for each in plan["evictions"]}
-    waiting = {each["pod"] for each in plan["waiting"]}
+    going = {eviction["pod"] for eviction in plan["evictions"]}
+    waiting = {eviction["pod"] for eviction in plan["waiting"]}
     assert going
     for number in range(6):
         name = f"web-{number}"
@@ -121,7 +121,7 @@ def test_a_pod_without_owner_or_constraint_stays_and_it_says_so(
 ) -> None:
     document = explained(cluster, "pod/bare", capsys)
     assert document.verdict == "Stays"
-    assert [each.answer for each in document.path[:2]] == ["none", "UnknownOwner"]
+    assert [answer.answer for answer in document.path[:2]] == ["none", "UnknownOwner"]
 
 
 def test_a_person_reads_questions_and_answers(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +141,7 @@ def test_a_person_reads_questions_and_answers(cluster: str, capsys: pytest.Captu
         ("pod/nobody", Exit.ERROR, "Pod nobody does not exist"),
     ],
 )
-def test_what_does_not_exist_is_said(
+def test_an_object_that_does_not_exist_is_named(
     name: str, code: Exit, message: str, cluster: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(["explain", name, "--snapshot", cluster]) == code

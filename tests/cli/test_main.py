@@ -52,7 +52,7 @@ def test_every_verb_has_help(verb: Verb, capsys: pytest.CaptureFixture[str]) -> 
     assert callable(verb.load().run)
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--version") == Exit.FINE
     assert capsys.readouterr().out == f"rebalancer {__version__}\n"
 

@@ -41,7 +41,7 @@ class Server:
             code = given.pop(0)
             if code == 409:
                 self.data = {"theirs": "kept"}
-            answer(request, code, {"kind": "Status", "message": f"told to answer {code}"})
+            answer(request, code, {"kind": "Status", "message": f"scripted answer {code}"})
             return
         match request.command, request.path:
             case "POST", path if path == REVIEW:
@@ -91,17 +91,17 @@ def test_pause_and_resume(server: Server, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == (
         "Now paused until resumed by alice: zone b is upgraded\n"
         "Written to ConfigMap rebalancer-system/rebalancer-control. "
-        "Within a second nothing more is evicted; `rebalancer resume` ends it.\n"
+        "Evictions stop within a second; `rebalancer resume` ends the pause.\n"
     )
     assert server.data == {"approved": "f00", "pause.yaml": "reason: zone b is upgraded\nby: alice\n"}
     assert entry.main(["resume"]) == Exit.FINE
     assert capsys.readouterr().out == (
         "Resumed; it was paused until resumed by alice: zone b is upgraded\n"
-        "pause.yaml is taken out of ConfigMap rebalancer-system/rebalancer-control.\n"
+        "Removed pause.yaml from ConfigMap rebalancer-system/rebalancer-control.\n"
     )
     assert server.data == {"approved": "f00"}
     assert entry.main(["resume"]) == Exit.FINE
-    assert capsys.readouterr().out == "Nothing to do: ConfigMap rebalancer-system/rebalancer-control holds no pause.\n"
+    assert capsys.readouterr().out == "Nothing to do: ConfigMap rebalancer-system/rebalancer-control has no pause.\n"
 
 
 def test_a_pause_for_a_while(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,10 +116,10 @@ def test_a_pause_for_a_while(server: Server, capsys: pytest.CaptureFixture[str])
 
 
 def test_what_was_written_by_hand_is_resumed_too(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """Over or unreadable: it is taken out, and told as what it was."""
+    """A pause that is over or unreadable is removed, and its text is printed."""
     server.data = {"pause.yaml": "until: 2020-01-01T00:00:00Z"}
     assert entry.main(["resume"]) == Exit.FINE
-    assert "(it was over)" in capsys.readouterr().out
+    assert "(it had ended)" in capsys.readouterr().out
     server.data = {"pause.yaml": "untill: tomorrow"}
     assert entry.main(["resume"]) == Exit.FINE
     assert "cannot be read" in capsys.readouterr().out
@@ -134,7 +134,7 @@ def test_somebody_else_was_quicker(server: Server) -> None:
 
 
 def test_a_server_that_does_not_say_who_asks(server: Server) -> None:
-    """Then it is the local user: a kill switch does not fail for want of a name."""
+    """Then it is the local user: a kill switch does not fail without a name."""
     server.answers["POST", REVIEW] = [403]
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
     assert server.data is not None
@@ -146,7 +146,7 @@ def test_a_namespace_without_a_controller(server: Server, capsys: pytest.Capture
     server.led = False
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
     assert capsys.readouterr().err == (
-        "warning: no controller has led in namespace rebalancer-system; choose its namespace with --namespace\n"
+        "warning: no controller has run in namespace rebalancer-system; choose its namespace with --namespace\n"
     )
     server.led, server.answers["GET", LEASE] = True, [403]
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
@@ -156,7 +156,7 @@ def test_a_namespace_without_a_controller(server: Server, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (403, ["not allowed: told to answer 403", "the verbs patch and create on configmaps", "rebalancer-system"]),
+        (403, ["not allowed: scripted answer 403", "the verbs patch and create on configmaps", "rebalancer-system"]),
         (404, ["choose the controller's namespace with --namespace"]),
         (500, ["PATCH", "HTTP 500"]),
     ],
@@ -168,11 +168,11 @@ def test_a_refusal(server: Server, capsys: pytest.CaptureFixture[str], code: int
     for command in (["pause", "--reason", "x"], ["resume"]):
         server.answers["PATCH", MAP] = [code]
         assert entry.main(command) == Exit.ERROR
-        said = capsys.readouterr().err
-        assert said.startswith("error: ")
-        assert said.count("\n") == 1
+        message = capsys.readouterr().err
+        assert message.startswith("error: ")
+        assert message.count("\n") == 1
         if command[0] == "pause":
-            assert all(word in said for word in words), said
+            assert all(word in message for word in words), message
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,6 @@ def test_a_refusal(server: Server, capsys: pytest.CaptureFixture[str], code: int
     ],
 )
 def test_wrong_usage(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is asked of any server."""
+    """No request is sent to any server."""
     assert entry.main(["pause", *flags]) == Exit.USAGE
     assert message in capsys.readouterr().err

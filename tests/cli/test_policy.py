@@ -15,7 +15,7 @@ CONFIG = Path(__file__).parents[2] / "config"
 BROKEN = Path(__file__).parents[1] / "policy" / "golden" / "broken.yaml"
 
 
-def test_a_valid_policy_is_said_to_be_valid(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_valid_policy_is_reported_as_valid(capsys: pytest.CaptureFixture[str]) -> None:
     """With the hash that plans and logs show, to compare."""
     file = str(CONFIG / "policy.yaml")
     assert main(["policy", "validate", file]) == 0
@@ -28,7 +28,7 @@ def test_an_invalid_policy_exits_1_with_all_problems_on_standard_error(capsys: p
     output = capsys.readouterr()
     expected = BROKEN.with_suffix(".txt").read_text().replace("policy.yaml:", f"{BROKEN}:").splitlines()
     assert output.out == ""
-    assert output.err.splitlines() == [f"error: {BROKEN} is no valid policy, {len(expected)} problems:", *expected]
+    assert output.err.splitlines() == [f"error: {BROKEN} is not a valid policy, {len(expected)} problems:", *expected]
 
 
 @pytest.mark.parametrize("argv", [["validate", "absent.yaml"], ["show", "--policy", "absent.yaml"], ["validate", "/"]])

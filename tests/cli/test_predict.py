@@ -126,7 +126,7 @@ def test_matching_keys_and_priority_are_filled_in_as_admission_would(
     assert "2 of 3 nodes fit" in capsys.readouterr().out
 
 
-def test_what_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_objects_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(tmp_path, pod("new", schedulerName="mine", topologySpreadConstraints=[spread(labels=WEB)])) == 0
     assert "Not predictable: schedulerName is mine, not default-scheduler." in capsys.readouterr().out
 
@@ -136,7 +136,7 @@ def test_what_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture
     [
         ({"kind": "Deployment", "apiVersion": "apps/v1"}, "found Deployment, expected a Pod"),
         ({"a": 1}, "found an object without kind, expected a Pod"),
-        ([1], "no Kubernetes object"),
+        ([1], "not a Kubernetes object"),
         ({"kind": "Pod", "metadata": {}}, "Pod (unnamed)"),
         (
             pod("new", cpu="lots"),

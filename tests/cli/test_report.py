@@ -47,12 +47,12 @@ def cluster(tmp_path: Path) -> str:
 def standing(folder: Path, on: dict[str, int]) -> str:
     web = deployment("web", on, namespace="demo")
     both = nodes({"a": 1, "b": 1})
-    for each in both:
-        each["status"] = {**each.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}
+    for document in both:
+        document["status"] = {**document.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}
     items: list[Manifest] = [*both, *owned(web.pods, web.owners)]
-    for each in items:
-        if each["kind"] == "Pod":
-            each["metadata"]["annotations"] = {"rebalancer.dev/exclude": "true"}
+    for item in items:
+        if item["kind"] == "Pod":
+            item["metadata"]["annotations"] = {"rebalancer.dev/exclude": "true"}
     return written(folder / "cluster.yaml", {**EMPTY, "items": items})
 
 
@@ -144,7 +144,7 @@ def test_fail_on_violated_sees_a_deadlock(
 
 
 @pytest.mark.parametrize(
-    ("action", "more", "told"),
+    ("action", "more", "reported"),
     [
         ("Evict", [], f"{NONE}\nNothing was changed"),
         ("Alert", [], f"{ONLY_ALERTS}\n"),
@@ -152,12 +152,12 @@ def test_fail_on_violated_sees_a_deadlock(
     ],
 )
 def test_what_breaks_a_limit_is_not_within_all_limits(
-    action: str, more: list[str], told: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    action: str, more: list[str], reported: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nor is it hidden where nothing is evicted for it; and what was not chosen is not counted."""
     flags = ["--snapshot", cluster, "--policy", policy(tmp_path, action), *LATER, *more]
     assert entry.main(["plan", *flags]) == Exit.FINE
-    assert told in capsys.readouterr().out
+    assert reported in capsys.readouterr().out
 
 
 def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
@@ -182,8 +182,8 @@ def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest
         assert "no time in it" not in shown.err
         assert "19" not in shown.out
         assert entry.main([verb, "--snapshot", path, "-o", "json"]) == Exit.FINE
-        found = json.loads(capsys.readouterr().out)
-        assert (found["generatedAt"], found.get("expiresAt")) == (None, None)
-        jsonschema.validate(found, document_schema(document))
+        report = json.loads(capsys.readouterr().out)
+        assert (report["generatedAt"], report.get("expiresAt")) == (None, None)
+        jsonschema.validate(report, document_schema(document))
     assert entry.main(["report", "--snapshot", path, "-o", "junit"]) == Exit.FINE
     assert "timestamp" not in capsys.readouterr().out

@@ -6,7 +6,7 @@ import pytest
 
 from rebalancer.cli.errors import CliError
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
+from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.policy import Mode
 from rebalancer.settings import Settings, flag_of, variable_of
 
@@ -36,11 +36,11 @@ def test_help_names_flag_default_and_variable_of_every_setting(parser: Parser) -
 def test_a_flag_wins_over_the_environment(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REBALANCER_MODE", "Evict")
     monkeypatch.setenv("REBALANCER_CONTEXT", "prod")
-    settings = settings_of(parser.parse_args(["--mode", "Observe", "--once"]))
+    settings = load_flags(parser.parse_args(["--mode", "Observe", "--once"]))
     assert (settings.mode, settings.once, settings.context) == (Mode.OBSERVE, True, "prod")
 
 
-def test_wrong_values_are_told_with_their_flags(parser: Parser) -> None:
+def test_wrong_values_are_reported_with_their_flags(parser: Parser) -> None:
     with pytest.raises(CliError, match='--mode: found "evict"; expected Observe or Evict') as caught:
-        settings_of(parser.parse_args(["--mode", "evict", "--retry-period", "5"]))
+        load_flags(parser.parse_args(["--mode", "evict", "--retry-period", "5"]))
     assert '--retry-period: found "5"; expected a duration' in str(caught.value)

@@ -14,7 +14,7 @@ GOLDEN = Path(__file__).parent / "golden"
 SHARDS = ["suggest", "--limit", "<1/3", "--size", "10", "--domains", "2,2,2", "--group-size", "2"]
 
 
-def test_the_table_is_as_it_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_equals_the_stored_example(capsys: pytest.CaptureFixture[str]) -> None:
     """A change of it is a decision."""
     assert main(SHARDS) == 0
     assert capsys.readouterr().out == (GOLDEN / "rebalancer-suggest-shards.txt").read_text()
@@ -33,7 +33,7 @@ def test_the_yaml_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     main(SHARDS)
     pasted = yaml.safe_load(capsys.readouterr().out.partition("\n# ")[2].partition("\n")[2])
     constraints = pasted["topologySpreadConstraints"]
-    assert [(each["maxSkew"], each["whenUnsatisfiable"]) for each in constraints] == [
+    assert [(constraint["maxSkew"], constraint["whenUnsatisfiable"]) for constraint in constraints] == [
         (2, "DoNotSchedule"),
         (1, "ScheduleAnyway"),
     ]
@@ -67,7 +67,7 @@ def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> N
         (["--group-size", "20"], "--group-size 20 does not divide --size 10"),
         (
             ["--group-size", "5"],
-            "--group-size 5 is more than the 3 domains that a group's pods keep apart over; give 3",
+            "--group-size 5 is more than the 3 domains that its pods are separated over; give 3",
         ),
         (["--key", "my zone"], "found 'my zone', expected a label key such as app or app.kubernetes.io/name"),
         (["--key", ""], "found '', expected a label key"),

@@ -20,14 +20,14 @@ def written(path: Path, *groups: dict[str, Any]) -> str:
 
 
 def warnings(capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
-    """Return what is told beside the kinds that the file lacks."""
+    """Return the warnings other than that about kinds that the file lacks."""
     assert main([*argv, "--snapshot", SNAPSHOT]) == 0
     lines = capsys.readouterr().err.splitlines()
     return [line for line in lines if "add them to the kubectl command" not in line]
 
 
 @pytest.mark.parametrize("verb", [["report"], ["plan"], ["explain", "deployment/cart"]], ids=lambda verb: verb[0])
-def test_it_is_told_and_changes_nothing_else(
+def test_it_is_reported_and_changes_nothing_else(
     verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line each, beside the output; the shipped policy has none."""
@@ -49,15 +49,15 @@ def test_a_misspelt_key_is_a_finding_too(tmp_path: Path, capsys: pytest.CaptureF
     policy = written(tmp_path, {"name": "h", "selector": {}, "limits": [LIMIT]})
     argv = ["report", "--snapshot", SNAPSHOT, "-o", "json", "--fail-on", "finding", "--policy"]
     assert main([*argv, policy]) == 3
-    found = json.loads(capsys.readouterr().out)["findings"]
-    missing = [each for each in found if each["kind"] == "TopologyKeyMissing"]
-    assert [each["object"] for each in missing] == ["node label topology.kubernetes.io/zon"]
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    missing = [finding for finding in findings if finding["kind"] == "TopologyKeyMissing"]
+    assert [finding["object"] for finding in missing] == ["node label topology.kubernetes.io/zon"]
     assert "group h, limit rack" in missing[0]["message"]
 
 
-def test_of_many_some_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_many_some_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fifty, and how many more there are."""
     groups = [{"name": f"g{at}", "selector": {"matchLabels": {"ap": "cart"}}} for at in range(60)]
-    told = warnings(capsys, "report", "--policy", written(tmp_path, *groups))
-    assert len(told) == 51
-    assert told[-1] == "warning: the policy references 10 more objects that do not exist"
+    reported = warnings(capsys, "report", "--policy", written(tmp_path, *groups))
+    assert len(reported) == 51
+    assert reported[-1] == "warning: the policy references 10 more objects that do not exist"

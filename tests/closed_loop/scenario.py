@@ -27,10 +27,11 @@ Parts = list[Manifest | Workload]
 class Scenario:
     """One state. `counts` are pods per node, a list per zone; `zone` and `host` the maxSkews, None: no constraint.
 
-    `budget` is a PodDisruptionBudget's maxUnavailable, `out` how many pods may be out at once when it is asked what can
-    be forced. `least` is the fewest evictions where arithmetic on the counts does not say it. `limit` is a group of the
-    policy whose limit is that every node holds less than a third. Pods whose names begin with `dear` are to be spared.
-    `late` are pods that an owner is to get after all others stand: (name of the StatefulSet, its replicas).
+    `budget` is a PodDisruptionBudget's maxUnavailable, `out` how many evictions may be
+    concurrent in the search for what can be forced. `least` is the fewest evictions where counting does not give it.
+    `limit` is a group of the policy whose limit is that every node holds less than a third. Pods whose names begin with
+    `dear` are victims of last resort. `late` are pods that an owner gets after all others are placed: (name of the
+    StatefulSet, its replicas).
     """
 
     name: str
@@ -88,7 +89,7 @@ class Scenario:
 
     @property
     def game(self) -> Game:
-        """What can be forced: the game with its bounds, and as many out at once as its budget has room for."""
+        """What can be forced: the game with its bounds, and as many concurrent evictions as its budget allows."""
         out = self.out if self.budget is None else min(self.out, self.budget)
         return Game(self.zone or UNBOUND, self.host or UNBOUND, out=out)
 

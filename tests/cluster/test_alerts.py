@@ -85,7 +85,7 @@ def started(cluster: ControlPlane, folder: Path) -> Controller:
 def test_alerts_arrive_are_resolved_and_outlive_the_controller(
     cluster: ControlPlane, tmp_path: Path, promtool: Path
 ) -> None:
-    """Told once with values, over a change of leader; resolved by the repair; then the fallback takes over."""
+    """Sent once with values, over a change of leader; resolved by the repair; then the fallback takes over."""
     install(cluster, "base", "evict")
     skewed = redis("sessions", [("a-0", "a-0"), ("a-0", "b-0"), ("a-0", "c-0")])
     lay_out(cluster, [*nodes({"a": 2, "b": 2, "c": 2}), *skewed])

@@ -80,7 +80,7 @@ def test_limits_that_nothing_forces(cluster: ControlPlane) -> None:
     """Nineteen of twenty replacements are placed as predicted; after three failed predictions it stops and says so."""
     scenarios = [*LIMITS, *LIMITED]
     results = outcomes(cluster, scenarios)
-    evictions = misses = 0
+    evictions = failed = 0
     for scenario in scenarios:
         outcome = results[scenario.name]
         missed = outcome.figures.evictions - (scenario.distance - over(outcome.figures.counts))
@@ -88,7 +88,7 @@ def test_limits_that_nothing_forces(cluster: ControlPlane) -> None:
         assert (outcome.figures.refused, outcome.figures.pending, outcome.left) == (0, 0, 0), scenario.title
         assert outcome.figures.repaired or outcome.reason, scenario.title
         evictions += outcome.figures.evictions
-        misses += missed
-    print(f"{evictions} evictions, {misses} of them missed")
+        failed += missed
+    print(f"{evictions} evictions, {failed} of them missed")
     assert evictions
-    assert misses <= evictions / 20
+    assert failed <= evictions / 20

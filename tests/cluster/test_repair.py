@@ -39,7 +39,7 @@ def lay_out_shop(plane: ControlPlane) -> None:
 
 
 def counts(api: Api, app: str) -> Counter[str]:
-    """Count the pods of a workload by node; those that are on their way out do not count."""
+    """Count the pods of a workload by node; terminating ones do not count."""
     pods = [pod for pod in api.list(SHOP, labels=f"app={app}") if "deletionTimestamp" not in pod["metadata"]]
     return Counter(pod["spec"].get("nodeName", "") for pod in pods)
 

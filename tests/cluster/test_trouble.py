@@ -260,7 +260,7 @@ def test_a_restart_repeats_nothing(cluster: ControlPlane, tmp_path: Path) -> Non
 
 
 def staying(plane: ControlPlane) -> set[str]:
-    """Name the pods by UID. One on its way out is gone, as in what `balanced` counts."""
+    """Name the pods by UID. A terminating pod is left out, as in `balanced`."""
     pods = [pod["metadata"] for pod in plane.api.list("/api/v1/namespaces/shop/pods")]
     return {pod["uid"] for pod in pods if "deletionTimestamp" not in pod}
 
@@ -304,5 +304,5 @@ def test_once_beside_a_leader(cluster: ControlPlane, tmp_path: Path) -> None:
         with Controller(cluster, folders[1], policy("Observe"), *quick) as two:
             assert two.wait(30) == 1
             message = two.log_file.read_text().splitlines()[-1]
-            assert "holds the lease" in message
+            assert "holds the Lease" in message
             assert one.log("leading")[0]["identity"] in message

@@ -119,7 +119,7 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
     Raises MissingPart if something is missing and can't be built.
     """
     wanted = tuple(wanted)
-    paths = {program.name: path for program in wanted if (path := _found(program))}
+    paths = {program.name: path for program in wanted if (path := _find(program))}
     missing = [program for program in wanted if program.name not in paths]
     if not missing:
         return paths
@@ -132,11 +132,11 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(folder / ".lock"):
             # Whoever held the lock before may have built it meanwhile.
-            paths[program.name] = _found(program) or _build(program, go=go, folder=folder)
+            paths[program.name] = _find(program) or _build(program, go=go, folder=folder)
     return paths
 
 
-def _found(program: Program) -> Path | None:
+def _find(program: Program) -> Path | None:
     folders = [Path(given)] if (given := os.environ.get(GIVEN_FOLDER)) else []
     for folder in (*folders, cache_folder(program)):
         path = folder / program.name
@@ -199,7 +199,7 @@ def _say(line: str) -> None:
 def main() -> int:
     """Find or build everything and say where it is."""
     everything = (*PROGRAMS, *MONITORING)
-    before = {program.name: path for program in everything if (path := _found(program))}
+    before = {program.name: path for program in everything if (path := _find(program))}
     try:
         paths = programs(everything)
     except MissingPart as missing:

@@ -38,7 +38,7 @@ FOLLOWERS: Final = frozenset(
 """Made and deleted by the servers, after something else."""
 APART: Final = frozenset({"namespaces", "events"})
 """Handled in their own ways."""
-KEPT_NAMES: Final = frozenset(
+PRESERVED_NAMES: Final = frozenset(
     {
         "kube-root-ca.crt",
         "extension-apiserver-authentication",
@@ -95,7 +95,7 @@ class Cleaner:
     def __init__(self, api: Api) -> None:
         """Take stock: this is what clean means."""
         self._api = api
-        self._kept = {(item.collection, item.namespace, item.name) for item in self._items()}
+        self._is_preserved = {(item.collection, item.namespace, item.name) for item in self._items()}
 
     def clean(self) -> None:
         """Delete what was made since. Raises NotCleanError, naming what remains."""
@@ -137,9 +137,9 @@ class Cleaner:
 
     def _foreign(self, item: Item) -> bool:
         """Whether a test made it. Some things the servers put into every namespace, again and again."""
-        own = item.name in KEPT_NAMES or (item.plural, item.name) == ("serviceaccounts", "default")
+        own = item.name in PRESERVED_NAMES or (item.plural, item.name) == ("serviceaccounts", "default")
         own = own or (item.plural, item.namespace) == ("leases", "kube-system")
-        return not own and (item.collection, item.namespace, item.name) not in self._kept
+        return not own and (item.collection, item.namespace, item.name) not in self._is_preserved
 
     def _namespaces(self) -> list[dict[str, Any]]:
         return self._api.list("/api/v1/namespaces")

@@ -182,7 +182,7 @@ def _pods(
     prefix: str, on: Placement, namespace: str, template: dict[str, Any], *, never_ready: Collection[int]
 ) -> tuple[Manifest, ...]:
     pods = []
-    for index, node in enumerate(_each(on)):
+    for index, node in enumerate(_nodes_of(on)):
         body = copy.deepcopy(template)
         metadata = {**body["metadata"], "name": f"{prefix}-{index}", "namespace": namespace}
         if index in never_ready:
@@ -192,11 +192,11 @@ def _pods(
     return tuple(pods)
 
 
-def _each(on: Placement) -> list[str]:
+def _nodes_of(on: Placement) -> list[str]:
     if isinstance(on, Mapping):
         return [node for node, count in on.items() for _ in range(count)]
     return list(on)
 
 
 def _count(on: Placement, replicas: int | None) -> int:
-    return len(_each(on)) if replicas is None else replicas
+    return len(_nodes_of(on)) if replicas is None else replicas

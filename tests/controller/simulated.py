@@ -47,7 +47,7 @@ class Watching:
 
 
 class Simulation:
-    """One controller, leading, on one simulated cluster; with `telling` that is told in place of `observer`."""
+    """One controller, leading, on one simulated cluster; `telling` replaces `observer`."""
 
     def __init__(self, cluster: SimulatedCluster, policy: Policy, telling: Observer | None = None) -> None:
         self.cluster = cluster

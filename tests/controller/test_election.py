@@ -102,4 +102,4 @@ def test_never_two(steps: list[tuple[str, float, bool, bool]]) -> None:
         wanted = next_record(election, at, NOW)
         written = store.write(wanted) if wanted is not None and arrives else None
         elections[name] = record_renewal(election, written, at) if written is not None and answered else election
-        assert sum(each.leads(at) for each in elections.values()) <= 1
+        assert sum(election.leads(at) for election in elections.values()) <= 1

@@ -1,4 +1,4 @@
-"""The lease's thread: leadership is told once, lost in time, handed back at the end."""
+"""The lease's thread: leadership is reported once, lost in time, released at the end."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.controller.test_election import Store
 
 
 class Shaky:
-    """A Lease that fails when it is told to."""
+    """A Lease that fails on demand."""
 
     def __init__(self) -> None:
         self.store = Store()
@@ -30,14 +30,14 @@ class Shaky:
         return self.store.write(record)
 
 
-def elector(lease: Shaky, told: list[LoopEvent], load_memory: Callable[[], Memory] = lambda: NO_MEMORY) -> Elector:
+def elector(lease: Shaky, reported: list[LoopEvent], load_memory: Callable[[], Memory] = lambda: NO_MEMORY) -> Elector:
     return Elector(
         lease=lease,
         election=Election(identity="me", duration=2.0, deadline=0.4),
         retry=0.05,
         clock=lambda: datetime.now(UTC),
         load_memory=load_memory,
-        tell=told.append,
+        tell=reported.append,
     )
 
 
@@ -48,31 +48,31 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def leads(told: list[LoopEvent]) -> list[bool]:
-    return [event.leads for event in told if isinstance(event, Leading)]
+def leads(reported: list[LoopEvent]) -> list[bool]:
+    return [event.leads for event in reported if isinstance(event, Leading)]
 
 
 def test_winning_losing_and_winning_again() -> None:
     """A lease that cannot be renewed ends leadership by its deadline; when it can, leadership comes back."""
-    lease, told = Shaky(), list[LoopEvent]()
-    candidate = elector(lease, told)
+    lease, reported = Shaky(), list[LoopEvent]()
+    candidate = elector(lease, reported)
     candidate.start()
     until(candidate.leads, "leadership")
     lease.broken = True
     until(lambda: not candidate.leads(), "its end")
-    until(lambda: leads(told) == [True, False], "being told of it")
+    until(lambda: leads(reported) == [True, False], "the report of it")
     assert "no answer" in candidate.problem
     lease.broken = False
     until(candidate.leads, "leadership again")
     candidate.stop(5)
     assert lease.store.record is not None
     assert lease.store.record.holder == "", "handed back"
-    assert leads(told) == [True, False, True]
+    assert leads(reported) == [True, False, True]
 
 
 def test_no_leadership_without_memory() -> None:
     """Who cannot read what the last leader left does not lead: it might repeat a move."""
-    lease, told = Shaky(), list[LoopEvent]()
+    lease, reported = Shaky(), list[LoopEvent]()
     readable = False
 
     def remembered() -> Memory:
@@ -80,12 +80,12 @@ def test_no_leadership_without_memory() -> None:
             raise ConnectionError("no status")
         return NO_MEMORY
 
-    candidate = elector(lease, told, remembered)
+    candidate = elector(lease, reported, remembered)
     candidate.start()
     until(lambda: lease.store.record is not None, "the lease")
     time.sleep(0.2)
     assert not candidate.leads()
-    assert told == []
+    assert reported == []
     readable = True
     until(candidate.leads, "leadership")
     lease.broken = True

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, LoopState, Publish, Request
+from rebalancer.controller.state import CycleDue, Leading, LoopRequest, LoopState, Publish
 from rebalancer.model.events import EventReason
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import State
@@ -18,7 +18,7 @@ from tests.reports import samples_of
 NODES = machines("abc", 2)
 SPREAD = redis(NODES, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc")
 CROWDED = redis(NODES, [("a1", "b1"), ("a1", "c1"), ("a1", "c2")], zones="abc")
-LOPSIDED = redis(NODES, [("a1", "b1"), ("a1", "c1"), ("a1", "a1")], zones="abc")
+SKEWED = redis(NODES, [("a1", "b1"), ("a1", "c1"), ("a1", "a1")], zones="abc")
 NOW = SPREAD.taken_at
 
 
@@ -26,7 +26,7 @@ def alerting(policy: Policy) -> Policy:
     """Return a policy that only tells of limits: planning a thousand times is another test's matter."""
     groups = [
         group.model_copy(
-            update={"limits": tuple(each.model_copy(update={"action": LimitAction.ALERT}) for each in group.limits)}
+            update={"limits": tuple(limit.model_copy(update={"action": LimitAction.ALERT}) for limit in group.limits)}
         )
         for group in policy.groups
     ]
@@ -41,13 +41,13 @@ def leading(memory: Memory | None = None) -> LoopState:
     return step(state, Leading(leads=True, memory=memory or Memory()), NOW)[0]
 
 
-def cycle(state: LoopState, snapshot: Snapshot, number: int) -> tuple[LoopState, tuple[Request, ...]]:
+def cycle(state: LoopState, snapshot: Snapshot, number: int) -> tuple[LoopState, tuple[LoopRequest, ...]]:
     now = NOW + timedelta(minutes=number)
     return step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
 
 
-def reasons(requests: tuple[Request, ...]) -> Counter[str]:
-    return Counter(each.event.reason for each in requests if isinstance(each, Publish))
+def reasons(requests: tuple[LoopRequest, ...]) -> Counter[str]:
+    return Counter(request.event.reason for request in requests if isinstance(request, Publish))
 
 
 def test_a_thousand_cycles_tell_a_violation_once() -> None:
@@ -76,7 +76,7 @@ def test_a_cycle_leaves_figures_of_every_limit() -> None:
     """The share as a fraction of one, the domain that is worst, the key in one label."""
     state, _ = cycle(leading(), CROWDED, 0)
     assert state.cycle is not None
-    figures = {each.limit: each for each in samples_of(state.cycle).limits if each.limit != "R3-R6"}
+    figures = {limit.limit: limit for limit in samples_of(state.cycle).limits if limit.limit != "R3-R6"}
     assert figures.keys() == {"R2-three-shards", "R7-three-shards", "R8", "every-az"}
     third = figures["R2-three-shards"]
     assert (third.group, third.namespace, third.key, third.share) == ("redis", "cache", "one", 0.5)
@@ -88,17 +88,19 @@ Seen = tuple[State, str | None, Counter[str]]
 """What a cycle shows of a limit: its state, its worst domain, and the events about it."""
 
 
-def test_turning_unfixable_and_back_is_told_by_no_event() -> None:
+def test_turning_unfixable_and_back_publishes_no_event() -> None:
     """The limit is broken all the while: pods too young to be moved grow older, and what holds them back is over."""
     state = step(LoopState(policy=NETEASE, policy_since=NOW), Leading(leads=True, memory=Memory()), NOW)[0]
     limit = "R7-three-shards"
     seen: list[Seen] = []
     for number in (0, 10, 1, 11):  # minutes after the pods came
-        state, requests = cycle(state, LOPSIDED, number)
+        state, requests = cycle(state, SKEWED, number)
         assert state.cycle is not None
-        figures = next(each for each in samples_of(state.cycle).limits if each.limit == limit)
-        told = [each.event for each in requests if isinstance(each, Publish) and f"/{limit}:" in each.event.note]
-        seen.append((figures.state, figures.worst, Counter(each.reason for each in told)))
+        figures = next(sample for sample in samples_of(state.cycle).limits if sample.limit == limit)
+        reported = [
+            request.event for request in requests if isinstance(request, Publish) and f"/{limit}:" in request.event.note
+        ]
+        seen.append((figures.state, figures.worst, Counter(event.reason for event in reported)))
     young: Seen = (State.UNFIXABLE, "a", Counter())
     grown: Seen = (State.VIOLATED, "a", Counter())
     assert seen == [(State.UNFIXABLE, "a", Counter({EventReason.SHARE_LIMIT_VIOLATED: 7})), grown, young, grown]

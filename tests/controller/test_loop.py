@@ -8,7 +8,7 @@ import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.evictions import SENT_WITHIN
+from rebalancer.controller.evictions import PLAN_VALID_FOR
 from rebalancer.controller.loop import step
 from rebalancer.controller.run_once import RunOnce
 from rebalancer.controller.state import (
@@ -17,13 +17,13 @@ from rebalancer.controller.state import (
     Evict,
     Leading,
     LoopEvent,
+    LoopRequest,
     LoopState,
     NotSent,
     PauseRead,
     PolicyLoaded,
     PolicyRefused,
     Publish,
-    Request,
     Save,
     Stopping,
 )
@@ -40,14 +40,14 @@ MAP = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalance
 SWITCH = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-control")
 
 
-def lopsided() -> Snapshot:
+def skewed() -> Snapshot:
     blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
     blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1})
     return blueprint.snapshot()
 
 
-SNAPSHOT = lopsided()
+SNAPSHOT = skewed()
 NOW = SNAPSHOT.taken_at
 
 
@@ -56,9 +56,9 @@ def led(**fields: object) -> LoopState:
     return replace(step(state, Leading(leads=True), NOW)[0], **fields)  # type: ignore[arg-type]
 
 
-def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, tuple[Request, ...]]:
+def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, tuple[LoopRequest, ...]]:
     """Return the state after some events, and what the last of them asks for."""
-    requests: tuple[Request, ...] = ()
+    requests: tuple[LoopRequest, ...] = ()
     for event in events:
         state, requests = step(state, event, NOW)
     return state, requests
@@ -67,36 +67,36 @@ def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, tuple[Reques
 def evicting() -> tuple[LoopState, Evict]:
     """Return a loop in the middle of its evictions: one asked for, three more in the queue."""
     state, requests = after(led(), CycleDue(snapshot=SNAPSHOT))
-    (asked,) = (each for each in requests if isinstance(each, Evict))
+    (requested,) = (request for request in requests if isinstance(request, Evict))
     assert len(state.queue) == 3
-    return state, asked
+    return state, requested
 
 
-def answered(asked: Evict, result: EvictionResult = EvictionResult.EVICTED) -> Answered:
-    return Answered(uid=asked.move.uid, answer=EvictionAnswer(result, "as told"))
+def answered(requested: Evict, result: EvictionResult = EvictionResult.EVICTED) -> Answered:
+    return Answered(uid=requested.move.uid, answer=EvictionAnswer(result, "as scripted"))
 
 
-def kinds(requests: tuple[Request, ...]) -> list[str]:
-    return [type(each).__name__ for each in requests]
+def kinds(requests: tuple[LoopRequest, ...]) -> list[str]:
+    return [type(request).__name__ for request in requests]
 
 
-def reasons(requests: tuple[Request, ...]) -> set[str]:
-    return {each.event.reason for each in requests if isinstance(each, Publish)}
+def reasons(requests: tuple[LoopRequest, ...]) -> set[str]:
+    return {request.event.reason for request in requests if isinstance(request, Publish)}
 
 
 def test_one_at_a_time() -> None:
-    """The next eviction is asked for when the last one is answered; the status is saved at the end."""
-    state, asked = evicting()
-    asked_for = [asked.move.uid]
+    """The next eviction is requested when the last one is answered; the status is saved at the end."""
+    state, requested = evicting()
+    uids = [requested.move.uid]
     while True:
-        state, requests = step(state, answered(asked), NOW)
+        state, requests = step(state, answered(requested), NOW)
         assert reasons(requests) == {"Evicted"}
-        following = [each for each in requests if isinstance(each, Evict)]
+        following = [request for request in requests if isinstance(request, Evict)]
         if not following:
             break
-        (asked,) = following
-        asked_for.append(asked.move.uid)
-    assert len(set(asked_for)) == 4
+        (requested,) = following
+        uids.append(requested.move.uid)
+    assert len(set(uids)) == 4
     assert isinstance(requests[-1], Save)
     assert {move.state for move in state.memory.in_flight} == {MoveState.EVICTED}
     assert len(state.memory.sent) == 4
@@ -115,10 +115,10 @@ def test_one_at_a_time() -> None:
     ids=["leadership lost", "stopping", "observe", "another policy", "paused", "paused for a second"],
 )
 def test_what_arrives_between_two_evictions(event: LoopEvent) -> None:
-    """No further eviction is asked for."""
-    state, asked = evicting()
+    """No further eviction is requested."""
+    state, requested = evicting()
     state, _ = after(state, event)
-    state, requests = after(state, answered(asked))
+    state, requests = after(state, answered(requested))
     assert "Evict" not in kinds(requests)
     assert state.queue == ()
 
@@ -126,8 +126,8 @@ def test_what_arrives_between_two_evictions(event: LoopEvent) -> None:
 @pytest.mark.parametrize("result", set(EvictionResult) - {EvictionResult.EVICTED, EvictionResult.GONE})
 def test_an_answer_that_was_not_planned_for(result: EvictionResult) -> None:
     """Anything but a grant ends the step: the rest waits for a plan on what is."""
-    state, asked = evicting()
-    state, requests = after(state, answered(asked, result))
+    state, requested = evicting()
+    state, requests = after(state, answered(requested, result))
     assert "Evict" not in kinds(requests)
     assert state.queue == ()
     expected = MoveState.PLANNED if result is EvictionResult.UNKNOWN else MoveState.REFUSED
@@ -135,9 +135,9 @@ def test_an_answer_that_was_not_planned_for(result: EvictionResult) -> None:
 
 
 def test_a_pod_that_was_gone_already() -> None:
-    """A pod that somebody else removed is nobody's failure: the next is asked for."""
-    state, asked = evicting()
-    _, requests = after(state, answered(asked, EvictionResult.GONE))
+    """A pod that somebody else removed is nobody's failure: the next eviction is requested."""
+    state, requested = evicting()
+    _, requests = after(state, answered(requested, EvictionResult.GONE))
     assert kinds(requests) == ["Save", "Evict"]
 
 
@@ -150,10 +150,10 @@ def test_a_pod_that_was_gone_already() -> None:
     ],
 )
 def test_events_of_answers(result: EvictionResult, reason: str) -> None:
-    """What came of an eviction is told on the pod and on its workload."""
-    state, asked = evicting()
-    _, requests = after(state, answered(asked, result))
-    about = [each.event.regarding.kind for each in requests if isinstance(each, Publish)]
+    """The result of an eviction is published on the pod and on its workload."""
+    state, requested = evicting()
+    _, requests = after(state, answered(requested, result))
+    about = [request.event.regarding.kind for request in requests if isinstance(request, Publish)]
     assert (reasons(requests), about) == ({reason}, ["Pod", "Deployment"])
 
 
@@ -175,10 +175,10 @@ def test_stale_views() -> None:
     state, requests = after(led(), CycleDue(snapshot=SNAPSHOT, stale="Pod: nothing heard for 400s"))
     assert "Evict" not in kinds(requests)
     assert state.cycle is not None
-    assert {each.reason for each in state.cycle.admission.waiting} == {"StaleData"}
+    assert {waiting_eviction.reason for waiting_eviction in state.cycle.admission.waiting} == {"StaleData"}
 
 
-def test_violations_are_told_once() -> None:
+def test_violations_are_published_once() -> None:
     """Cycle after cycle of an unchanged violation make one event, its end makes another."""
     observing = led(policy=eager(Mode.OBSERVE))
     state, requests = after(observing, CycleDue(snapshot=SNAPSHOT))
@@ -194,7 +194,7 @@ def test_violations_are_told_once() -> None:
 
 
 def test_policies() -> None:
-    """A new policy is told, the same again is not; an invalid one is told once and leaves the last in force."""
+    """A new policy is published, the same one is not; an invalid one is published once, and the last stays in force."""
     state, requests = after(led(), PolicyLoaded(policy=EVICTING))
     assert requests == ()
     state, requests = after(state, PolicyRefused(message="policy.yaml:3: …"))
@@ -236,11 +236,11 @@ def two_workloads() -> Snapshot:
 def test_one_refusal_does_not_starve_the_others() -> None:
     """After a refusal that will not pass, the next workload has its turn, and the refused one backs off."""
     state, requests = after(led(), CycleDue(snapshot=two_workloads()))
-    (asked,) = (each for each in requests if isinstance(each, Evict))
-    state, requests = after(state, answered(asked, EvictionResult.FORBIDDEN))
-    (following,) = (each for each in requests if isinstance(each, Evict))
-    assert following.move.workload != asked.move.workload
-    assert [(miss.group, miss.times) for miss in state.memory.failed_predictions] == [(asked.move.group, 1)]
+    (requested,) = (request for request in requests if isinstance(request, Evict))
+    state, requests = after(state, answered(requested, EvictionResult.FORBIDDEN))
+    (following,) = (request for request in requests if isinstance(request, Evict))
+    assert following.move.workload != requested.move.workload
+    assert [(miss.group, miss.times) for miss in state.memory.failed_predictions] == [(requested.move.group, 1)]
 
 
 def test_a_move_is_remembered_before_it_is_sent() -> None:
@@ -252,11 +252,11 @@ def test_a_move_is_remembered_before_it_is_sent() -> None:
 
 def test_an_eviction_that_was_held_back_is_no_move() -> None:
     """What was not sent leaves no trace but the end of the queue, and who no longer leads writes nothing."""
-    state, asked = evicting()
-    dropped, requests = after(state, NotSent(uid=asked.move.uid, why="stale"))
+    state, requested = evicting()
+    dropped, requests = after(state, NotSent(uid=requested.move.uid, why="stale"))
     assert (dropped.queue, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
     assert dropped.memory.sent == ()
-    _, requests = after(state, Leading(leads=False), NotSent(uid=asked.move.uid, why="no longer leading"))
+    _, requests = after(state, Leading(leads=False), NotSent(uid=requested.move.uid, why="no longer leading"))
     assert requests == ()
 
 
@@ -265,20 +265,20 @@ def test_only_what_may_have_been_granted_costs_the_spare(result: EvictionResult)
     """A repair that may take one eviction above the minimum has not taken it where the pod is known to have stayed."""
     state, first = evicting()
     eviction = state.queue[0]
-    repair = replace(eviction.repair, spare=True, goal=1)
+    repair = msgspec.structs.replace(eviction.repair, extra=True, goal=1)
     queue = (msgspec.structs.replace(eviction, repair=repair),)
     state, requests = after(replace(state, queue=queue), answered(first))
-    (asked,) = (each for each in requests if isinstance(each, Evict))
-    assert [(spare.uid, spare.goal) for spare in state.memory.extra_evictions] == [(asked.move.uid, 1)]
-    state, _ = after(state, answered(asked, result))
+    (requested,) = (request for request in requests if isinstance(request, Evict))
+    assert [(spare.uid, spare.goal) for spare in state.memory.extra_evictions] == [(requested.move.uid, 1)]
+    state, _ = after(state, answered(requested, result))
     stayed = {"budget", "stale", "throttled", "forbidden", "failed"}
     assert bool(state.memory.extra_evictions) is (result not in stayed)
 
 
 def test_an_old_plan_is_not_carried_on() -> None:
     """Where an answer took long, the rest of the queue waits for a plan on what is."""
-    state, asked = evicting()
-    state, requests = step(state, answered(asked), NOW + SENT_WITHIN * 2)
+    state, requested = evicting()
+    state, requests = step(state, answered(requested), NOW + PLAN_VALID_FOR * 2)
     assert "Evict" not in kinds(requests)
     assert state.queue == ()
 
@@ -293,29 +293,29 @@ def test_moves_remember_few_targets() -> None:
     assert {target.topology_key for move in state.memory.moves for target in move.targets} == {ZONE}
 
 
-def test_a_pod_that_is_asked_for_again_is_one_move() -> None:
+def test_a_pod_whose_eviction_is_requested_again_is_one_move() -> None:
     """After a refusal the same pod may be chosen again; its move is not there twice."""
-    state, asked = evicting()
-    state, _ = after(state, answered(asked, EvictionResult.BUDGET))
+    state, requested = evicting()
+    state, _ = after(state, answered(requested, EvictionResult.BUDGET))
     state, requests = after(state, CycleDue(snapshot=SNAPSHOT))
-    (again,) = (each for each in requests if isinstance(each, Evict))
-    assert again.move.uid == asked.move.uid
+    (again,) = (request for request in requests if isinstance(request, Evict))
+    assert again.move.uid == requested.move.uid
     state, _ = after(state, answered(again))
-    assert [move.state for move in state.memory.moves if move.uid == asked.move.uid] == [MoveState.EVICTED]
+    assert [move.state for move in state.memory.moves if move.uid == requested.move.uid] == [MoveState.EVICTED]
 
 
 def test_an_answer_after_leadership_was_lost_and_won() -> None:
     """The move is known still, whatever an older memory says."""
-    state, asked = evicting()
-    state, _ = after(state, Leading(leads=False), Leading(leads=True), answered(asked))
+    state, requested = evicting()
+    state, _ = after(state, Leading(leads=False), Leading(leads=True), answered(requested))
     assert [move.state for move in state.memory.moves] == [MoveState.EVICTED]
 
 
-def test_a_pause_is_told_once_and_its_change_again() -> None:
+def test_a_pause_is_published_once_and_its_change_again() -> None:
     """With who, why and until when, on the ConfigMap that holds the switch; its end drops it from the status."""
     pause = Pause(reason="an upgrade", by="alice")
     state, requests = after(led(), PauseRead(pause=pause))
-    (published,) = (each.event for each in requests if isinstance(each, Publish))
+    (published,) = (request.event for request in requests if isinstance(request, Publish))
     assert (published.reason, published.regarding, published.note) == ("RebalancePaused", SWITCH, pause.message)
     assert kinds(requests)[-1] == "Save"
     assert after(state, PauseRead(pause=pause))[1] == ()
@@ -331,7 +331,7 @@ def test_nothing_is_admitted_while_paused() -> None:
     state, requests = after(led(pause=pause), CycleDue(snapshot=SNAPSHOT))
     assert "Evict" not in kinds(requests)
     assert state.cycle is not None
-    assert {each.reason for each in state.cycle.admission.waiting} == {"Paused"}
+    assert {waiting_eviction.reason for waiting_eviction in state.cycle.admission.waiting} == {"Paused"}
     assert len(state.cycle.admission.waiting) == 4
     state, requests = step(state, CycleDue(snapshot=SNAPSHOT), NOW + timedelta(seconds=10))
     assert "Evict" in kinds(requests)
@@ -339,11 +339,11 @@ def test_nothing_is_admitted_while_paused() -> None:
 
 
 def test_a_pause_that_was_over_when_it_was_read() -> None:
-    """It is none: not in the state, nobody is told, and a repair under way goes on."""
-    state, asked = evicting()
+    """A pause that is over is none: not in the state, not published, and a repair under way goes on."""
+    state, requested = evicting()
     state, requests = after(state, PauseRead(pause=Pause(until=NOW)))
     assert (state.pause, requests) == (None, ())
-    assert "Evict" in kinds(after(state, answered(asked))[1])
+    assert "Evict" in kinds(after(state, answered(requested))[1])
 
 
 def test_who_begins_to_lead_tells_of_the_pause() -> None:
@@ -359,7 +359,7 @@ def test_who_begins_to_lead_tells_of_the_pause() -> None:
 
 def test_what_was_sent_before_a_pause_is_followed_to_its_end() -> None:
     """The answer to a request that was under way counts; only what comes after waits."""
-    state, asked = evicting()
-    state, requests = after(state, PauseRead(pause=Pause()), answered(asked))
+    state, requested = evicting()
+    state, requests = after(state, PauseRead(pause=Pause()), answered(requested))
     assert [move.state for move in state.memory.moves] == [MoveState.EVICTED]
     assert reasons(requests) == {"Evicted"}

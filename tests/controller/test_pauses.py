@@ -17,7 +17,7 @@ def control(**fields: object) -> dict[str, object]:
     return {"metadata": {"name": "rebalancer-control", "namespace": "ns", "resourceVersion": "2"}, **fields}
 
 
-def test_each_change_is_told_when_it_comes() -> None:
+def test_each_change_is_reported_when_it_comes() -> None:
     """What was there at first is known before the watch counts as filled; then each change, and that it is gone."""
     changes = [
         ("MODIFIED", control(data={"pause.yaml": "until: never"})),
@@ -25,39 +25,39 @@ def test_each_change_is_told_when_it_comes() -> None:
         ("MODIFIED", control(binaryData={"pause.yaml": "//4="})),
         ("DELETED", control(data={"pause.yaml": "reason: x"})),
     ]
-    asked: list[str] = []
+    requested: list[str] = []
     over = Event()
 
     def handle(request: BaseHTTPRequestHandler) -> None:
-        asked.append(request.path)
+        requested.append(request.path)
         if "watch" not in request.path:
             first = control(data={"pause.yaml": "reason: an upgrade"})
             answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [first]})
             return
         begin_stream(request)
-        for kind, found in changes:
-            chunk(request, json.dumps({"type": kind, "object": found}).encode() + b"\n")
+        for kind, contents in changes:
+            chunk(request, json.dumps({"type": kind, "object": contents}).encode() + b"\n")
         over.wait(10)
 
-    told: list[LoopEvent] = []
-    all_told = Event()
+    reported: list[LoopEvent] = []
+    all_reported = Event()
 
     def tell(event: LoopEvent) -> None:
-        told.append(event)
-        if len(told) == 1 + len(changes):
-            all_told.set()
+        reported.append(event)
+        if len(reported) == 1 + len(changes):
+            all_reported.set()
 
     with served(handle) as transport:
         reflector = watch_pauses(transport, "ns", tell)
         reflector.start()
         assert reflector.synced.wait(10)
-        assert told[0] == PauseRead(pause=Pause(reason="an upgrade"))
-        assert all_told.wait(10)
+        assert reported[0] == PauseRead(pause=Pause(reason="an upgrade"))
+        assert all_reported.wait(10)
         over.set()
         reflector.stop()
-    assert all("/namespaces/ns/configmaps?" in path for path in asked)
-    assert all("fieldSelector=metadata.name%3Drebalancer-control" in path for path in asked)
-    pauses = [event.pause for event in told if isinstance(event, PauseRead)]
+    assert all("/namespaces/ns/configmaps?" in path for path in requested)
+    assert all("fieldSelector=metadata.name%3Drebalancer-control" in path for path in requested)
+    pauses = [event.pause for event in reported if isinstance(event, PauseRead)]
     assert [pause is not None and bool(pause.unreadable) for pause in pauses] == [False, True, True, True, False]
     assert pauses[-1] is None
 
@@ -68,5 +68,5 @@ def test_each_change_is_told_when_it_comes() -> None:
 )
 def test_only_its_own_key_counts(data: dict[str, str], expected: Pause | None) -> None:
     """The ConfigMap holds other switches too; an empty one is a pause."""
-    found = ConfigMap(namespace="ns", name="rebalancer-control", uid="u", data=data)
-    assert parse_pause(found) == expected
+    config_map = ConfigMap(namespace="ns", name="rebalancer-control", uid="u", data=data)
+    assert parse_pause(config_map) == expected

@@ -1,10 +1,10 @@
-"""Policies and scheduler configurations come from files, and what is wrong with them is told."""
+"""Policies and scheduler configurations come from files, and their errors are reported."""
 
 from pathlib import Path
 
 import pytest
 
-from rebalancer.controller.policy_source import PolicyWatcher, ProfileNotFound, read_profile
+from rebalancer.controller.policy_source import PolicyWatcher, UnreadableProfile, read_profile
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.policy import Policy, load_policy
 
@@ -12,30 +12,32 @@ HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 
 
 def watched(file: Path) -> tuple[PolicyWatcher, list[LoopEvent]]:
-    told: list[LoopEvent] = []
-    return PolicyWatcher(read=file.read_bytes, source=str(file), tell=told.append, first=file.read_bytes()), told
+    reported: list[LoopEvent] = []
+    return PolicyWatcher(
+        read=file.read_bytes, source=str(file), tell=reported.append, first=file.read_bytes()
+    ), reported
 
 
 def test_a_changed_file_is_read_once(tmp_path: Path) -> None:
-    """What changed is told once, what did not is not."""
+    """A change is reported once; an unchanged policy is not reported."""
     file = tmp_path / "policy.yaml"
     file.write_text(HEAD)
-    watcher, told = watched(file)
+    watcher, reported = watched(file)
     watcher.poll()
-    assert told == []
+    assert reported == []
     file.write_text(f"{HEAD}mode: Evict\n")
     watcher.poll()
     watcher.poll()
-    (event,) = told
+    (event,) = reported
     assert isinstance(event, PolicyLoaded)
     assert event.policy.mode == "Evict"
 
 
 def test_a_file_that_is_no_policy_or_gone(tmp_path: Path) -> None:
-    """Both are told with the file's name, and its return is told again."""
+    """Both are reported with the file's name, and its return is reported too."""
     file = tmp_path / "policy.yaml"
     file.write_text(HEAD)
-    watcher, told = watched(file)
+    watcher, reported = watched(file)
     file.write_text(f"{HEAD}mode: Evict\nmode: Evict\n")
     watcher.poll()
     file.unlink()
@@ -43,8 +45,8 @@ def test_a_file_that_is_no_policy_or_gone(tmp_path: Path) -> None:
     watcher.poll()
     file.write_text(HEAD)
     watcher.poll()
-    assert [type(event) for event in told] == [PolicyRefused, PolicyRefused, PolicyLoaded]
-    assert all(str(file) in event.message for event in told if isinstance(event, PolicyRefused))
+    assert [type(event) for event in reported] == [PolicyRefused, PolicyRefused, PolicyLoaded]
+    assert all(str(file) in event.message for event in reported if isinstance(event, PolicyRefused))
 
 
 def test_a_directory_that_is_exchanged_as_a_whole(tmp_path: Path) -> None:
@@ -56,12 +58,12 @@ def test_a_directory_that_is_exchanged_as_a_whole(tmp_path: Path) -> None:
     data.symlink_to(tmp_path / "one")
     file = tmp_path / "policy.yaml"
     file.symlink_to(data / "policy.yaml")
-    watcher, told = watched(file)
+    watcher, reported = watched(file)
     fresh = tmp_path / "..data_tmp"
     fresh.symlink_to(tmp_path / "two")
     fresh.rename(data)
     watcher.poll()
-    (event,) = told
+    (event,) = reported
     assert isinstance(event, PolicyLoaded)
     assert event.policy.mode == "Evict"
 
@@ -85,12 +87,12 @@ def test_scheduler_profiles(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text(CONFIGURATION)
     assert read_profile(policy(name="packer", configFile=str(file))).name == "packer"
-    with pytest.raises(ProfileNotFound, match="only packer"):
+    with pytest.raises(UnreadableProfile, match="only packer"):
         read_profile(policy(name="other", configFile=str(file)))
-    with pytest.raises(ProfileNotFound, match="No such file"):
+    with pytest.raises(UnreadableProfile, match="No such file"):
         read_profile(policy(name="packer", configFile=str(tmp_path / "none.yaml")))
     file.write_text("kind: Other\n")
-    with pytest.raises(ProfileNotFound, match=r"scheduler\.configFile"):
+    with pytest.raises(UnreadableProfile, match=r"scheduler\.configFile"):
         read_profile(policy(name="packer", configFile=str(file)))
 
 
@@ -98,9 +100,9 @@ def test_a_policy_with_a_bad_scheduler_file_is_refused(tmp_path: Path) -> None:
     """It does not come into force half."""
     file = tmp_path / "policy.yaml"
     file.write_text(HEAD)
-    watcher, told = watched(file)
+    watcher, reported = watched(file)
     file.write_text(f"{HEAD}scheduler: {{configFile: {tmp_path / 'none.yaml'}}}\n")
     watcher.poll()
-    (event,) = told
+    (event,) = reported
     assert isinstance(event, PolicyRefused)
     assert "configFile" in event.message

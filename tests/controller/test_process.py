@@ -1,4 +1,4 @@
-"""The process from start to end against an API server that answers as it is told."""
+"""The process from start to end against an API server with scripted answers."""
 
 import json
 import socket
@@ -112,7 +112,7 @@ def test_missing_rights_on_the_lease_are_named_at_once(run: Callable[..., None])
     )
 
 
-def test_run_once_listens_nowhere_unless_asked_to(run: Callable[..., None]) -> None:
+def test_run_once_opens_no_port_without_a_metrics_address(run: Callable[..., None]) -> None:
     """So it ends well on a laptop where the default port is taken."""
     with capture_logs() as logs:
         run(EmptyCluster())
@@ -164,7 +164,7 @@ def test_an_unverified_certificate_is_one_warning_of_the_process(insecure: str) 
 def test_an_unverified_certificate_is_one_warning_of_a_command(
     insecure: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Commands write it to standard error, before anything is asked of the server."""
+    """Commands write it to standard error, before any request to the server."""
     assert main(["report", "--kubeconfig", insecure]) == 1
     errors = capsys.readouterr().err.splitlines()
     assert errors[0] == f"warning: {NOT_VERIFIED}"

@@ -9,14 +9,14 @@ from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.policy import Mode
 from tests.controller.simulated import Simulation, eager
-from tests.controller.test_simulated import lopsided
+from tests.controller.test_simulated import skewed
 
 INTERVAL = timedelta(minutes=10)
 
 
 def run_once(mode: Mode, interval: timedelta = INTERVAL) -> tuple[Simulation, float, int]:
     """Run until it is done; return the simulation, how many seconds it took, and how many cycles."""
-    cluster = SimulatedCluster(lopsided([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
     simulation = Simulation(cluster, eager(mode, interval=interval))
     began, once, cycles = cluster.now, RunOnce(), 0
     while True:
@@ -52,5 +52,5 @@ def test_it_never_waits_longer_than_the_interval() -> None:
 def test_before_the_first_cycle_it_waits_for_the_lease(leads: bool) -> None:
     """Whoever wins the lease is woken, so there is no reason to look before."""
     policy = eager(interval=INTERVAL)
-    state = LoopState(policy=policy, policy_since=SimulatedCluster(lopsided([[1]], 1, 1).snapshot()).now, leads=leads)
+    state = LoopState(policy=policy, policy_since=SimulatedCluster(skewed([[1]], 1, 1).snapshot()).now, leads=leads)
     assert time_to_next_cycle(state) == INTERVAL

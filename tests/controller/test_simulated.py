@@ -16,12 +16,12 @@ from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minim
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import Document, EvictionAnswer, EvictionResult
 from tests.controller.simulated import Simulation, eager
-from tests.planning.states import bounds, state
+from tests.planning.states import CACHE, bounds, state
 
 ZONES = "abc"
 
 
-def lopsided(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False) -> ClusterBuilder:
+def skewed(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False) -> ClusterBuilder:
     """Build zones of nodes that hold so many pods of one workload, with a budget of one."""
     blueprint = ClusterBuilder()
     on = {}
@@ -50,20 +50,22 @@ skew = st.integers(1, 2)
 @settings(max_examples=30, deadline=None)
 def test_repair(counts: list[list[int]], zone: int, host: int, seed: int, stateful: bool, crowded: bool) -> None:
     """At most one eviction more than the distance, nothing pending or worse, no budget overspent, then it is quiet."""
-    blueprint = lopsided(counts, zone, host, stateful=stateful)
+    blueprint = skewed(counts, zone, host, stateful=stateful)
     cluster = SimulatedCluster(blueprint.snapshot(), seed=seed, choose=pick_most_crowded if crowded else None)
     simulation = Simulation(cluster, eager())
-    before = min_evictions(state(counts), bounds(zone, host), 0)
+    before = min_evictions(state(counts), bounds(zone, host), 0, CACHE)
     simulation.cycles(2 * (before or 2) + 4, apart=30)
     cluster.advance(120)
     snapshot = cluster.snapshot(cluster.now)
     assert not [pod for pod in snapshot.pods if pod.waiting]
     assert len(snapshot.pods) == sum(map(sum, counts))
     assert set(simulation.observer.answers) <= {EvictionResult.EVICTED}, "planned within the budget: nothing is refused"
-    after = min_evictions(state(standing(snapshot, counts)), bounds(zone, host), 0)
-    apart = sum_of_minima(state(counts), bounds(zone, host))
+    after = min_evictions(state(standing(snapshot, counts)), bounds(zone, host), 0, CACHE)
+    apart = sum_of_minima(state(counts), bounds(zone, host), CACHE)
     if before is None:
-        assert sum_of_minima(state(standing(snapshot, counts)), bounds(zone, host)) <= apart - simulation.evictions
+        assert (
+            sum_of_minima(state(standing(snapshot, counts)), bounds(zone, host), CACHE) <= apart - simulation.evictions
+        )
     else:
         assert after is not None
         assert after <= before
@@ -80,9 +82,9 @@ def test_restarts_lost_answers_and_stale_watches(
 ) -> None:
     """A restart at any cycle, lost answers and old views never cost more than a repair's one eviction to spare."""
     faults = Faults(lost_answers=lost, watch_delay=delay)
-    cluster = SimulatedCluster(lopsided(counts, 1, 1).snapshot(), seed=seed, faults=faults)
+    cluster = SimulatedCluster(skewed(counts, 1, 1).snapshot(), seed=seed, faults=faults)
     simulation = Simulation(cluster, eager())
-    before = min_evictions(state(counts), bounds(1, 1), 0)
+    before = min_evictions(state(counts), bounds(1, 1), 0, CACHE)
     for restart in restarts:
         if restart:
             simulation.restart()
@@ -91,15 +93,15 @@ def test_restarts_lost_answers_and_stale_watches(
     cluster.advance(300)
     snapshot = cluster.snapshot(cluster.now)
     assert not [pod for pod in snapshot.pods if pod.waiting]
-    gone = sum(1 for pod in lopsided(counts, 1, 1).snapshot().pods if pod.uid not in snapshot.pod)
-    after = min_evictions(state(standing(snapshot, counts)), bounds(1, 1), 0)
+    gone = sum(1 for pod in skewed(counts, 1, 1).snapshot().pods if pod.uid not in snapshot.pod)
+    after = min_evictions(state(standing(snapshot, counts)), bounds(1, 1), 0, CACHE)
     if before is not None and after is not None:
         assert gone <= before - after + 1
 
 
 def test_a_zone_that_returns() -> None:
     """Twelve pods on two of three zones: four evictions, one each, and the cluster stands even."""
-    cluster = SimulatedCluster(lopsided([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
     simulation = Simulation(cluster, eager())
     simulation.cycles(20)
     assert simulation.evictions == 4
@@ -108,13 +110,13 @@ def test_a_zone_that_returns() -> None:
 
 def test_observing() -> None:
     """In Observe nothing is evicted, and the plan says why."""
-    cluster = SimulatedCluster(lopsided([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot())
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot())
     simulation = Simulation(cluster, eager(Mode.OBSERVE))
     simulation.cycles(5)
     assert simulation.evictions == 0
     cycle = simulation.runner.state.cycle
     assert cycle is not None
-    assert {each.reason for each in cycle.admission.waiting} == {"ObserveOnly"}
+    assert {waiting_eviction.reason for waiting_eviction in cycle.admission.waiting} == {"ObserveOnly"}
     assert cycle.plan.lower_bound == 4
 
 
@@ -122,7 +124,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
     """A run can be replayed to the byte."""
 
     def history() -> list[object]:
-        cluster = SimulatedCluster(lopsided([[4, 2], [3], [0, 0]], 1, 2).snapshot(), seed=7)
+        cluster = SimulatedCluster(skewed([[4, 2], [3], [0, 0]], 1, 2).snapshot(), seed=7)
         Simulation(cluster, eager()).cycles(15)
         return list(cluster.trace)
 
@@ -167,11 +169,11 @@ class Switched(SimulatedCluster):
 @settings(max_examples=20, deadline=None)
 def test_a_pause_at_any_moment(counts: list[list[int]], seed: int, flips: dict[int, Pause | None]) -> None:
     """From the moment at which it is known not one eviction is sent; what was begun is finished after it, no more."""
-    cluster = Switched(lopsided(counts, 1, 1).snapshot(), seed=seed)
+    cluster = Switched(skewed(counts, 1, 1).snapshot(), seed=seed)
     budgets = Budgets(max_unavailable=Amount(value=3), per_workload=Amount(value=3))
     simulation = Simulation(cluster, eager(budgets=budgets))
     cluster.flips, cluster.tell = flips, simulation.runner.tell
-    before = min_evictions(state(counts), bounds(1, 1), 0)
+    before = min_evictions(state(counts), bounds(1, 1), 0, CACHE)
     simulation.cycles(10, apart=30)
     cluster.flips, cluster.paused = {}, False
     simulation.runner.tell(PauseRead(pause=None))
@@ -183,14 +185,14 @@ def test_a_pause_at_any_moment(counts: list[list[int]], seed: int, flips: dict[i
     assert not [pod for pod in snapshot.pods if pod.waiting]
     if before is not None:
         assert simulation.evictions <= before + 1
-    undisturbed = Simulation(SimulatedCluster(lopsided(counts, 1, 1).snapshot(), seed=seed), eager(budgets=budgets))
+    undisturbed = Simulation(SimulatedCluster(skewed(counts, 1, 1).snapshot(), seed=seed), eager(budgets=budgets))
     undisturbed.cycles(3 * (before or 0) + 15, apart=30)
     assert (simulation.evictions > 0) == (undisturbed.evictions > 0), "after the last pause it goes on"
 
 
 def test_a_pause_ends_by_itself() -> None:
     """Until its time nothing is evicted, from then on all that was planned."""
-    cluster = SimulatedCluster(lopsided([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
     simulation = Simulation(cluster, eager())
     simulation.runner.tell(PauseRead(pause=Pause(until=cluster.now + timedelta(seconds=95))))
     simulation.cycles(10, apart=10)

@@ -45,22 +45,22 @@ def running() -> Iterator[Starting]:
 def warned(simulation: Simulation, cycles: int) -> list[str]:
     with capture_logs() as logs:
         simulation.cycles(cycles)
-    return [each["what"] for each in logs if each["event"] == "policy references objects that do not exist"]
+    return [entry["what"] for entry in logs if entry["event"] == "policy references objects that do not exist"]
 
 
-def test_it_is_told_once_for_a_policy(running: Starting) -> None:
-    """However many cycles see it; with another policy it is told anew."""
+def test_it_is_logged_once_for_a_policy(running: Starting) -> None:
+    """Several cycles of one policy log it once; another policy logs it again."""
     simulation = running(of_group("first", group_by=("shard",)))
-    told = "groupBy shard is a label of no pod that is selected"
-    assert warned(simulation, 3) == [f"group first: {told}"]
+    reported = "groupBy shard is a label of no pod that is selected"
+    assert warned(simulation, 3) == [f"group first: {reported}"]
     simulation.runner.tell(PolicyLoaded(policy=of_group("second", group_by=("shard",))))
-    assert warned(simulation, 2) == [f"group second: {told}"]
+    assert warned(simulation, 2) == [f"group second: {reported}"]
     simulation.runner.tell(PolicyLoaded(policy=of_group("second", group_by=("app",))))
     assert warned(simulation, 2) == []
 
 
-def test_it_is_told_again_when_it_comes_back(running: Starting) -> None:
-    """A domain that goes, comes and goes is told of twice; that there are fewer nodes makes it no other."""
+def test_it_is_logged_again_when_it_comes_back(running: Starting) -> None:
+    """A missing domain is logged again after it was there; with fewer nodes it is still the same warning."""
     limits = [
         Limit(name=name, topology_key=key, max_pods=9, domains=("b",)) for name, key in (("l", ZONE), ("r", "rack"))
     ]

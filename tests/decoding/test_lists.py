@@ -182,8 +182,8 @@ def test_what_is_no_list(data: bytes) -> None:
 
 def test_absent_is_not_empty() -> None:
     """A kind that a mixed list does not mention is unknown; an empty list of a kind says that there is none."""
-    mixed = decode_file(listed(POD, {"kind": "Secret", "metadata": {"name": "x"}}))
-    gathered = make_snapshot(mixed.objects, taken_at=datetime.now(UTC), known=mixed.kinds)
+    decoded = decode_file(listed(POD, {"kind": "Secret", "metadata": {"name": "x"}}))
+    gathered = make_snapshot(decoded.objects, taken_at=datetime.now(UTC), known=decoded.kinds)
     assert gathered.unknown == {kind.name for kind in KINDS} - {"Pod"}
     assert decode_file(listed(kind="NodeList")).kinds == {"Node"}
 

@@ -9,7 +9,7 @@ import yaml
 
 from rebalancer import __version__
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.settings_flags import add_settings_arguments, settings_of
+from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.policy import Mode, Policy, default_policy, load_policy
 from tests.deploy.manifests import DEPLOY, ROOT, Manifest, build, documents
 
@@ -98,7 +98,7 @@ def test_ports_and_probes_meet_what_the_program_listens_on(
     parser = Parser(prog="rebalancer run", description="Run.")
     add_settings_arguments(parser)
     verb, *flags = container["args"]
-    settings = settings_of(parser.parse_args(flags))
+    settings = load_flags(parser.parse_args(flags))
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     service = manifests["Service", NAMESPACE, "rebalancer-metrics"]["spec"]
     assert verb == "run"

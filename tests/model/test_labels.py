@@ -67,10 +67,10 @@ requirements = st.builds(
 def test_spelling_does_not_matter(drawn: list[SelectorRequirement], labels: dict[str, str], random: object) -> None:
     """Order and repetition of requirements and values change neither meaning nor equality."""
     plain = LabelSelector.of(None, drawn)
-    mixed = LabelSelector.of(
+    reordered = LabelSelector.of(
         None, [SelectorRequirement(e.key, e.operator, (*e.values, *e.values)) for e in reversed(drawn)]
     )
-    assert plain == mixed
+    assert plain == reordered
     assert plain.matches(labels) == all(requirement.matches(labels) for requirement in drawn)
 
 

@@ -35,15 +35,15 @@ def packaged(program: str) -> Path:
     """Return the path of one of `NAMES`. Raises MissingPart."""
     folders = os.pathsep.join((os.environ.get("PATH", os.defpath), str(unpacked())))
     for name in NAMES[program]:
-        found = shutil.which(name, path=folders)
-        if found and (name != "prometheus-alertmanager" or TEMPLATE.exists()):
-            return Path(found).resolve()
+        path = shutil.which(name, path=folders)
+        if path and (name != "prometheus-alertmanager" or TEMPLATE.exists()):
+            return Path(path).resolve()
     message = f"no {program} here; install Debian's prometheus and prometheus-alertmanager, or run .ci/run"
     raise MissingPart(message)
 
 
 def or_skip(missing: MissingPart) -> NoReturn:
-    """Skip the test for want of a program; in CI that is an error."""
+    """Skip the test without its program; in CI a missing program is an error."""
     if os.environ.get("CI") == "true":
         raise missing
     pytest.skip(str(missing))
@@ -51,7 +51,9 @@ def or_skip(missing: MissingPart) -> NoReturn:
 
 def run(*command: str | Path) -> str:
     """Run a checker and return what it says; it must be content."""
-    done = subprocess.run([str(each) for each in command], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [str(argument) for argument in command], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

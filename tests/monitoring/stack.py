@@ -40,7 +40,7 @@ def shortened() -> list[dict[str, Any]]:
     """
 
     def shorter(text: str) -> str:
-        return re.sub(r"(?<![\w.])(\d+)(m|h)\b", lambda found: found[1] + {"m": "s", "h": "m"}[found[2]], text)
+        return re.sub(r"(?<![\w.])(\d+)(m|h)\b", lambda match: match[1] + {"m": "s", "h": "m"}[match[2]], text)
 
     def shortened_rule(rule: dict[str, Any]) -> dict[str, Any]:
         texts = {name: shorter(text) for name, text in rule.items() if isinstance(text, str)}
@@ -48,7 +48,7 @@ def shortened() -> list[dict[str, Any]]:
         return {**rule, **texts, **({"annotations": notes} if notes else {})}
 
     groups = yaml.safe_load(RULES.read_text())["groups"]
-    return [{**each, "interval": "1s", "rules": [shortened_rule(rule) for rule in each["rules"]]} for each in groups]
+    return [{**group, "interval": "1s", "rules": [shortened_rule(rule) for rule in group["rules"]]} for group in groups]
 
 
 class Receiver:
@@ -107,8 +107,8 @@ class Alertmanager:
 
     def alerts(self) -> list[Alert]:
         """Return the alerts that it has, with what it does about each."""
-        found: list[Alert] = urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=5.0).json()
-        return found
+        alerts: list[Alert] = urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=5.0).json()
+        return alerts
 
 
 def answers(url: str, child: children.Child) -> bool:
@@ -148,7 +148,7 @@ class Stack:
     ) -> None:
         if error is not None:
             error.add_note(
-                "received:\n" + "\n".join(f"    {each['status']} {each['labels']}" for each in self.received)
+                "received:\n" + "\n".join(f"    {notice['status']} {notice['labels']}" for notice in self.received)
             )
             for child in self._children:
                 error.add_note(f"{child.name}'s log ends:\n{child.tail()}")
@@ -230,15 +230,15 @@ class Stack:
     def notices(self, alert: str, **labels: str) -> list[Alert]:
         """Return what the receiver has got of an alert with these labels, in order."""
         wanted = {"alertname": alert, **labels}.items()
-        return [each for each in list(self.received) if wanted <= each["labels"].items()]
+        return [notice for notice in list(self.received) if wanted <= notice["labels"].items()]
 
     def wait_for(self, alert: str, status: str, *, timeout: float = 60.0, **labels: str) -> Alert:
         """Wait until the last notice of an alert has this status, and return that."""
 
-        def told() -> bool:
-            return any(each["status"] == status for each in self.notices(alert, **labels)[-1:])
+        def reported() -> bool:
+            return any(notice["status"] == status for notice in self.notices(alert, **labels)[-1:])
 
-        wait_until(told, what=f"{alert} {status} {labels or ''}", timeout=timeout)
+        wait_until(reported, what=f"{alert} {status} {labels or ''}", timeout=timeout)
         return self.notices(alert, **labels)[-1]
 
 

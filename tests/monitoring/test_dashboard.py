@@ -27,11 +27,11 @@ def reads(query: str) -> set[str]:
 
 def queries() -> list[str]:
     """Return every query, for all clusters and namespaces and over a minute."""
-    found = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
     replaced = {"$cluster": ".*", "$namespace": ".*", "$__rate_interval": "1m"}
     for name, value in replaced.items():
-        found = [query.replace(name, value) for query in found]
-    return found
+        queries = [query.replace(name, value) for query in queries]
+    return queries
 
 
 def test_links_to_it_stay_valid() -> None:
@@ -40,13 +40,13 @@ def test_links_to_it_stay_valid() -> None:
     numbers = [panel["id"] for panel in DASHBOARD["panels"]]
     assert numbers == list(range(1, len(numbers) + 1))
     sources = {
-        json.dumps(each["datasource"], sort_keys=True) for panel in PANELS for each in (panel, *panel["targets"])
+        json.dumps(part["datasource"], sort_keys=True) for panel in PANELS for part in (panel, *panel["targets"])
     }
     assert sources == {'{"type": "prometheus", "uid": "${datasource}"}'}
-    assert [each["name"] for each in DASHBOARD["templating"]["list"]] == ["datasource", "cluster", "namespace"]
+    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "cluster", "namespace"]
 
 
-def test_panels_do_not_lie_upon_each_other() -> None:
+def test_panels_do_not_overlap() -> None:
     """And each says what it shows."""
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
@@ -58,7 +58,7 @@ def test_panels_do_not_lie_upon_each_other() -> None:
         assert panel["type"] == "row" or panel["description"].endswith(".")
 
 
-def test_it_shows_what_was_asked_for() -> None:
+def test_it_shows_what_was_required() -> None:
     """All panels are on the page, shares, skew, plans, evictions, refusals and health among them."""
     titles = [panel["title"] for panel in DASHBOARD["panels"]]
     assert titles == [title for row, panels in ROWS for title in (row, *(panel.title for panel in panels))]
@@ -94,16 +94,16 @@ def test_promtool_understands_every_query(promtool: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("query", queries())
 def test_no_query_shows_a_change_of_leader(query: str) -> None:
     """Series are those of the cluster; only what a replica says of itself has its name."""
-    kept = set(re.findall(r"\w+", " ".join(re.findall(r"\b(?:by|on) \(([^)]*)\)", query))))
-    assert kept.isdisjoint({"pod", "instance"}) or re.search("process_|rebalancer_leader", query)
+    remaining = set(re.findall(r"\w+", " ".join(re.findall(r"\b(?:by|on) \(([^)]*)\)", query))))
+    assert remaining.isdisjoint({"pod", "instance"}) or re.search("process_|rebalancer_leader", query)
 
 
 def shown(promtool: Path, folder: Path, series: Mapping[str, str], expected: Mapping[str, Sequence[float]]) -> str:
     """Have the queries of panels, by title, give these values at the tenth minute."""
-    found = {panel["title"]: panel["targets"][0]["expr"] for panel in PANELS}
+    queries = {panel["title"]: panel["targets"][0]["expr"] for panel in PANELS}
     checks = [
         {
-            "expr": found[title].replace("$cluster", ".*").replace("$namespace", ".*"),
+            "expr": queries[title].replace("$cluster", ".*").replace("$namespace", ".*"),
             "eval_time": "10m",
             "exp_samples": [{"labels": "{}", "value": value} for value in values],
         }
@@ -126,7 +126,7 @@ HARD = (
 
 
 def test_a_dead_controller_is_not_shown_as_no_violation(promtool: Path, tmp_path: Path) -> None:
-    """What was told until it died is missing afterwards, violations and refusals too; there is no 0 for it."""
+    """What the controller exported until it died is missing afterwards, not 0: violations and refusals too."""
     series = {
         'rebalancer_leader{instance="10.0.0.1:8080"}': "1x2 stale",
         f'rebalancer_limit_state{{{LIMIT},state="Violated"}}': "1x2 stale",

@@ -42,20 +42,20 @@ def test_the_alert_on_zones_that_the_readme_offers_works(tmp_path: Path, promtoo
     zone = "label_topology_kubernetes_io_zone"
     nodes = {"a-0": ("a", "1x20"), "a-1": ("a", "1x5 0x15"), "b-0": ("b", "1x20"), "b-1": ("b", "1x20")}
     series = [
-        each
+        entry
         for node, (name, ready) in nodes.items()
-        for each in (
+        for entry in (
             {"series": f'kube_node_labels{{node="{node}",{zone}="{name}"}}', "values": "1x20"},
             {"series": f'kube_node_status_condition{{node="{node}",condition="Ready",status="true"}}', "values": ready},
         )
     ]
-    told = {
+    reported = {
         "exp_labels": {"severity": "critical", zone: "a"},
         "exp_annotations": {"summary": "At most half of the nodes of zone a are Ready."},
     }
     checks = [
         {"alertname": "ZoneUnready", "eval_time": "6m", "exp_alerts": []},
-        {"alertname": "ZoneUnready", "eval_time": "8m", "exp_alerts": [told]},
+        {"alertname": "ZoneUnready", "eval_time": "8m", "exp_alerts": [reported]},
     ]
     tests = {
         "rule_files": ["rules.yaml"],
@@ -93,9 +93,9 @@ def test_a_lost_zone_holds_back_what_follows_from_it(alertmanager: Alertmanager)
     alertmanager.post([{"labels": labels} for labels in alerts.values()])
 
     def held_back() -> set[str]:
-        found = alertmanager.alerts()
+        received = alertmanager.alerts()
         names = {frozenset(labels.items()): name for name, labels in alerts.items()}
-        inhibited = [each["labels"] for each in found if each["status"]["inhibitedBy"]]
+        inhibited = [alert["labels"] for alert in received if alert["status"]["inhibitedBy"]]
         return {names[frozenset(labels.items())] for labels in inhibited}
 
     wait_until(lambda: len(alertmanager.alerts()) == len(alerts), what="the alerts")

@@ -68,8 +68,8 @@ def expectations(alert: str) -> Iterator[list[tuple[float, list[Any]]]]:
     """Yield for each test of an alert what is expected when, in minutes."""
     for name, case in cases():
         if name == alert:
-            checks = [each for each in case.get("alert_rule_test", ()) if each["alertname"] == alert]
-            yield [(float(each["eval_time"].removesuffix("m")), each.get("exp_alerts", [])) for each in checks]
+            checks = [check for check in case.get("alert_rule_test", ()) if check["alertname"] == alert]
+            yield [(float(check["eval_time"].removesuffix("m")), check.get("exp_alerts", [])) for check in checks]
 
 
 @pytest.mark.parametrize("alert", ALERTS)
@@ -89,7 +89,7 @@ def test_every_test_is_about_an_alert() -> None:
     """A name that is misspelt would test nothing."""
     assert {name for name, _ in cases()} == set(ALERTS)
     for name, case in cases():
-        assert {each["alertname"] for each in case.get("alert_rule_test", ())} <= {name}
+        assert {check["alertname"] for check in case.get("alert_rule_test", ())} <= {name}
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_tests_notice_every_rule(promtool: Path, tmp_path: Path, index: int) -> 
     late = {"for": f"{minutes(rule['for']) + 1}m"} if "for" in rule else {"expr": f"({rule['expr']}) < -1"}
     (group,) = (group for group in GROUPS if rule in group["rules"])
     # All else that these tests need, and no more: a run of all rules takes seconds.
-    needed = [each for each in group["rules"] if each.get("alert", rule["alert"]) == rule["alert"]]
-    delayed = [{**each, **late} if each is rule else each for each in needed]
+    needed = [other for other in group["rules"] if other.get("alert", rule["alert"]) == rule["alert"]]
+    delayed = [{**other, **late} if other is rule else other for other in needed]
     tests = [case for alert, case in cases() if alert == rule["alert"]]
     assert tried(promtool, tmp_path, tests, needed) == 0
     assert tried(promtool, tmp_path, tests, delayed) == 1
@@ -123,7 +123,7 @@ LIMIT = 'group="redis",limit="R2",namespace="cache",key="sessions",topology_key=
 CONSTRAINT = (
     'namespace="shop",workload_kind="Deployment",workload="web",topology_key="zone",when_unsatisfiable="DoNotSchedule"'
 )
-TOLD_BY_THE_LEADER = {
+REPORTED_BY_THE_LEADER = {
     "TopologyShareLimitViolated": [f'rebalancer_limit_state{{{LIMIT},severity="warning",state="Violated"}}'],
     "TopologyShareLimitViolated quorum": [f"rebalancer_limit_share_ratio{{{LIMIT.replace('R2', 'quorum')}}}"],
     "TopologyShareLimitInfeasible": [f'rebalancer_limit_state{{{LIMIT},severity="warning",state="Infeasible"}}'],
@@ -143,23 +143,25 @@ TOLD_BY_THE_LEADER = {
 
 
 def test_no_alert_about_the_cluster_is_left_out() -> None:
-    """The next test is about all that the leader tells, where it has to last to be told."""
+    """The next test covers every alert on what the leader exports that has a `for`."""
     lasting = {rule["alert"] for rule in RULE_LIST if "for" in rule and "last_over_time" in rule["expr"]}
-    assert {name.partition(" ")[0] for name in TOLD_BY_THE_LEADER} == lasting - {"RebalancerCycleStale"}
+    assert {name.partition(" ")[0] for name in REPORTED_BY_THE_LEADER} == lasting - {"RebalancerCycleStale"}
 
 
-@pytest.mark.parametrize("case", TOLD_BY_THE_LEADER)
+@pytest.mark.parametrize("case", REPORTED_BY_THE_LEADER)
 def test_a_change_of_leader_changes_nothing(promtool: Path, tmp_path: Path, case: str) -> None:
     """Three minutes without a leader do not delay an alert, nor do some better minutes resolve one that is kept."""
     alert = case.partition(" ")[0]
     rules = [rule for rule in RULE_LIST if rule["alert"] == alert]
-    (rule,) = rules if len(rules) == 1 else [each for each in rules if ("quorum" in each["expr"]) == ("quorum" in case)]
+    (rule,) = (
+        rules if len(rules) == 1 else [other for other in rules if ("quorum" in other["expr"]) == ("quorum" in case)]
+    )
     lasts = minutes(rule["for"])
     first = f"1x{lasts // 2} stale"
     second = f"_x{lasts // 2 + 4} 1x{lasts} {'0x3 ' if 'keep_firing_for' in rule else ''}1x60"
     series = [
         {"series": f'{name.removesuffix("}")}{"" if name.endswith("{}") else ","}pod="{pod}"}}', "values": values}
-        for name in TOLD_BY_THE_LEADER[case]
+        for name in REPORTED_BY_THE_LEADER[case]
         for pod, values in (("rebalancer-a", first), ("rebalancer-b", second))
     ]
     firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
@@ -200,10 +202,10 @@ def test_every_alert_says_what_how_bad_and_what_to_do(rule: Case) -> None:
 @pytest.mark.parametrize("rule", RULE_LIST, ids=lambda rule: rule["alert"])
 def test_no_alert_depends_on_which_replica_tells(rule: Case) -> None:
     """An alert with the name of a replica would resolve, and fire anew, when leadership changes."""
-    # Replicas may be told apart to be counted, as long as what comes of it does not name them.
-    told = re.sub(r"\bsum by \(cluster\) \(max by \(cluster, instance\) ", "sum by (cluster) (", rule["expr"])
-    kept = re.findall(r"\b(?:by|on|group_left|group_right) \(([^)]*)\)", told)
-    labels = {label.strip() for each in kept for label in each.split(",")}
+    # A rule may distinguish replicas to count them, as long as its result does not name them.
+    reported = re.sub(r"\bsum by \(cluster\) \(max by \(cluster, instance\) ", "sum by (cluster) (", rule["expr"])
+    remaining = re.findall(r"\b(?:by|on|group_left|group_right) \(([^)]*)\)", reported)
+    labels = {label.strip() for names in remaining for label in names.split(",")}
     assert not labels & {"instance", "pod", "container", "endpoint"}
     assert "without" not in rule["expr"]
     read = re.findall(r"(?:(\w+_over_time|increase|rate|resets)\()?\b(rebalancer_\w+)", rule["expr"])
@@ -230,8 +232,8 @@ def test_rules_of_one_name_never_tell_the_same_alert(alert: str) -> None:
 
 
 def led(name: str) -> bool:
-    """Whether only the leader shows a metric: whatever is told of the cluster."""
-    metric = next((each for each in METRICS if each.name == name), None)
+    """Return whether only the leader exports a metric: everything about the cluster."""
+    metric = next((metric for metric in METRICS if metric.name == name), None)
     return name in NOT_YET_EXPORTED if metric is None else metric.leader_only
 
 
@@ -271,11 +273,11 @@ def test_a_runbook_is_complete(alert: str) -> None:
 def test_a_runbook_looks_with_the_policy_of_the_cluster(alert: str) -> None:
     """The shipped policy does not have the limit that the alert is about."""
     text = (RUNBOOKS / f"{alert}.md").read_text()
-    for found in re.finditer(COMMAND_LINE, text):
-        verb, rest = found.groups()
+    for match in re.finditer(COMMAND_LINE, text):
+        verb, rest = match.groups()
         if verb != "policy" and "--policy" in known(verb):
-            assert "--policy policy.yaml" in rest, found[0]
-            assert FETCHED in text[: found.start()], found[0]
+            assert "--policy policy.yaml" in rest, match[0]
+            assert FETCHED in text[: match.start()], match[0]
 
 
 def test_the_operator_gets_the_same_rules() -> None:
@@ -300,6 +302,6 @@ def test_everything_is_installed_by_the_kustomization() -> None:
     assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["spec"]["jobLabel"] in service["metadata"]["labels"]
-    assert [each["port"] for each in monitor["spec"]["endpoints"]] == [
-        each["name"] for each in service["spec"]["ports"]
+    assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == [
+        port["name"] for port in service["spec"]["ports"]
     ]

@@ -50,7 +50,7 @@ class Game:
         return self._fewest(counts, pending, spare, every=False)
 
     def distance(self, counts: Counts, *, pending: int = 0) -> int | None:
-        """Return the fewest evictions on paper; None where no arrangement satisfies both constraints."""
+        """Return the fewest evictions on paper; None where no placement satisfies both constraints."""
         return self._distance((canonical(counts), pending))
 
     def ends(self, counts: Counts, pending: int) -> frozenset[Rest]:
@@ -72,22 +72,22 @@ class Game:
         """Return by how much each constraint is exceeded; always the same where that does not matter."""
         if not self.no_worse:
             return 0, 0
-        totals, nodes = [sum(each) for each in state], [held for each in state for held in each]
+        totals, nodes = [sum(zone) for zone in state], [held for zone in state for held in zone]
         return max(0, max(totals) - min(totals) - self.zone), max(0, max(nodes) - min(nodes) - self.host)
 
     def _wins(self, now: Rest, evictions: int, worst: Excess, *, every: bool) -> bool:
         """Say whether so many evictions are enough from here."""
         state, pending = now
-        if not pending and satisfied([list(each) for each in state], self.zone, self.host):
+        if not pending and satisfied([list(zone) for zone in state], self.zone, self.host):
             return True
         least = self._distance(now)
         if least is None or least > evictions or evictions == 0 or pending >= self.out:
             return False
         if not pending:
-            found = self._excess(state)
-            if found[0] > worst[0] or found[1] > worst[1]:
+            result = self._excess(state)
+            if result[0] > worst[0] or result[1] > worst[1]:
                 return False
-            worst = found
+            worst = result
         key = now, every, worst
         if self._won.get(key, evictions + 1) <= evictions:
             return True
@@ -95,8 +95,8 @@ class Game:
             return False
         verdict: Callable[[Iterable[bool]], bool] = all if every else any
         choices = [(after, pending + 1) for after in _without_one(state)]
-        choices = [each for each in choices if (self._distance(each) or 0) < evictions]
-        choices.sort(key=lambda each: (len(self._rests(each)), self._distance(each)))
+        choices = [choice for choice in choices if (self._distance(choice) or 0) < evictions]
+        choices.sort(key=lambda choice: (len(self._rests(choice)), self._distance(choice)))
         for choice in choices:
             if verdict(self._wins(end, evictions - 1, worst, every=every) for end in self._rests(choice)):
                 self._won[key] = evictions
@@ -105,19 +105,19 @@ class Game:
         return False
 
     def _rests(self, start: Rest) -> frozenset[Rest]:
-        found = self._ends.get(start)
-        if found is None:
+        result = self._ends.get(start)
+        if result is None:
             state, pending = start
             following = set(self._with_one(state)) if pending else set()
             if following:
-                found = frozenset().union(*(self._rests((after, pending - 1)) for after in following))
+                result = frozenset().union(*(self._rests((after, pending - 1)) for after in following))
             else:
-                found = frozenset({start})
-            self._ends[start] = found
-        return found
+                result = frozenset({start})
+            self._ends[start] = result
+        return result
 
     def _with_one(self, state: Zones) -> Iterator[Zones]:
-        shaped = [list(each) for each in state]
+        shaped = [list(zone) for zone in state]
         for place, node in feasible(shaped, self.zone, self.host):
             shaped[place][node] += 1
             yield canonical(shaped)
@@ -130,42 +130,42 @@ class Game:
 
 
 def _without_one(state: Zones) -> set[Zones]:
-    found = set()
-    for place, each in enumerate(state):
-        for node in range(len(each)):
-            if each[node]:
-                shaped = [list(zone) for zone in state]
+    results = set()
+    for place, zone in enumerate(state):
+        for node in range(len(zone)):
+            if zone[node]:
+                shaped = [list(nodes) for nodes in state]
                 shaped[place][node] -= 1
-                found.add(canonical(shaped))
-    return found
+                results.add(canonical(shaped))
+    return results
 
 
 def least_moves(state: Zones, pending: int, zone: int, host: int) -> int | None:
-    """Return the fewest pods that must leave their nodes so that all, the pending ones too, can stand right.
+    """Return the fewest pods that must leave their nodes so that all can be placed within both constraints.
 
     For each pair of minima: what is over on a node must leave, then what is over in a zone, then what the zones that
     are too low still need. The pairs that can matter are few; all are tried.
     """
     total = pending + sum(map(sum, state))
     many = sum(map(len, state))
-    found = [
+    results = [
         _moves(state, total, (low_zone, low_zone + zone), (low_host, low_host + host))
         for low_zone in range(max(0, -(-total // len(state)) - zone), total // len(state) + 1)
         for low_host in range(max(0, -(-total // many) - host), total // many + 1)
     ]
-    return min((each for each in found if each is not None), default=None)
+    return min((moves for moves in results if moves is not None), default=None)
 
 
 def _moves(state: Zones, total: int, zone: tuple[int, int], host: tuple[int, int]) -> int | None:
     """Return the fewest pods that must leave where every zone and node holds a number within these limits."""
     moves = stay = least = most = 0
-    for each in state:
-        low, high = max(zone[0], len(each) * host[0]), min(zone[1], len(each) * host[1])
+    for nodes in state:
+        low, high = max(zone[0], len(nodes) * host[0]), min(zone[1], len(nodes) * host[1])
         if low > high:
             return None
-        kept = sum(min(held, host[1]) for held in each)
-        filled = sum(min(max(held, host[0]), host[1]) for held in each)
-        moves += sum(each) - kept + max(0, filled - high)
+        remaining = sum(min(held, host[1]) for held in nodes)
+        filled = sum(min(max(held, host[0]), host[1]) for held in nodes)
+        moves += sum(nodes) - remaining + max(0, filled - high)
         stay += min(max(filled, low), high)
         least, most = least + low, most + high
     if not least <= total <= most:

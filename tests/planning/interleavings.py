@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 Node = tuple[int, int, int]
 Zones = tuple[tuple[Node, ...], ...]
-Asked = tuple[int | None, int | None, int]
+Required = tuple[int | None, int | None, int]
 """The maxSkew that the scheduler enforces, and the most and the least that a limit allows; None where nothing is."""
-Both = tuple[Asked, Asked]
-"""What is asked of zones and of nodes."""
+Requirements = tuple[Required, Required]
+"""What is required of zones and of nodes."""
 
 
-def fault(zones: Zones, pending: int, both: Both) -> str | None:
+def fault(zones: Zones, pending: int, both: Requirements) -> str | None:
     """Return what can go wrong; None if it is a step in whatever order, and so is each part of it.
 
     No pod may ever find no node, also while some have still to go; whenever nothing is pending, nothing may be worse
@@ -31,26 +31,26 @@ def fault(zones: Zones, pending: int, both: Both) -> str | None:
             if not landed:
                 return f"stuck: {now}"
             following += landed
-        elif any(found > before for found, before in zip(_excess(now, both), worst, strict=True)):
+        elif any(excess > before for excess, before in zip(_excess(now, both), worst, strict=True)):
             return f"worse: {now}"
         elif not following and any(_excess(now, both)):
-            return f"not right: {now}"
-        for each in following:
-            if each not in seen:
-                seen.add(each)
-                open_.append(each)
+            return f"violated: {now}"
+        for state in following:
+            if state not in seen:
+                seen.add(state)
+                open_.append(state)
     return None
 
 
-def _excess(zones: Zones, both: Both) -> tuple[int, ...]:
+def _excess(zones: Zones, both: Requirements) -> tuple[int, ...]:
     totals = [sum(held for held, _, _ in zone) for zone in zones]
     nodes = [held for zone in zones for held, _, _ in zone]
-    found = []
+    results = []
     for counts, (skew, most, lowest) in zip((totals, nodes), both, strict=True):
-        found.append(0 if skew is None else max(0, max(counts) - min(counts) - skew))
-        found.append(0 if most is None else max(0, max(counts) - most))
-        found.append(max(0, lowest - min(counts)))
-    return tuple(found)
+        results.append(0 if skew is None else max(0, max(counts) - min(counts) - skew))
+        results.append(0 if most is None else max(0, max(counts) - most))
+        results.append(max(0, lowest - min(counts)))
+    return tuple(results)
 
 
 def _gone(zones: Zones) -> Iterator[Zones]:
@@ -60,7 +60,7 @@ def _gone(zones: Zones) -> Iterator[Zones]:
                 yield _with(zones, place, node, (held - 1, cap, going - 1))
 
 
-def _landed(zones: Zones, both: Both) -> Iterator[Zones]:
+def _landed(zones: Zones, both: Requirements) -> Iterator[Zones]:
     (zone_skew, _, _), (node_skew, _, _) = both
     totals = [sum(held for held, _, _ in zone) for zone in zones]
     low_zone, low_node = min(totals), min(held for zone in zones for held, _, _ in zone)

@@ -12,11 +12,13 @@ from itertools import combinations_with_replacement
 from math import factorial, prod
 from typing import cast
 
+from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.single_class.placement import Inner, Leaf, mark_leaving
-from rebalancer.planning.steps.contingent import forced_step
-from rebalancer.planning.steps.forced import WIDEST, SearchState, Step, StepGoal, next_step
+from rebalancer.planning.steps.contingent import repair_step
+from rebalancer.planning.steps.forced import next_step
+from rebalancer.planning.steps.tree_moves import TreeState, TreeStep
 from tests.planning.contingent_oracle import Game, Zones, canonical
-from tests.planning.states import Counts, bounds, feasible, satisfied, state
+from tests.planning.states import CACHE, Counts, bounds, feasible, satisfied, state
 
 _Marked = tuple[tuple[tuple[int, int], ...], ...]
 """For each zone its nodes as (pods, how many of them are to go)."""
@@ -24,10 +26,10 @@ _Marked = tuple[tuple[tuple[int, int], ...], ...]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The worst that may come: most evictions, whether all ends are right, and whether pods may be left pending."""
+    """The worst that may come: most evictions, whether all ends are satisfied, and whether pods may be left pending."""
 
     evictions: int
-    right: bool
+    satisfied: bool
     pending: bool = False
 
 
@@ -50,36 +52,36 @@ class Play:
             assert known is not None, f"it comes back to {key}"
             return known
         self._known[key] = None
-        found = self._known[key] = self._outcome(counts, pending)
-        return found
+        outcome = self._known[key] = self._outcome(counts, pending)
+        return outcome
 
     def _outcome(self, counts: Counts, pending: int) -> Outcome:
         if not pending and satisfied(counts, self.zone, self.host):
-            return Outcome(0, right=True)
+            return Outcome(0, satisfied=True)
         step = self.step(counts, pending)
         if not step.victims:
-            return Outcome(0, right=False, pending=pending > 0)
-        found = [
-            self.outcome([list(each) for each in zones], pending=left)
+            return Outcome(0, satisfied=False, pending=pending > 0)
+        results = [
+            self.outcome([list(zone) for zone in zones], pending=left)
             for zones, left in self.ends(counts, pending, step)
         ]
         return Outcome(
-            len(step.victims) + max(each.evictions for each in found),
-            right=all(each.right for each in found),
-            pending=any(each.pending for each in found),
+            len(step.victims) + max(outcome.evictions for outcome in results),
+            satisfied=all(outcome.satisfied for outcome in results),
+            pending=any(outcome.pending for outcome in results),
         )
 
-    def step(self, counts: Counts, pending: int) -> Step:
+    def step(self, counts: Counts, pending: int) -> TreeStep:
         """Return the planner's next step, forced or at least in part."""
-        now = SearchState(state(counts), pending)
+        now = TreeState(state(counts), pending)
         least = self.game.distance(counts, pending=pending)
         if least or pending:
-            step = forced_step(now, self.bounds, min(least or 1, WIDEST))
+            step = repair_step(now, self.bounds, min(least or 1, CACHE.limits.step_evictions), CACHE)
             if step.victims:
                 return step
-        return next_step(now, self.bounds, WIDEST, StepGoal.PART)
+        return next_step(now, self.bounds, CACHE.limits.step_evictions, CACHE, StepGoal.PARTIAL)
 
-    def ends(self, counts: Counts, pending: int, step: Step) -> frozenset[tuple[Zones, int]]:
+    def ends(self, counts: Counts, pending: int, step: TreeStep) -> frozenset[tuple[Zones, int]]:
         """Return every state of rest after the step, in whatever order pods go and are placed."""
         root = state(counts)
         for path in step.victims:
@@ -88,13 +90,13 @@ class Play:
 
     def _rests(self, now: _Marked, pending: int) -> frozenset[tuple[Zones, int]]:
         key = now, pending
-        found = self._ends.get(key)
-        if found is None:
+        result = self._ends.get(key)
+        if result is None:
             following = [self._rests(after, left) for after, left in self._following(now, pending)]
             rest = tuple(tuple(held for held, _ in zone) for zone in now), pending
-            found = frozenset().union(*following) if following else frozenset({rest})
-            self._ends[key] = found
-        return found
+            result = frozenset().union(*following) if following else frozenset({rest})
+            self._ends[key] = result
+        return result
 
     def _following(self, now: _Marked, pending: int) -> Iterator[tuple[_Marked, int]]:
         for place, zone in enumerate(now):
@@ -136,8 +138,8 @@ def _filled(sizes: tuple[int, ...], pods: int) -> Iterator[tuple[Zones, int]]:
         if position == len(by_size):
             yield (
                 tuple(sorted(chosen)),
-                prod(_orders(each for each in chosen if len(each) == size) for size, _ in by_size)
-                * prod(_orders(each) for each in chosen),
+                prod(_orders(zone for zone in chosen if len(zone) == size) for size, _ in by_size)
+                * prod(_orders(zone) for zone in chosen),
             )
             return
         size, times = by_size[position]
@@ -152,7 +154,7 @@ def _filled(sizes: tuple[int, ...], pods: int) -> Iterator[tuple[Zones, int]]:
 @cache
 def _zones(size: int, pods: int) -> tuple[tuple[int, ...], ...]:
     """Return every zone of so many nodes with up to so many pods, fullest node last."""
-    return tuple(each for each in combinations_with_replacement(range(pods + 1), size) if sum(each) <= pods)
+    return tuple(counts for counts in combinations_with_replacement(range(pods + 1), size) if sum(counts) <= pods)
 
 
 def _orders(things: Iterable[object]) -> int:

@@ -1,4 +1,4 @@
-"""Random components of several kinds of pods, as plain facts from which the cluster is built.
+"""Random components of several pod classes, as plain facts from which the cluster is built.
 
 The oracle reads the facts, the planner reads the cluster.
 """
@@ -18,14 +18,16 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.planning.formulation import ProblemBuilder, SingleClassProblem
-from rebalancer.planning.multi_class.classes import MultiClassProblem
+from rebalancer.planning.causes import Refusal
+from rebalancer.planning.formulation import ProblemBuilder
+from rebalancer.planning.multi_class_problem import MultiClassProblem
+from rebalancer.planning.problem import Problem
 from rebalancer.planning.scope.budgets import BudgetLedger
-from rebalancer.planning.scope.components import find_components
-from rebalancer.planning.scope.eligibility import Refusal
-from rebalancer.planning.scope.stuck import stuck_pods
+from rebalancer.planning.scope.components import find_components, stuck_pods
+from rebalancer.planning.search.cache import SearchCache
 from rebalancer.policy import Policy, load_policy
 from rebalancer.scheduling.view import View
+from tests.planning.states import CACHE
 
 POLICY = """
 apiVersion: rebalancer.dev/v1alpha1
@@ -38,7 +40,7 @@ nodes: {settle: 0s}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Constraint:
     """One constraint: at most `max_skew` between the domains of `key`, of pods with `label`."""
 
     key: str
@@ -49,9 +51,9 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One StatefulSet: what a pod asks for, its labels, where pods stand, how many have no place.
+    """One StatefulSet: what a pod requests, its labels, where its pods are, how many have no node.
 
-    Of the pods with the label `apart` at most one may stand in a domain of `apart_by`. `only` are the zones that its
+    Of the pods with the label `apart` at most one may be in a domain of `apart_by`. `only` are the zones that its
     node affinity names; empty for any.
     """
 
@@ -60,7 +62,7 @@ class Work:
     labels: frozenset[str]
     on: Mapping[str, int]
     missing: int = 0
-    asked: tuple[Asked, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
     apart: str = ""
     apart_by: str = ZONE
     only: frozenset[str] = frozenset()
@@ -97,17 +99,17 @@ class Scene:
             blueprint.stateful_set(work.name, on=work.on, replicas=replicas, cpu=work.cpu)
         made = blueprint.snapshot()
 
-        def pod(each: Pod) -> Pod:
-            work = works[each.labels["app"]]
-            return structs.replace(each, spec=_spec(work, each.spec), labels=_labels(work, each.labels))
+        def change_pod(pod: Pod) -> Pod:
+            work = works[pod.labels["app"]]
+            return structs.replace(pod, spec=_spec(work, pod.spec), labels=_labels(work, pod.labels))
 
-        def owner(each: Any) -> Any:
-            work = works[each.name]
-            template = each.template
+        def change_owner(owner: Any) -> Any:
+            work = works[owner.name]
+            template = owner.template
             template = structs.replace(template, spec=_spec(work, template.spec), labels=_labels(work, template.labels))
-            return structs.replace(each, template=template)
+            return structs.replace(owner, template=template)
 
-        return replace(made, pods=tuple(map(pod, made.pods)), workloads=tuple(map(owner, made.workloads)))
+        return replace(made, pods=tuple(map(change_pod, made.pods)), workloads=tuple(map(change_owner, made.workloads)))
 
 
 def _labels(work: Work, labels: Labels) -> Labels:
@@ -117,13 +119,13 @@ def _labels(work: Work, labels: Labels) -> Labels:
 def _spec(work: Work, spec: PodSpec) -> PodSpec:
     spread = tuple(
         SpreadConstraint(
-            topology_key=each.key,
-            max_skew=each.max_skew,
-            min_domains=each.min_domains,
+            topology_key=constraint.key,
+            max_skew=constraint.max_skew,
+            min_domains=constraint.min_domains,
             when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
-            selector=LabelSelector.of({each.label: "yes"}),
+            selector=LabelSelector.of({constraint.label: "yes"}),
         )
-        for each in work.asked
+        for constraint in work.constraints
     )
     apart: tuple[PodAffinityTerm, ...] = ()
     if work.apart:
@@ -135,15 +137,22 @@ def _spec(work: Work, spec: PodSpec) -> PodSpec:
     return structs.replace(spec, spread=spread, node_affinity=affinity, pod_affinity=PodAffinity(anti_required=apart))
 
 
-def problems(snapshot: Snapshot, policy: Policy) -> list[SingleClassProblem | MultiClassProblem | Refusal]:
-    """Return what the planner makes of a cluster, a problem for each component that something is wrong in."""
+def problems(snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE) -> list[Problem | Refusal]:
+    """Return what the planner makes of a cluster: a problem, or a refusal, for each component to repair."""
     view = View(snapshot)
     assessment: Assessment = assess(view, policy, NO_MEMORY)
-    rules = ProblemBuilder(view, policy, BudgetLedger(snapshot, policy.budgets, NO_MEMORY, assessment.pod_groups))
-    return [rules.problem(each) for each in find_components(assessment, stuck_pods(view), policy.spread.act_on)]
+    ledger = BudgetLedger(snapshot, policy.budgets, NO_MEMORY, assessment.pod_groups)
+    builder = ProblemBuilder(view, policy, ledger, cache)
+    components = find_components(assessment, stuck_pods(view), policy.spread.act_on)
+    return [builder.problem(component) for component in components]
 
 
-def several_kinds(choice: Random) -> Scene:
+def multi_class_problems(snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE) -> list[MultiClassProblem]:
+    """Return the problems of several pod classes among them."""
+    return [problem for problem in problems(snapshot, policy, cache) if isinstance(problem, MultiClassProblem)]
+
+
+def several_classes(choice: Random) -> Scene:
     """Draw a small component: unequal requests, overlapping selectors, shards apart by zone, caps, scarce room."""
     zones = choice.randint(2, 3)
     nodes = {
@@ -169,9 +178,9 @@ def several_kinds(choice: Random) -> Scene:
                 held.add(nodes[name][0])
         if not on:
             continue
-        mine = {"all", *(each for each in labels[1:] if choice.random() < 0.5), f"w{number}"}
-        asked = {
-            key: Asked(
+        mine = {"all", *(label for label in labels[1:] if choice.random() < 0.5), f"w{number}"}
+        constraints = {
+            key: Constraint(
                 key=key,
                 max_skew=choice.choice([1, 1, 2]),
                 label=choice.choice(sorted(mine)) if choice.random() < 0.5 else "all",
@@ -187,7 +196,7 @@ def several_kinds(choice: Random) -> Scene:
                 labels=frozenset(mine),
                 on=on,
                 missing=choice.choice([0, 0, 0, 1]),
-                asked=tuple(asked.values()),
+                constraints=tuple(constraints.values()),
                 apart=f"w{number}" if shard else "",
                 only=frozenset(nodes[name][0] for name in on) if choice.random() < 0.15 else frozenset(),
             )

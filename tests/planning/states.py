@@ -3,12 +3,20 @@
 from collections.abc import Iterator
 from itertools import product
 
-from rebalancer.planning.single_class.placement import Bound, Bounds, Inner, make_inner
+from rebalancer.planning.scope.bounds import Bound
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.limits import SearchLimits
+from rebalancer.planning.single_class.placement import Bounds, Inner, make_inner
 
 Counts = list[list[int]]
 """Pods per node, a list per zone."""
 
 PLENTY = 10**6
+
+LIMITS = SearchLimits()
+
+CACHE = SearchCache(LIMITS)
+"""Shared by the tests, as workloads of one plan share theirs: the same answers whoever asks first."""
 
 
 def bounds(zone: int, host: int) -> Bounds:
@@ -17,27 +25,27 @@ def bounds(zone: int, host: int) -> Bounds:
 
 
 def state(counts: Counts) -> Inner:
-    """Return the arrangement: all pods movable, room for any number."""
+    """Return the placement: all pods movable, room for any number."""
     return make_inner(make_inner((held, 0, PLENTY, 0) for held in zone) for zone in counts)
 
 
 def satisfied(counts: Counts, zone: int, host: int) -> bool:
     """Say whether both constraints hold at rest."""
-    totals = [sum(each) for each in counts]
-    nodes = [held for each in counts for held in each]
+    totals = [sum(zone) for zone in counts]
+    nodes = [held for zone in counts for held in zone]
     return max(totals) - min(totals) <= zone and max(nodes) - min(nodes) <= host
 
 
-def brute_distance(counts: Counts, zone: int, host: int, pending: int = 0) -> int | None:
-    """Try every arrangement of the pods and return the fewest that must leave their node, None if none satisfies."""
-    flat = [held for each in counts for held in each]
+def brute_min_evictions(counts: Counts, zone: int, host: int, pending: int = 0) -> int | None:
+    """Try every placement of the pods and return the fewest that must leave their node, None if none satisfies."""
+    flat = [held for zone in counts for held in zone]
     total = sum(flat) + pending
     best: int | None = None
     for target in _compositions(total, len(flat)):
         shaped, rest = [], list(target)
-        for each in counts:
-            shaped.append(rest[: len(each)])
-            rest = rest[len(each) :]
+        for held in counts:
+            shaped.append(rest[: len(held)])
+            rest = rest[len(held) :]
         if satisfied(shaped, zone, host):
             moved = sum(max(0, before - after) for before, after in zip(flat, target, strict=True))
             best = moved if best is None else min(best, moved)
@@ -62,17 +70,17 @@ def layouts(zones: int, nodes: int, pods: int) -> Iterator[Counts]:
                 for size in sizes:
                     shaped.append(rest[:size])
                     rest = rest[size:]
-                if all(each == sorted(each) for each in shaped) and shaped == sorted(shaped):
+                if all(zone == sorted(zone) for zone in shaped) and shaped == sorted(shaped):
                     yield shaped
 
 
 def feasible(counts: Counts, zone: int, host: int) -> list[tuple[int, int]]:
     """Return the nodes on which the scheduler may place one more pod: count + 1 - minimum <= maxSkew, for both."""
-    totals = [sum(each) for each in counts]
-    low_zone, low_host = min(totals), min(held for each in counts for held in each)
+    totals = [sum(zone) for zone in counts]
+    low_zone, low_host = min(totals), min(held for zone in counts for held in zone)
     return [
         (place, node)
-        for place, each in enumerate(counts)
-        for node, held in enumerate(each)
+        for place, nodes in enumerate(counts)
+        for node, held in enumerate(nodes)
         if totals[place] + 1 - low_zone <= zone and held + 1 - low_host <= host
     ]

@@ -14,19 +14,19 @@ from tests.planning.test_worst_case import play
 _MOST_PODS = 14
 
 
-def judged(counts: Counts, game: Play) -> tuple[float, int, Outcome]:
+def evaluated(counts: Counts, game: Play) -> tuple[float, int, Outcome]:
     """Return evictions over distance in the worst case, the distance, and what comes; 0 where nothing is to be had."""
     least = game.game.distance(counts)
     if not least:
-        return 0, 0, Outcome(0, right=False)
-    found = game.outcome(counts)
-    assert not found.pending, counts
-    return (found.evictions / least if found.right else 0), least, found
+        return 0, 0, Outcome(0, satisfied=False)
+    outcome = game.outcome(counts)
+    assert not outcome.pending, counts
+    return (outcome.evictions / least if outcome.satisfied else 0), least, outcome
 
 
 def neighbour(counts: Counts, choice: Random) -> Counts:
     """Return the state with one pod more, less, or elsewhere."""
-    changed = [list(each) for each in counts]
+    changed = [list(zone) for zone in counts]
     for by in choice.choice([(1,), (-1,), (1, -1)]):
         zone = choice.choice(changed)
         node = choice.randrange(len(zone))
@@ -41,35 +41,35 @@ def climbed(seed: int, steps: int) -> tuple[float, int, Outcome, Counts, tuple[i
     game = play(*skews)
     counts = [[choice.randint(0, 3) for _ in range(choice.randint(1, 3))] for _ in range(choice.randint(2, 3))]
     counts = counts if sum(map(sum, counts)) <= _MOST_PODS else [[3], [0, 0]]
-    ratio, least, found = judged(counts, game)
+    ratio, least, result = evaluated(counts, game)
     for _ in range(steps):
         other = neighbour(counts, choice)
-        again = judged(other, game)
+        again = evaluated(other, game)
         if again[0] >= ratio:
-            counts, (ratio, least, found) = other, again
-    return ratio, least, found, counts, skews
+            counts, (ratio, least, result) = other, again
+    return ratio, least, result, counts, skews
 
 
-def held_to(counts: Counts, skews: tuple[int, int], ratio: float, least: int, found: Outcome) -> None:
+def held_to(counts: Counts, skews: tuple[int, int], ratio: float, least: int, outcome: Outcome) -> None:
     """Fail where the planner wastes more than one eviction, or any where nothing need be wasted."""
-    assert found.evictions <= least + 1, (counts, skews, found)
-    # Forced without either constraint being worse at rest in between: that is asked of every step.
-    if found.right and Game(*skews, no_worse=True).forced(counts, spare=0) is not None:
+    assert outcome.evictions <= least + 1, (counts, skews, outcome)
+    # Forced without either constraint being worse at rest in between: every step must keep that.
+    if outcome.satisfied and Game(*skews, no_worse=True).forced(counts, spare=0) is not None:
         assert ratio == 1, (counts, skews)
 
 
-def test_the_worst_that_was_found() -> None:
-    """Where force at the distance exists nothing is wasted, anywhere else one eviction at the most."""
+def test_the_worst_state_of_hill_climbing_wastes_one_eviction() -> None:
+    """Where force at the distance exists nothing is wasted, anywhere else at most one eviction."""
     for seed in range(20):
-        ratio, least, found, counts, skews = climbed(seed, 20)
-        held_to(counts, skews, ratio, least, found)
+        ratio, least, result, counts, skews = climbed(seed, 20)
+        held_to(counts, skews, ratio, least, result)
 
 
 def test_what_costs_far_more_than_the_distance_is_left_alone() -> None:
     """Zones 3,1 | 1,3 | 0,4,1 with maxSkew 1 and 2: one eviction on paper, four to force it; the planner takes none."""
     game, counts = Play(1, 2), [[3, 1], [1, 3], [0, 4, 1]]
     assert (game.game.distance(counts), game.game.forced(counts, spare=3)) == (1, 4)
-    assert game.outcome(counts) == Outcome(0, right=False)
+    assert game.outcome(counts) == Outcome(0, satisfied=False)
 
 
 @pytest.mark.thorough
@@ -79,10 +79,10 @@ def test_ten_minutes_of_hill_climbing() -> None:
     worst: tuple[float, str] = (0, "")
     wasted, until = 0, monotonic() + 600
     for seed in count(10**6):
-        ratio, least, found, counts, skews = climbed(seed, 40)
-        held_to(counts, skews, ratio, least, found)
-        wasted += found.right and found.evictions > least
-        worst = max(worst, (ratio, f"{counts} under {skews}: {found.evictions} evictions, distance {least}"))
+        ratio, least, result, counts, skews = climbed(seed, 40)
+        held_to(counts, skews, ratio, least, result)
+        wasted += result.satisfied and result.evictions > least
+        worst = max(worst, (ratio, f"{counts} under {skews}: {result.evictions} evictions, distance {least}"))
         if monotonic() > until:
             climbs = seed - 10**6 + 1
             print(f"\n{climbs} climbs; worst {worst[0]:.2f}: {worst[1]}; one eviction above the distance: {wasted}")

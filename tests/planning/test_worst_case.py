@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from rebalancer.planning.single_class.minimum import min_evictions
-from rebalancer.planning.steps.contingent import forced_step
-from rebalancer.planning.steps.forced import SearchState
+from rebalancer.planning.steps.contingent import repair_step
+from rebalancer.planning.steps.tree_moves import TreeState
 from tests.planning.contingent_oracle import Game, Zones
 from tests.planning.play import Play, every_layout
 from tests.planning.single_class.test_minimum import CASES
-from tests.planning.states import Counts, bounds, satisfied, state
+from tests.planning.states import CACHE, Counts, bounds, satisfied, state
 
 play = cache(Play)
 SKEWS = [(zone, host) for zone in (1, 2) for host in (1, 2)]
@@ -24,21 +24,21 @@ SKEWS = [(zone, host) for zone in (1, 2) for host in (1, 2)]
 def test_acceptance_case(case: dict[str, Any]) -> None:
     """What is forced at the distance or one more is had for that; elsewhere the planner stops, nobody pending."""
     game = play(case["zoneMaxSkew"], case["hostMaxSkew"])
-    found = game.outcome(case["counts"])
-    assert not found.pending
+    outcome = game.outcome(case["counts"])
+    assert not outcome.pending
     least, forced = case["distance"], case["forced"]
     if forced is not None and forced <= least + 1:
-        assert (found.right, found.evictions) == (True, forced)
+        assert (outcome.satisfied, outcome.evictions) == (True, forced)
     elif least is not None:
-        assert found.evictions <= least + 1
+        assert outcome.evictions <= least + 1
 
 
 def shaped(zones: Zones) -> Counts:
-    return [list(each) for each in zones]
+    return [list(zone) for zone in zones]
 
 
 def satisfying(sizes: tuple[int, ...], pods: int, zone: int, host: int) -> list[tuple[int, ...]]:
-    """Return every arrangement of so many pods on zones of these sizes that is right, as counts in a row."""
+    """Return every placement of so many pods on zones of these sizes that satisfies both, as counts in a row."""
 
     def rows(nodes: int, left: int) -> Iterator[tuple[int, ...]]:
         if nodes == 1:
@@ -48,22 +48,22 @@ def satisfying(sizes: tuple[int, ...], pods: int, zone: int, host: int) -> list[
             for rest in rows(nodes - 1, left - first):
                 yield (first, *rest)
 
-    found = []
+    results = []
     for row in rows(sum(sizes), pods):
         split, rest = [], list(row)
         for size in sizes:
             split.append(rest[:size])
             rest = rest[size:]
         if satisfied(split, zone, host):
-            found.append(row)
-    return found
+            results.append(row)
+    return results
 
 
 def compared(pods: Iterable[int], zone: int, host: int) -> Counter[str]:
     """Hold every layout with so many pods against brute force and the game; count layouts with all orders of names."""
     counted: Counter[str] = Counter()
     wanted = set(pods)
-    right: defaultdict[tuple[tuple[int, ...], int], list[tuple[int, ...]]] = defaultdict(list)
+    satisfied_rows: defaultdict[tuple[tuple[int, ...], int], list[tuple[int, ...]]] = defaultdict(list)
     game = play(zone, host)
     limits = bounds(zone, host)
     for zones, orders in every_layout(3, 3, max(wanted)):
@@ -71,14 +71,17 @@ def compared(pods: Iterable[int], zone: int, host: int) -> Counter[str]:
         if total not in wanted:
             continue
         counts, sizes = shaped(zones), tuple(map(len, zones))
-        if (sizes, total) not in right:
-            right[sizes, total] = satisfying(sizes, total, zone, host)
-        flat = [held for each in counts for held in each]
+        if (sizes, total) not in satisfied_rows:
+            satisfied_rows[sizes, total] = satisfying(sizes, total, zone, host)
+        flat = [held for zone in counts for held in zone]
         brute = min(
-            (sum(max(0, held - after) for held, after in zip(flat, row, strict=True)) for row in right[sizes, total]),
+            (
+                sum(max(0, held - after) for held, after in zip(flat, row, strict=True))
+                for row in satisfied_rows[sizes, total]
+            ),
             default=None,
         )
-        assert min_evictions(state(counts), limits, 0) == brute, zones
+        assert min_evictions(state(counts), limits, 0, CACHE) == brute, zones
         kind = _kind(game, counts, brute)
         counted[kind] += orders
         counted["up to symmetry"] += 1
@@ -89,23 +92,23 @@ def _kind(game: Play, counts: Counts, least: int | None, strict: Game | None = N
     """Return what comes of a state in the worst case, which is checked; what `strict` can force must be had."""
     if least == 0:
         limits = game.bounds
-        assert not forced_step(SearchState(state(counts)), limits, 3).victims, counts
+        assert not repair_step(TreeState(state(counts)), limits, 3, CACHE).victims, counts
         assert game.outcome(counts).evictions == 0
         return "balanced"
-    found = game.outcome(counts)
-    assert not found.pending, (counts, found)
+    outcome = game.outcome(counts)
+    assert not outcome.pending, (counts, outcome)
     if least is None:
-        assert not found.right
-        return "infeasible, in part" if found.evictions else "infeasible, left alone"
+        assert not outcome.satisfied
+        return "infeasible, in part" if outcome.evictions else "infeasible, left alone"
     if (strict or game.game).forced(counts, spare=0) is not None:
-        assert (found.right, found.evictions) == (True, least), (counts, least, found)
-    assert found.evictions <= least + 1, (counts, least, found)
-    if found.right:
-        return "right at the distance" if found.evictions == least else "right with one more"
-    return "in part" if found.evictions else "left alone"
+        assert (outcome.satisfied, outcome.evictions) == (True, least), (counts, least, outcome)
+    assert outcome.evictions <= least + 1, (counts, least, outcome)
+    if outcome.satisfied:
+        return "satisfied at the minimum" if outcome.evictions == least else "satisfied with one more"
+    return "in part" if outcome.evictions else "left alone"
 
 
-def told(what: str, counted: Counter[str]) -> None:
+def print_counts(what: str, counted: Counter[str]) -> None:
     total = sum(many for kind, many in counted.items() if kind != "up to symmetry")
     print(f"\n{what}: {total} layouts")
     for kind, many in sorted(counted.items()):
@@ -117,15 +120,15 @@ def test_every_layout_of_few_pods() -> None:
     counted: Counter[str] = Counter()
     for zone, host in SKEWS:
         counted += compared(range(7), zone, host)
-    told("up to six pods", counted)
+    print_counts("up to six pods", counted)
     assert counted["up to symmetry"] > 6_000
 
 
 def test_the_layouts_are_all_there() -> None:
     """3,992 layouts up to symmetry stand for 64,999 with names, each once."""
-    found = list(every_layout(3, 3, 8))
-    assert len({zones for zones, _ in found}) == len(found) == 3_992
-    assert sum(orders for _, orders in found) == 64_999
+    results = list(every_layout(3, 3, 8))
+    assert len({zones for zones, _ in results}) == len(results) == 3_992
+    assert sum(orders for _, orders in results) == 64_999
 
 
 @pytest.mark.thorough
@@ -135,7 +138,7 @@ def test_every_layout() -> None:
     counted: Counter[str] = Counter()
     for zone, host in SKEWS:
         counted += compared(range(9), zone, host)
-    told("up to eight pods", counted)
+    print_counts("up to eight pods", counted)
     assert counted["up to symmetry"] == 15_968
 
 
@@ -153,13 +156,13 @@ def test_two_million_larger_layouts() -> None:
             if sum(map(sum, zones)) > 8:
                 counts = shaped(zones)
                 least = game.game.distance(counts)
-                assert min_evictions(state(counts), limits, 0) == least, zones
+                assert min_evictions(state(counts), limits, 0, CACHE) == least, zones
                 kind = _kind(game, counts, least, strict)
-                if least and not kind.startswith("right") and game.game.forced(counts, spare=0) is not None:
+                if least and not kind.startswith("satisfied") and game.game.forced(counts, spare=0) is not None:
                     kind += ", forced if something may be worse meanwhile"
                 counted[kind] += orders
                 counted["up to symmetry"] += 1
-        told(f"nine to twelve pods, maxSkews up to {zone} and {host}", counted)
+        print_counts(f"nine to twelve pods, maxSkews up to {zone} and {host}", counted)
     assert counted["up to symmetry"] == 63_432
 
 
@@ -187,7 +190,7 @@ def played(counts: Counts, game: Play, choice: Random) -> str:
         return "infeasible, in part" if spent else "infeasible, left alone"
     assert spent <= least + 1
     if satisfied(counts, game.zone, game.host):
-        return "balanced" if not spent else "right at the distance" if spent == least else "right with one more"
+        return "balanced" if not spent else "satisfied at the minimum" if spent == least else "satisfied with one more"
     return "in part" if spent else "left alone"
 
 
@@ -204,12 +207,12 @@ def larger_ones(seeds: range) -> Counter[str]:
 def test_larger_layouts() -> None:
     """Up to four zones of four nodes and two dozen pods, against a scheduler that picks at random: nobody stranded."""
     counted = larger_ones(range(60))
-    told("larger, one play each", counted)
-    assert counted["right at the distance"] > 20
+    print_counts("larger, one play each", counted)
+    assert counted["satisfied at the minimum"] > 20
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(0)
 def test_ten_thousand_larger_layouts() -> None:
     """The same for 10,000 of them."""
-    told("larger, one play each", larger_ones(range(10**6, 10**6 + 10_000)))
+    print_counts("larger, one play each", larger_ones(range(10**6, 10**6 + 10_000)))

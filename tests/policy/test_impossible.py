@@ -21,16 +21,16 @@ GROUP = PolicyGroup(name="g", selector=Selector())
 
 
 @cache
-def arrangements(pods: int, domains: int, most: int = MOST) -> tuple[tuple[int, ...], ...]:
+def placements(pods: int, domains: int, most: int = MOST) -> tuple[tuple[int, ...], ...]:
     """Return every way to divide pods among domains, in descending order of their counts."""
     if not domains:
         return () if pods else ((),)
     first = range(min(pods, most), -1, -1)
-    return tuple((count, *rest) for count in first for rest in arrangements(pods - count, domains - 1, count))
+    return tuple((count, *rest) for count in first for rest in placements(pods - count, domains - 1, count))
 
 
 def satisfies(counts: tuple[int, ...], limit: Limit) -> bool:
-    """Judge counts by the words of the limit."""
+    """Evaluate counts by the definition of the limit."""
     if limit.max_share is not None:
         bound = limit.max_share.fraction
         shares = [Fraction(count, sum(counts)) for count in counts if count]
@@ -55,7 +55,7 @@ def numbers(limit: Limit) -> Iterator[tuple[int, int]]:
 
 def satisfiable(limit: Limit) -> bool:
     tried = set(numbers(limit))
-    return any(satisfies(counts, limit) for pods, domains in tried for counts in arrangements(pods, domains))
+    return any(satisfies(counts, limit) for pods, domains in tried for counts in placements(pods, domains))
 
 
 conditions = st.none() | st.builds(

@@ -1,4 +1,4 @@
-"""Findings are told in the report, as metrics, and by an exit code where one asks for it."""
+"""Findings are in the report, in metrics, and in an exit code on request."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -39,7 +39,7 @@ def test_the_report_names_kind_object_and_remedy() -> None:
     document = report(WAITING)
     (row,) = document.findings
     assert (row.kind, row.object) == ("ReplacementBlocked", "default/web (Deployment)")
-    assert "\nReplacementBlocked: default/web (Deployment): were web-" in report_text(document)
+    assert "\nReplacementBlocked: default/web (Deployment): if web-" in report_text(document)
     suite = ET.fromstring(report_junit(document)).find("testsuite[@name='findings']")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("1", "0", "1")
@@ -50,12 +50,12 @@ def test_the_report_names_kind_object_and_remedy() -> None:
 
 
 def test_figures_of_a_cycle() -> None:
-    """Every workload that is judged has a series, and each kind its number."""
+    """Every evaluated workload has a series, and each kind its number."""
     now = WAITING.taken_at
     state, _ = step(LoopState(policy=eager(), policy_since=now), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=WAITING), now)
     figures = samples_of(state.cycle)
-    assert [(each.workload, each.blocked) for each in figures.replacements] == [("web", True)]
+    assert [(sample.workload, sample.blocked) for sample in figures.replacements] == [("web", True)]
     assert figures.findings == {FindingKind.REPLACEMENT_BLOCKED: 1}
 
 

@@ -16,9 +16,10 @@ from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
 from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit
+from rebalancer.reporting.refusals import component_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
-from tests.reporting.test_plan_text import HALF, THIRD, crowded, look, rules
+from tests.reporting.text.test_plan import HALF, THIRD, crowded, look, rules
 from tests.reports import cycle_report, samples_of
 
 EVICTED_FOR = HALF.replace("}", ", action: Evict}")
@@ -37,25 +38,25 @@ def missed(snapshot: Snapshot, policy: Policy) -> Memory:
     )
 
 
-def report(found: Cycle) -> ReportDocument:
-    return cycle_report(found)
+def report(done: Cycle) -> ReportDocument:
+    return cycle_report(done)
 
 
-def of_limits(found: Cycle) -> Mapping[str, ReportedLimit]:
-    return {row.limit: row for row in report(found).limits}
+def limit_rows(done: Cycle) -> Mapping[str, ReportedLimit]:
+    return {row.limit: row for row in report(done).limits}
 
 
 def test_a_limit_that_nothing_forces_is_unfixable() -> None:
-    """State, reason and what planning found, and the constraint that would force it; one that alerts stays Violated."""
+    """State, reason and the obstacle, and the constraint that would enforce it; an alert-only limit stays Violated."""
     policy = rules(THIRD, HALF)
-    found = cycle(crowded(), policy, missed(crowded(), policy))
-    rows = of_limits(found)
+    done = cycle(crowded(), policy, missed(crowded(), policy))
+    rows = limit_rows(done)
     assert (rows["third"].state, rows["third"].reason) == ("Unfixable", "NotForced")
     assert rows["third"].obstacle.startswith("3 moves in a row did not come out as predicted")
     assert (rows["half"].state, rows["half"].reason, rows["half"].obstacle) == ("Violated", None, "")
-    figures = {each.limit: str(each.state) for each in samples_of(found).limits}
+    figures = {sample.limit: str(sample.state) for sample in samples_of(done).limits}
     assert figures == {"third": "Unfixable", "half": "Violated"}
-    text = report_text(report(found))
+    text = report_text(report(done))
     assert f"\ndefault Deployment/web: shop/third: NotForced: {rows['third'].obstacle}\n" in text
     assert (
         "\ndefault Deployment/web: shop/third: A DoNotSchedule constraint with maxSkew 2 on node enforces the limit: "
@@ -66,7 +67,7 @@ def test_a_limit_that_nothing_forces_is_unfixable() -> None:
 
 def test_what_is_being_repaired_is_violated() -> None:
     """A step goes now: nothing stands in its way."""
-    row = of_limits(cycle(crowded(), rules(THIRD)))["third"]
+    row = limit_rows(cycle(crowded(), rules(THIRD)))["third"]
     assert (row.state, row.reason, row.obstacle) == ("Violated", None, "")
 
 
@@ -76,8 +77,8 @@ def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
     blueprint.zones("abc", 1)
     blueprint.deployment("web", on={"a-1": 9}, spread={HOSTNAME: 1})
     policy = rules(THIRD)
-    found = cycle(blueprint.snapshot(), policy)
-    row = of_limits(found)["third"]
+    done = cycle(blueprint.snapshot(), policy)
+    row = limit_rows(done)["third"]
     assert (row.state, row.reason) == ("Violated", "BlockedByBudget")
     assert row.guaranteed
     assert "enforces the limit" not in row.remedy
@@ -88,24 +89,24 @@ def test_infeasible_stays_infeasible() -> None:
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
-    found = cycle(blueprint.snapshot(), rules(THIRD))
-    row = of_limits(found)["third"]
+    done = cycle(blueprint.snapshot(), rules(THIRD))
+    row = limit_rows(done)["third"]
     assert (row.state, row.reason) == ("Infeasible", "TooFewDomains")
-    assert [str(each.state) for each in samples_of(found).limits] == ["Infeasible"]
-    assert report_text(report(found)).endswith("\n0 of 1 limit is satisfied.\n")
+    assert [str(sample.state) for sample in samples_of(done).limits] == ["Infeasible"]
+    assert report_text(report(done)).endswith("\n0 of 1 limit is satisfied.\n")
 
 
-def test_what_no_arrangement_satisfies_together_is_infeasible() -> None:
-    """Even over four nodes, and half of it in a zone that has three of them: each could be had alone."""
+def test_what_no_placement_satisfies_together_is_infeasible() -> None:
+    """Even over four nodes, and half of it in a zone that has three of them: alone, each can be satisfied."""
     blueprint = ClusterBuilder()
     blueprint.zones("a", 3)
     blueprint.zones("b", 1)
     blueprint.deployment("web", on={"a-1": 2, "a-2": 2, "a-3": 2, "b-1": 2}, spread={HOSTNAME: 1})
-    found = cycle(blueprint.snapshot(), rules(EVICTED_FOR))
-    row = of_limits(found)["half"]
+    done = cycle(blueprint.snapshot(), rules(EVICTED_FOR))
+    row = limit_rows(done)["half"]
     assert (row.state, row.reason) == ("Infeasible", "NoArrangement")
-    assert "no arrangement of" in row.obstacle
-    assert [str(each.state) for each in samples_of(found).limits] == ["Infeasible"]
+    assert "no placement of" in row.obstacle
+    assert [str(sample.state) for sample in samples_of(done).limits] == ["Infeasible"]
 
 
 @given(
@@ -129,31 +130,33 @@ def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded:
         pods = tuple(msgspec.structs.replace(pod, annotations=left) for pod in snapshot.pods)
         snapshot = replace(snapshot, pods=pods)
     policy = rules(EVICTED_FOR, THIRD.replace(", action: Evict", ""))
-    found = cycle(snapshot, policy, missed(snapshot, policy) if tried else NO_MEMORY)
-    planned = {limit.limit: group for group in found.plan.groups for limit in group.limits}
-    rows, figures = of_limits(found), {each.limit: each for each in samples_of(found).limits}
-    for limit in found.assessment.limits:
+    done = cycle(snapshot, policy, missed(snapshot, policy) if tried else NO_MEMORY)
+    planned = {limit.limit: group for group in done.plan.groups for limit in group.limits}
+    rows, figures = limit_rows(done), {sample.limit: sample for sample in samples_of(done).limits}
+    for limit in done.assessment.limits:
         row, group = rows[limit.limit], planned.get(limit.limit)
         if group is not None and limit.state == "Violated":
-            assert (row.state, row.reason, row.obstacle) == (group.state, group.reason, group.message)
+            assert (row.state, row.reason, row.obstacle) == (group.state, group.reason, component_text(group))
         else:
             assert (row.state, row.reason, row.obstacle) == (limit.state, limit.reason, "")
         assert figures[limit.limit].state == row.state
 
 
-def test_one_line_for_all_that_the_same_is_to_be_said_of() -> None:
+def test_workloads_with_the_same_message_share_one_line() -> None:
     """Two workloads with one cause and one remedy share a line."""
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     for name in ("cart", "web"):
         blueprint.deployment(name, on={"a-1": 8}, spread={ZONE: 1})
-    text = report_text(report(cycle(blueprint.snapshot(), rules(EVICTED_FOR))))
-    waits = [line for line in text.splitlines() if "BlockedByBudget" in line and "shop/half" in line]
+    snapshot = blueprint.snapshot()
+    nodes = tuple(msgspec.structs.replace(node, ready=node.name != "b-1") for node in snapshot.nodes)
+    text = report_text(report(cycle(replace(snapshot, nodes=nodes), rules(EVICTED_FOR))))
+    waits = [line for line in text.splitlines() if "NodeSettling" in line and "shop/half" in line]
     assert [line.partition(": ")[0] for line in waits] == ["default Deployment/cart, Deployment/web"]
 
 
 @pytest.mark.parametrize("pods", [(2, 2), (3, 1)])
-def test_what_the_pods_own_constraints_guarantee_is_told(pods: tuple[int, int]) -> None:
+def test_what_the_pods_own_constraints_guarantee_is_reported(pods: tuple[int, int]) -> None:
     """In the row of a limit that does not hold, and in the count of those that do."""
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)

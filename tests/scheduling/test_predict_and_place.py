@@ -12,16 +12,15 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.storage import PersistentVolumeClaim
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.node_order import node_order, pick_winner
-from rebalancer.scheduling.place import any_feasible, outcomes, place
+from rebalancer.scheduling.place import place
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.template_defaults import DEFAULT_TOLERATIONS
+from rebalancer.scheduling.tie_breaking import node_order, pick_winner
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
-from tests.acceptance.seed import incoming_of, seed_cases, view_of
-from tests.scheduling.build import HOSTNAME, NOW, ZONE, changed, node, pod, selector, snapshot, spread, taint
+from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, pod, selector, snapshot, spread, taint
 
 WEB = selector(app="web") or LabelSelector()
 
@@ -147,23 +146,6 @@ class TestPlace:
         outcome = place([follower, leader], View(snapshot([node("a")])))
         assert [placed.name for placed, _ in outcome.placed] == ["leader", "follower"]
         assert outcome.pending == ()
-
-    def test_every_choice_is_enumerated_and_a_deadlock_is_among_them(self) -> None:
-        case = next(seed_case for seed_case in seed_cases() if seed_case["id"] == "seed/47")
-        view, second = view_of(case), incoming_of(case)
-        third = incoming_of(next(seed_case for seed_case in seed_cases() if seed_case["id"] == "seed/48"))
-        third = changed(third, uid="third", created=NOW.replace(year=2027))
-        placements = list(outcomes([changed(second, uid="second"), third], view, any_feasible))
-        ends = {tuple(sorted(outcome.node.items())): len(outcome.pending) for outcome in placements}
-        assert ends == {(("second", "Node2"),): 1, (("second", "Node5"), ("third", "Node2")): 0}
-
-    def test_by_default_every_node_of_the_highest_total_is_a_choice(self) -> None:
-        busy = pod(on="c", scored=(9999, 1))
-        placements = list(outcomes([pod(uid="new")], View(snapshot([node("a"), node("b"), node("c")], [busy]))))
-        assert [outcome.node for outcome in placements] == [{"new": "a"}, {"new": "b"}]
-
-    def test_nothing_to_place_is_one_outcome(self) -> None:
-        assert [outcome.placed for outcome in outcomes([], View(snapshot([])))] == [()]
 
     def test_thousands_in_turn_need_no_deep_stack(self) -> None:
         view = View(snapshot([node(f"n{number}", pods=1000) for number in range(2)]))

@@ -78,7 +78,7 @@ def test_many_moves_settle_without_a_visible_difference(monkeypatch: pytest.Monk
     assert changed(made.pods[0]).uid in {placed.pod.uid for placed in view.placed_pods()}
 
 
-def test_anti_affinity_is_found_whatever_its_selector_asks_for() -> None:
+def test_anti_affinity_is_found_whatever_its_selector_requires() -> None:
     """By a label that it names; one that names none may mean any pod, and the null selector none."""
     web, other = pod({"app": "web"}), pod({"app": "other"})
     for written, of_web, of_other in (

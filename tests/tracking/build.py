@@ -15,7 +15,7 @@ def move(uid: str, at: datetime, *, namespace: str = "default", **fields: Any) -
         "workload": Reference(namespace, "Deployment", "web"),
         "owner_uid": "",
         "cause": Cause.SKEW_VIOLATED,
-        "asked_at": at,
+        "requested_at": at,
         "changed_at": at,
     }
     return Move(uid=uid, namespace=namespace, **{**common, **fields})

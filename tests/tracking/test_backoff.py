@@ -1,4 +1,4 @@
-"""A repair that does not come out as foreseen is not repeated at once, and not for ever."""
+"""A repair that failed its prediction is not repeated at once, and not for ever."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ from tests.tracking.test_moves import MOVE, moved
 GROUP = "shop web"
 
 
-def test_each_miss_doubles_the_wait() -> None:
+def test_each_failed_prediction_doubles_the_wait() -> None:
     """Five minutes, ten minutes, then it is left alone."""
     memory = NO_MEMORY
     assert backoff_message(memory, GROUP, NOW) == ""
@@ -55,8 +55,8 @@ def test_a_group_that_backs_off_waits() -> None:
     admission = admitted(
         rules(), record_failure(NO_MEMORY, group, everything.evictions[0].pod.created + timedelta(days=1))
     )
-    assert {each.eviction.group for each in admission.waiting} == {group}
-    assert {each.reason for each in admission.waiting} == {Reason.BACK_OFF}
+    assert {waiting_eviction.eviction.group for waiting_eviction in admission.waiting} == {group}
+    assert {waiting_eviction.reason for waiting_eviction in admission.waiting} == {Reason.BACK_OFF}
     assert len(admission.evictions) == 4
 
 

@@ -8,7 +8,15 @@ import pytest
 from rebalancer.model.moves import Move, MoveState, Target
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.tracking.moves import KEPT, OVERDUE, TRANSITIONS, UNKNOWN_FOR, MoveEvent, advance_move, observe_moves
+from rebalancer.tracking.moves import (
+    ANSWER_TIMEOUT,
+    ENDED_MOVES_STORED,
+    REPLACEMENT_TIMEOUT,
+    TRANSITIONS,
+    MoveEvent,
+    advance_move,
+    observe_moves,
+)
 from rebalancer.tracking.overlay import overlay_moves
 from tests.scheduling.build import HOSTNAME, NOW, node
 from tests.tracking.build import move
@@ -61,7 +69,7 @@ def test_the_table_is_all(state: MoveState, what: MoveEvent) -> None:
         pytest.param(
             moved(MoveState.EVICTED), [new(ready=False, node=None)], MoveState.PENDING, id="a replacement waits"
         ),
-        pytest.param(moved(MoveState.EVICTED), [new()], MoveState.VERIFIED, id="Ready where it was foreseen"),
+        pytest.param(moved(MoveState.EVICTED), [new()], MoveState.VERIFIED, id="Ready where it was predicted"),
         pytest.param(moved(MoveState.EVICTED), [new(node="n1")], MoveState.INEFFECTIVE, id="Ready elsewhere"),
         pytest.param(moved(MoveState.EVICTED), [new(node="gone")], MoveState.INEFFECTIVE, id="Ready on a lost node"),
         pytest.param(
@@ -81,18 +89,18 @@ def test_what_a_snapshot_shows(move: Move, pods: list[Pod], expected: MoveState)
 
 def test_a_lost_answer_ends() -> None:
     """A pod that stays unchanged long after the request was not evicted: the move is over, and was none."""
-    (after,) = observe_moves((MOVE,), seen(OLD), NOW + UNKNOWN_FOR - timedelta(seconds=1))
+    (after,) = observe_moves((MOVE,), seen(OLD), NOW + ANSWER_TIMEOUT - timedelta(seconds=1))
     assert after.state is MoveState.PLANNED
-    (after,) = observe_moves((MOVE,), seen(OLD), NOW + UNKNOWN_FOR)
+    (after,) = observe_moves((MOVE,), seen(OLD), NOW + ANSWER_TIMEOUT)
     assert after.state is MoveState.REFUSED
 
 
 @pytest.mark.parametrize("state", [MoveState.EVICTED, MoveState.PENDING])
 def test_what_never_comes_is_lost(state: MoveState) -> None:
-    """A replacement that does not become Ready in time is given up."""
+    """A move whose replacement does not become Ready in time is lost."""
     pods = [new(ready=False)] if state is MoveState.PENDING else []
     move = moved(state, replacement="new" if pods else "")
-    (after,) = observe_moves((move,), seen(*pods), NOW + OVERDUE)
+    (after,) = observe_moves((move,), seen(*pods), NOW + REPLACEMENT_TIMEOUT)
     assert after.state is MoveState.LOST
 
 
@@ -100,7 +108,7 @@ def test_one_replacement_serves_one_move() -> None:
     """Two moves of one owner wait for two replacements."""
     moves = (moved(MoveState.EVICTED), moved(MoveState.EVICTED, uid="old2", pod="web-9"))
     after = observe_moves(moves, seen(new()), LATER)
-    assert sorted(each.state for each in after) == [MoveState.EVICTED, MoveState.VERIFIED]
+    assert sorted(move.state for move in after) == [MoveState.EVICTED, MoveState.VERIFIED]
 
 
 def test_a_stateful_replacement_keeps_its_name() -> None:
@@ -113,11 +121,11 @@ def test_a_stateful_replacement_keeps_its_name() -> None:
     assert after.replacement == "b"
 
 
-def test_the_last_few_are_kept() -> None:
+def test_the_last_few_ended_moves_are_stored() -> None:
     """Ended moves are forgotten, all but the last."""
-    moves = tuple(moved(MoveState.VERIFIED, uid=str(number)) for number in range(KEPT + 5))
-    kept = observe_moves((*moves, MOVE), seen(OLD), LATER)
-    assert [each.uid for each in kept] == [str(number) for number in range(5, KEPT + 5)] + ["old"]
+    moves = tuple(moved(MoveState.VERIFIED, uid=str(number)) for number in range(ENDED_MOVES_STORED + 5))
+    remaining = observe_moves((*moves, MOVE), seen(OLD), LATER)
+    assert [move.uid for move in remaining] == [str(number) for number in range(5, ENDED_MOVES_STORED + 5)] + ["old"]
 
 
 def test_what_we_evicted_is_terminating() -> None:

@@ -1,4 +1,4 @@
-"""What is remembered before an eviction is asked for, and taken back where nothing came of it."""
+"""An eviction is stored before it is requested, and removed where it had no effect."""
 
 from datetime import timedelta
 
@@ -9,9 +9,9 @@ from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.backoff import record_outcomes
-from rebalancer.tracking.moves import UNKNOWN_FOR, merge_memory, observe_moves
+from rebalancer.tracking.moves import ANSWER_TIMEOUT, merge_memory, observe_moves
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
-from tests.planning.multi_class.test_classes import changed, planned, together
+from tests.planning.build import changed, planned, together
 from tests.scheduling.build import NOW
 from tests.tracking.test_moves import MOVE, OLD, moved, seen
 
@@ -36,11 +36,11 @@ def one_to_spare() -> Snapshot:
 @pytest.mark.parametrize("goal", [None, 1])
 def test_what_was_never_sent_leaves_no_trace(goal: int | None) -> None:
     """Neither move, nor time, nor the eviction to spare; what was remembered before stays, of the same moment too."""
-    asked = record_request(BEFORE, MOVE, extra_goal=goal)
-    assert asked.sent == (NOW, NOW)
-    assert [move.uid for move in asked.in_flight] == ["old"]
-    assert len(asked.extra_evictions) == (1 if goal is None else 2)
-    assert forget_request(asked, "old") == BEFORE
+    requested = record_request(BEFORE, MOVE, extra_goal=goal)
+    assert requested.sent == (NOW, NOW)
+    assert [move.uid for move in requested.in_flight] == ["old"]
+    assert len(requested.extra_evictions) == (1 if goal is None else 2)
+    assert forget_request(requested, "old") == BEFORE
     assert forget_request(BEFORE, "unknown") == BEFORE
     other = msgspec.structs.replace(MOVE, group="other")
     assert [spare.uid for spare in record_request(BEFORE, other, extra_goal=1).extra_evictions] == ["old"], (
@@ -53,31 +53,35 @@ def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:
     snapshot = one_to_spare()
     first = planned(snapshot)
     (eviction,) = first.evictions
-    assert eviction.repair.spare
+    assert eviction.repair.extra
     move = msgspec.structs.replace(MOVE, uid=eviction.pod.uid, group=eviction.group)
-    asked = record_request(NO_MEMORY, move, extra_goal=eviction.repair.goal)
-    assert planned(snapshot, memory=msgspec.structs.replace(asked, moves=())).evictions == ()
+    requested = record_request(NO_MEMORY, move, extra_goal=eviction.repair.goal)
+    assert planned(snapshot, memory=msgspec.structs.replace(requested, moves=())).evictions == ()
     for taken_back in (
-        forget_request(asked, move.uid),
-        msgspec.structs.replace(forget_extra_eviction(asked, move.uid), moves=()),
+        forget_request(requested, move.uid),
+        msgspec.structs.replace(forget_extra_eviction(requested, move.uid), moves=()),
     ):
         again = planned(snapshot, memory=taken_back)
-        assert [each.pod.uid for each in again.evictions] == [move.uid]
+        assert [eviction.pod.uid for eviction in again.evictions] == [move.uid]
 
 
 def test_a_lost_answer_costs_the_spare_until_it_is_known() -> None:
     """It may have been granted; once the pod is seen to stay, it was not."""
-    asked = record_request(NO_MEMORY, MOVE, extra_goal=1)
-    for later, left in ((timedelta(seconds=30), 1), (UNKNOWN_FOR, 0)):
-        moves = observe_moves(asked.moves, seen(OLD), NOW + later)
-        after = record_outcomes(msgspec.structs.replace(asked, moves=moves), asked.moves, NOW + later)
+    requested = record_request(NO_MEMORY, MOVE, extra_goal=1)
+    for later, left in ((timedelta(seconds=30), 1), (ANSWER_TIMEOUT, 0)):
+        moves = observe_moves(requested.moves, seen(OLD), NOW + later)
+        after = record_outcomes(msgspec.structs.replace(requested, moves=moves), requested.moves, NOW + later)
         assert len(after.extra_evictions) == left
 
 
 def test_who_takes_over_in_between_holds_it_for_sent() -> None:
     """What was saved before the eviction was held back is in flight for the next leader, until it is known."""
-    asked = record_request(NO_MEMORY, MOVE, extra_goal=1)
-    taken = merge_memory(forget_request(asked, "old"), asked)
-    assert (taken.in_flight, taken.sent, taken.extra_evictions) == (asked.in_flight, asked.sent, asked.extra_evictions)
-    moves = observe_moves(taken.moves, seen(OLD), NOW + UNKNOWN_FOR)
+    requested = record_request(NO_MEMORY, MOVE, extra_goal=1)
+    taken = merge_memory(forget_request(requested, "old"), requested)
+    assert (taken.in_flight, taken.sent, taken.extra_evictions) == (
+        requested.in_flight,
+        requested.sent,
+        requested.extra_evictions,
+    )
+    moves = observe_moves(taken.moves, seen(OLD), NOW + ANSWER_TIMEOUT)
     assert [move.state for move in moves] == [MoveState.REFUSED]

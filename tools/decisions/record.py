@@ -3,9 +3,12 @@
 `record FILE` writes a line for each state: its name and, as JSON, the evictions, the waiting ones, each group's state,
 reason, bounds and known counts, and the refusals, without messages. `compare OLD NEW` names the states whose decisions
 differ. Every state is planned twice: without memory, and with what the controller might remember of each group.
+`digest FILE` prints a record with a digest in place of each decision; `tests/planning/decisions.txt` is such a record,
+and `compare` takes one as OLD. A change that is meant to decide otherwise renews it.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -46,12 +49,12 @@ def _decision(made: Plan, snapshot: Snapshot) -> dict[str, Any]:
         group["before"], group["after"] = _held(group["before"]), _held(group["after"])
     return {
         "evictions": [
-            [each["step"], each["pod"], each["reason"], each["predicted"]["forced"], each["predicted"]["domains"]]
-            for each in document["evictions"]
+            [entry["step"], entry["pod"], entry["reason"], entry["predicted"]["forced"], entry["predicted"]["domains"]]
+            for entry in document["evictions"]
         ],
-        "waiting": [[each["pod"], each["for"]] for each in document["waiting"]],
+        "waiting": [[entry["pod"], entry["for"]] for entry in document["waiting"]],
         "groups": groups,
-        "refusals": [[each["workload"], each["pod"], each["reason"]] for each in document["refusals"]],
+        "refusals": [[entry["workload"], entry["pod"], entry["reason"]] for entry in document["refusals"]],
     }
 
 
@@ -64,10 +67,10 @@ def _memory(state: DrawnState, made: Plan, now: datetime) -> Memory:
     """Return what might be remembered of the groups of a plan."""
     names = [group.name for group in made.groups]
     lately = now - timedelta(seconds=30)
-    misses = tuple(
+    failed = tuple(
         FailedPrediction(name, state.failed_predictions, lately) for name in names if state.failed_predictions
     )
-    spares = tuple(ExtraEviction(group.name, max(0, group.evictions - 1)) for group in made.groups if state.spare)
+    extras = tuple(ExtraEviction(group.name, max(0, group.evictions - 1)) for group in made.groups if state.extra)
     moves = tuple(
         Move(
             uid=f"gone-{number}",
@@ -78,13 +81,13 @@ def _memory(state: DrawnState, made: Plan, now: datetime) -> Memory:
             owner_uid="",
             group=group.name,
             cause=Cause.SKEW_VIOLATED,
-            asked_at=lately,
+            requested_at=lately,
             changed_at=lately,
         )
         for number, group in enumerate(made.groups)
         if state.moving and group.workloads
     )
-    return Memory(moves=moves, failed_predictions=misses, spares=spares)
+    return Memory(moves=moves, failed_predictions=failed, extra_evictions=extras)
 
 
 def decisions(part: int = 1) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -95,7 +98,7 @@ def decisions(part: int = 1) -> Iterable[tuple[str, dict[str, Any]]]:
         policy = load_policy(state.policy, source=state.name)
         made = _planned(snapshot, policy, NO_MEMORY)
         yield state.name, _decision(made, snapshot)
-        if state.failed_predictions or state.spare or state.moving:
+        if state.failed_predictions or state.extra or state.moving:
             memory = _memory(state, made, now)
             yield f"{state.name}/remembered", _decision(_planned(snapshot, policy, memory), snapshot)
     for path in sorted(_EXAMPLES.glob("*.json")):
@@ -112,16 +115,25 @@ def line_of(name: str, decision: Mapping[str, Any]) -> str:
 
 def read_record(path: Path) -> dict[str, str]:
     """Read a record: the decision as text by the name of the state."""
-    found: dict[str, str] = {}
+    decisions_by_state: dict[str, str] = {}
     for line in path.read_text().splitlines():
         name, decision = line.split("\t", 1)
-        found[name] = decision
-    return found
+        decisions_by_state[name] = decision
+    return decisions_by_state
+
+
+def digest(decision: str) -> str:
+    """Return 16 hex digits that stand for a decision."""
+    return hashlib.sha256(decision.encode()).hexdigest()[:16]
 
 
 def differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Return the names of the states that only one record has, or that are decided otherwise."""
-    return [name for name in (old | new) if old.get(name) != new.get(name)]
+    """Return the names of the states that only one record has, or that are decided otherwise; `old` may be digests."""
+    return [name for name in old | new if new.get(name) != old.get(name) != _digest_of(new, name)]
+
+
+def _digest_of(record: Mapping[str, str], name: str) -> str | None:
+    return digest(record[name]) if name in record else None
 
 
 def main() -> int:
@@ -134,7 +146,13 @@ def main() -> int:
     compare = verbs.add_parser("compare", help="exit 1 if two records differ, and name the states")
     compare.add_argument("old", type=Path)
     compare.add_argument("new", type=Path)
+    printed = verbs.add_parser("digest", help="print a record with digests")
+    printed.add_argument("file", type=Path)
     args = parser.parse_args()
+    if args.verb == "digest":
+        for name, decision in read_record(args.file).items():
+            print(f"{name}\t{digest(decision)}")
+        return 0
     if args.verb == "record":
         with args.file.open("w") as out:
             for name, decision in decisions(args.part):

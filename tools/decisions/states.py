@@ -20,17 +20,16 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class DrawnState:
-    """One cluster: its name, its objects, its policy, and what is remembered of each group by what chance says.
+    """One cluster: its name, its objects, its policy, and what is remembered of each of its groups.
 
-    `misses` are failed predictions, `spare` whether a spare eviction was promised, `moving` whether a move is in
-    flight.
+    `failed_predictions` are those in a row; `extra`: an extra eviction was promised; `moving`: a move is in flight.
     """
 
     name: str
     objects: bytes
     policy: bytes
     failed_predictions: int = 0
-    spare: bool = False
+    extra: bool = False
     moving: bool = False
 
 
@@ -223,7 +222,7 @@ def _policy(choice: Random, groups: str = "", *, soft: bool = False, tight: bool
 
 
 def _skewed(cluster: _Cluster, pods: int, cpu: int) -> list[str | None]:
-    """Choose nodes for pods the way a lopsided cluster has them; None where there is no room, or by chance."""
+    """Choose nodes for pods as in a skewed cluster; None where there is no capacity, or by chance."""
     choice = cluster.random
     names = sorted(cluster.nodes)
     mode = choice.choice(["any", "few", "zone", "fullest"])
@@ -323,9 +322,9 @@ def _limits(choice: Random, cluster: _Cluster) -> bytes:
         _add_workload(cluster, f"web{number}", labels, spec, nodes)
         bounds = ['maxShare: "<1/3"', 'maxShare: "<=1/2"', "maxPods: 2", "maxPods: 4", "maxSkew: 1", "minPods: 1"]
         limits = ", ".join(
-            f"{{name: l{each}, topologyKey: {choice.choice([ZONE, HOST])}, {choice.choice(bounds)},"
+            f"{{name: l{index}, topologyKey: {choice.choice([ZONE, HOST])}, {choice.choice(bounds)},"
             f" action: {choice.choice(['Evict', 'Evict', 'Alert'])}}}"
-            for each in range(choice.randint(1, 2))
+            for index in range(choice.randint(1, 2))
         )
         flight = choice.choice(["", "", "disruption: {maxInFlight: 1}, "])
         groups.append(
@@ -396,6 +395,6 @@ def drawn_states(part: int = 1) -> Iterator[DrawnState]:
                 objects=cluster.list(),
                 policy=policy,
                 failed_predictions=seed % 4,
-                spare=seed % 5 == 1,
+                extra=seed % 5 == 1,
                 moving=seed % 7 == 2,
             )

@@ -1,7 +1,7 @@
 """Clusters from files: what `kubectl get … -o json|yaml` prints.
 
-`snapshots` reads a file, `encodings` converts its bytes to JSON, `times` finds when it was written, and `gaps` reports
-the kinds that it does not contain.
+`snapshots` reads a file, finds when it was written and which kinds it does not contain; `encodings` converts its bytes
+to JSON.
 """
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot

@@ -1,13 +1,18 @@
-"""Reads a snapshot from a file."""
+"""Reads a snapshot from a file.
 
-from datetime import datetime
+The time of a snapshot is the newest timestamp of an event in the past that the file contains. A node's heartbeat is
+renewed every few minutes, so for a whole cluster this is close. Deletion timestamps do not count: they are in the
+future by the pod's grace period. A kind that the file does not contain is unknown, not empty; a warning names it.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot, convert_to_json
-from rebalancer.adapters.files.gaps import describe_missing_kinds
-from rebalancer.adapters.files.times import find_newest_time
 from rebalancer.decoding.lists import UnreadableList, decode_file, make_snapshot
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
@@ -18,6 +23,31 @@ KUBECTL_COMMAND: Final = (
     "storageclasses,csinodes,priorityclasses -A -o json"
 )
 """The command that prints all kinds that are read."""
+
+_NEEDED_FOR: Final[Mapping[str, str]] = {
+    "Pod": "everything",
+    "Node": "domains",
+    "PodDisruptionBudget": "disruption budgets",
+    "ReplicaSet": "replacements",
+    "Deployment": "replacements",
+    "StatefulSet": "replacements",
+    "ReplicationController": "replacements",
+    "Namespace": "namespace annotations and selectors",
+    "Service": "default constraints",
+    "PersistentVolume": "volumes",
+    "PersistentVolumeClaim": "volumes",
+    "StorageClass": "volumes",
+    "CSINode": "volume limits",
+    "PriorityClass": "priorities",
+}
+"""The kinds that are read, and what each is needed for."""
+
+_TIME: Final = re.compile(
+    # Begins with a literal that all names share, with the rest in a look-behind: a search at memory speed, no parsing.
+    # Quotes inside of strings are escaped in JSON, so only fields match.
+    rb'Time(?:(?<="creationTime)stamp|(?<="lastTransitionTime)|(?<="lastHeartbeatTime)|(?<="startTime))'
+    rb'":\s*"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?Z"'
+)
 
 
 def read_snapshot(
@@ -66,3 +96,26 @@ def _describe_document(document: bytes, error: UnreadableList) -> str:
     if kind and not kind.endswith("List"):
         return f"it is a single {kind}"
     return str(error)
+
+
+def describe_missing_kinds(unknown: Collection[str]) -> str:
+    """List the unknown kinds, in the plural, and what they are needed for; "" if every kind is known."""
+    kinds: dict[str, list[str]] = {}
+    for kind in _NEEDED_FOR:
+        if kind in unknown:
+            kinds.setdefault(_NEEDED_FOR[kind], []).append(kind)
+    return ", ".join(f"{', '.join(map(_plural, named))} ({use})" for use, named in kinds.items())
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
+
+
+def find_newest_time(document: bytes) -> datetime | None:
+    """Return the newest time in a JSON document of Kubernetes objects, None if there is none."""
+    for written in sorted({match[1] for match in _TIME.finditer(document)}, reverse=True):
+        try:
+            return datetime.fromisoformat(written.decode()).replace(tzinfo=UTC)
+        except ValueError:  # the 31st of February: the object with it is reported when it is decoded
+            continue
+    return None

@@ -1,6 +1,7 @@
 """All metrics of a process behind one registry of their own."""
 
 from contextlib import AbstractContextManager
+from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,9 +16,11 @@ from prometheus_client import (
 from rebalancer.adapters.prometheus import catalog
 from rebalancer.adapters.prometheus.catalog import Metric, MoveOutcome, Phase
 from rebalancer.adapters.prometheus.collector import CycleCollector, Watches
-from rebalancer.adapters.prometheus.requests import parse_request
 from rebalancer.adapters.prometheus.samples import CycleSamples
 from rebalancer.ports import EvictionResult
+
+_ON_ONE: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+_ON_ALL: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
 class Metrics:
@@ -71,3 +74,22 @@ class Metrics:
         """Count a request to the API server; code 0 means no response."""
         verb, resource = parse_request(method, path)
         self._requests.labels(verb, resource, str(code)).inc()
+
+
+def parse_request(method: str, path: str) -> tuple[str, str]:
+    """Return (verb, resource); the resource is "" for paths without one, such as `/version`.
+
+    Names of objects and namespaces do not appear: the number of series must not grow with the cluster.
+    Source: `apiserver/pkg/endpoints/request/requestinfo.go`; subresources are written `pods/eviction`, as RBAC does.
+    """
+    match path.strip("/").split("/"):
+        case ["api", _, *rest] | ["apis", _, _, *rest] if rest:
+            pass
+        case _:
+            return _ON_ONE.get(method, method.lower()), ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    resource, *one = rest
+    verbs = _ON_ONE if one else _ON_ALL
+    subresource = f"/{one[1]}" if len(one) > 1 else ""
+    return verbs.get(method, method.lower()), f"{resource}{subresource}"

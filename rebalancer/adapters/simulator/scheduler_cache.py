@@ -1,4 +1,4 @@
-"""The scheduler's cache: a view that is updated with the cluster instead of built anew for every pod."""
+"""The scheduler's cache: a view that is updated with the cluster instead of built again for every pod."""
 
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.model.pods import Pod

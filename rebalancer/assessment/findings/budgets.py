@@ -1,4 +1,4 @@
-"""SeveralBudgets and BudgetAlwaysZero: disruption budgets that no eviction ever passes, ours or a drain's."""
+"""SeveralBudgets and BudgetAlwaysZero: disruption budgets that never allow an eviction, of a drain either."""
 
 from collections.abc import Iterator
 
@@ -14,12 +14,12 @@ def budget_findings(view: View) -> Iterator[Finding]:
     """Yield workloads that several budgets select, and budgets that can never allow an eviction."""
     snapshot = view.snapshot
     for budget in snapshot.budgets:
-        why = _never(budget)
+        why = _why_never(budget)
         if why:
             yield Finding(
                 kind=FindingKind.BUDGET_ALWAYS_ZERO,
                 object=f"PodDisruptionBudget {budget}",
-                message=f"{why}: no pod can ever be evicted, and no node drained. Let at least one pod be missing",
+                message=f"{why}: no pod can ever be evicted, and no node drained. Allow at least one disruption",
                 workloads=_workloads(budget, view),
             )
     for member in members(view):
@@ -28,7 +28,7 @@ def budget_findings(view: View) -> Iterator[Finding]:
             labels = {id(pod.labels): pod.labels for pod in member.pods}.values()
             for own in labels:
                 names = sorted(
-                    each.name for each in budgets if each.selector is not None and each.selector.matches(own)
+                    budget.name for budget in budgets if budget.selector is not None and budget.selector.matches(own)
                 )
                 if len(names) > 1:
                     message = (
@@ -39,10 +39,10 @@ def budget_findings(view: View) -> Iterator[Finding]:
                     break
 
 
-def _never(budget: DisruptionBudget) -> str:
-    """Say why a budget can never allow anything, "" where it may one day.
+def _why_never(budget: DisruptionBudget) -> str:
+    """Return why a budget can never allow a disruption, "" where it can.
 
-    A percentage of few pods may round to all of them; how many are meant is in the status, once that is of today.
+    A percentage of few pods may round up to all of them; the status has the number, unless it is out of date.
     """
     if budget.max_unavailable in {0, "0%"}:
         return f"maxUnavailable is {budget.max_unavailable}"
@@ -57,9 +57,9 @@ def _never(budget: DisruptionBudget) -> str:
 def _workloads(budget: DisruptionBudget, view: View) -> tuple[Reference, ...]:
     if budget.selector is None:
         return ()
-    found = {
+    workloads = {
         member.reference
         for member in members(view)
         if member.reference.namespace == budget.namespace and budget.selector.matches(member.pods[0].labels)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(workloads))

@@ -1,7 +1,7 @@
-"""ConstraintsContradict: rules of one workload that can never hold together, however empty the cluster is.
+"""ConstraintsContradict: rules of one workload that can never be satisfied together, however empty the cluster is.
 
-A domain that counts and takes none of the pods holds the minimum down for ever: it has nodes that the pods' affinity or
-tolerations leave out, while the constraint's inclusion policy counts them (docs/semantics.md, "Which nodes").
+A domain that counts but takes none of the pods keeps the minimum low permanently: the pods' affinity or tolerations
+exclude its nodes, while the constraint's inclusion policy counts them (docs/semantics.md, "Which nodes").
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,34 +20,34 @@ from rebalancer.scheduling.spread_constraints import EffectiveConstraint
 from rebalancer.scheduling.view import View
 
 _PASSING: Final = ("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure")
-"""Taints of node.kubernetes.io that come and go: what they close is no contradiction of rules."""
+"""Taints of node.kubernetes.io that come and go: a domain that they close is no contradiction."""
 
 _TOLERATED: Final = tuple(Toleration(key=f"node.kubernetes.io/{name}", operator="Exists") for name in _PASSING)
 
 
 def contradiction_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
-    """Yield what contradicts itself: constraints against affinity and taints, affinity against anti-affinity."""
-    for judged in groups:
-        for each in judged.hard:
-            yield from _closed(each, judged, view)
+    """Yield contradictions: of constraints with affinity or taints, and of affinity with anti-affinity."""
+    for group in groups:
+        for constraint in group.hard:
+            yield from _closed_domain_finding(constraint, group, view)
     for member in members(view):
-        yield from _both_ways(member)
+        yield from _affinity_contradiction(member)
 
 
-def _closed(each: EvaluatedConstraint, judged: EvaluatedGroup, view: View) -> Iterator[Finding]:
-    """Yield a finding where domains that are closed for good keep some of the pods from ever being placed."""
-    sample, counts, constraint = judged.group.sample, each.counts, each.constraint
+def _closed_domain_finding(evaluated: EvaluatedConstraint, group: EvaluatedGroup, view: View) -> Iterator[Finding]:
+    """Yield a finding where domains that are closed for good prevent some of the pods from ever being placed."""
+    sample, counts, constraint = group.group.sample, evaluated.counts, evaluated.constraint
     if len(counts.eligible.domains) < constraint.min_domains or ineffective(constraint, view):
         return
-    closed = _closed_domains(each, sample, view)
+    closed = _closed_domains(evaluated, sample, view)
     if not closed or len(closed) == len(counts.eligible.domains):
         return
     filled = counts.by_domain.filled
     least = min(filled.get(value, 0) for value in closed)
     room = (len(counts.eligible.domains) - len(closed)) * (least + constraint.max_skew)
     room += sum(filled.get(value, 0) for value in closed)
-    counted = [member for member in judged.group.members if _counted(member, constraint)]
-    wanted = sum({each.uid: each.replicas for member in counted for each in _tops(member)}.values())
+    counted = [member for member in group.group.members if _is_counted(member, constraint)]
+    wanted = sum({workload.uid: workload.replicas for member in counted for workload in _top_owner(member)}.values())
     if wanted <= room:
         return
     message = (
@@ -59,9 +59,9 @@ def _closed(each: EvaluatedConstraint, judged: EvaluatedGroup, view: View) -> It
         yield workload_finding(FindingKind.CONSTRAINTS_CONTRADICT, workload, message)
 
 
-def _closed_domains(each: EvaluatedConstraint, sample: Pod, view: View) -> list[str]:
+def _closed_domains(evaluated: EvaluatedConstraint, sample: Pod, view: View) -> list[str]:
     affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
-    eligible = each.counts.eligible
+    eligible = evaluated.counts.eligible
 
     def make() -> list[str]:
         usable = view.nodes.matching(affinity) & view.nodes.tolerated((*tolerations, *_TOLERATED))
@@ -69,24 +69,24 @@ def _closed_domains(each: EvaluatedConstraint, sample: Pod, view: View) -> list[
             return []
         return sorted(value for value, nodes in eligible.domains.items() if nodes.isdisjoint(usable))
 
-    # Groups that see the same nodes share one object: the question is answered once for all of them.
+    # Groups with the same eligible nodes share one object, so the result is computed once for all of them.
     return view.memo(("closed domains", id(eligible), affinity, tolerations), make)
 
 
-def _counted(member: PodController, constraint: EffectiveConstraint) -> bool:
-    """Say whether the constraint counts the pods of an owner, so that each new one fills a domain."""
+def _is_counted(member: PodController, constraint: EffectiveConstraint) -> bool:
+    """Return whether the constraint counts the pods of an owner, so that each new pod fills a domain."""
     selector, sample = constraint.selector, member.sample
     return selector is not None and sample is not None and selector.matches(sample.labels)
 
 
-def _tops(member: PodController) -> Iterator[Workload]:
+def _top_owner(member: PodController) -> Iterator[Workload]:
     top = member.top or member.owner
     if top is not None:
         yield top
 
 
-def _both_ways(member: PodController) -> Iterator[Finding]:
-    """Yield a finding where a pod must stand beside the very pods that it must keep away from."""
+def _affinity_contradiction(member: PodController) -> Iterator[Finding]:
+    """Yield a finding where a pod requires both affinity and anti-affinity to the same pods."""
     sample = member.sample
     if sample is None:
         return
@@ -101,7 +101,7 @@ def _both_ways(member: PodController) -> Iterator[Finding]:
             )
             if same:
                 message = (
-                    f"it requires affinity and anti-affinity to {wanted.selector} over {wanted.topology_key}: no node "
-                    "satisfies both. Remove one of them"
+                    f"it requires both affinity and anti-affinity to {wanted.selector} over {wanted.topology_key}: no "
+                    "node satisfies both. Remove one of them"
                 )
                 yield workload_finding(FindingKind.CONSTRAINTS_CONTRADICT, member.reference, message)

@@ -1,4 +1,4 @@
-"""TooFewDomains and DomainUnused: fewer domains than a rule needs, and declared ones that hold nothing."""
+"""TooFewDomains and DomainUnused: fewer domains than a rule needs, and declared domains without pods."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,37 +18,37 @@ from rebalancer.scheduling.view import View
 def too_few_domains_findings(
     groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], view: View
 ) -> Iterator[Finding]:
-    """Yield what needs more domains than there are: limits, `minDomains`, and pods that keep apart from their own."""
+    """Yield limits, `minDomains` and anti-affinity that need more domains than exist."""
     for limit in limits:
         if limit.reason is Reason.TOO_FEW_DOMAINS:
             yield Finding(
                 kind=FindingKind.TOO_FEW_DOMAINS,
-                object=_name(limit.gathered),
-                message=f"{limit.group}/{limit.limit}: {limit.message}. Add nodes in more domains, or loosen the limit",
+                object=_object_of(limit.gathered),
+                message=f"{limit.group}/{limit.limit}: {limit.message}. Add nodes in more domains, or relax the limit",
                 workloads=limit.gathered.owners,
             )
-    for judged in groups:
-        for each in judged.hard:
-            there, least = len(each.counts.by_domain), each.constraint.min_domains
+    for group in groups:
+        for evaluated in group.hard:
+            there, least = len(evaluated.counts.by_domain), evaluated.constraint.min_domains
             if there < least:
-                key = each.constraint.key
+                key = evaluated.constraint.key
                 message = (
-                    f"minDomains of its constraint over {key} is {least}, and {there} exist: each "
-                    f"takes {each.constraint.max_skew} of its pods at most. Add domains, or lower minDomains"
+                    f"minDomains of its constraint over {key} is {least}, but only {there} exist, so that each "
+                    f"takes at most {evaluated.constraint.max_skew} of its pods. Add domains, or lower minDomains"
                 )
-                if least == 1:  # what none given means, too
+                if least == 1:  # also the default where minDomains is not set
                     message = (
                         f"no node that counts for its constraint over {key} has this label: none of its pods can be "
                         "placed. Correct the topologyKey, label the nodes, or let the pods use nodes that have it"
                     )
-                for workload in judged.group.workloads:
+                for workload in group.group.workloads:
                     yield workload_finding(FindingKind.TOO_FEW_DOMAINS, workload, message)
     for member in members(view):
-        yield from _apart(member, view)
+        yield from _anti_affinity_finding(member, view)
 
 
-def _apart(member: PodController, view: View) -> Iterator[Finding]:
-    """Yield a finding where pods that keep away from their own kind are more than the domains."""
+def _anti_affinity_finding(member: PodController, view: View) -> Iterator[Finding]:
+    """Yield a finding where a workload whose anti-affinity separates its pods has more pods than domains."""
     sample, top = member.sample, member.top or member.owner
     if sample is None or top is None or not sample.spec.pod_affinity.anti_required:
         return
@@ -56,17 +56,18 @@ def _apart(member: PodController, view: View) -> Iterator[Finding]:
     for term in sample.spec.pod_affinity.anti_required:
         if not selects(term, sample.namespace, sample, view):
             continue
-        there = _existing(term, usable, view)
+        there = _count_domains(term, usable, view)
         if there < top.replicas:
             message = (
-                f"its anti-affinity over {term.topology_key} keeps its {top.replicas} pods apart, and there are "
-                f"{there} domains: the rest stays pending. Add domains, scale down, or prefer instead of requiring"
+                f"its anti-affinity over {term.topology_key} allows one of its {top.replicas} pods per domain, and "
+                f"there are {there} domains: the rest stays pending. Add domains, scale down, or use preferred "
+                "anti-affinity"
             )
             yield workload_finding(FindingKind.TOO_FEW_DOMAINS, member.reference, message)
 
 
-def _existing(term: PodAffinityTerm, usable: frozenset[str], view: View) -> int:
-    """Count the domains of a term; each node without the key is a place of its own."""
+def _count_domains(term: PodAffinityTerm, usable: frozenset[str], view: View) -> int:
+    """Count the domains of a term; each node without the key is a domain of its own."""
     key = term.topology_key
 
     def make() -> int:
@@ -77,7 +78,7 @@ def _existing(term: PodAffinityTerm, usable: frozenset[str], view: View) -> int:
 
 
 def unused_domain_findings(gathered: Sequence[LimitGroup], view: View) -> Iterator[Finding]:
-    """Yield the zones that pods' affinity names, or a limit declares, and that hold none although there are enough."""
+    """Yield zones without pods that an affinity names or a limit declares, where there are enough pods."""
     for group in gathered:
         key = group.group.zone_key
         declared = frozenset(
@@ -92,16 +93,18 @@ def unused_domain_findings(gathered: Sequence[LimitGroup], view: View) -> Iterat
         if empty:
             there = view.nodes.groups(key)
             gone = [value for value in empty if value not in there]
-            remedy = "spread constraints need not fill each domain: add minPods to a limit, or minDomains to them"
+            remedy = (
+                "spread constraints do not fill every domain: add minPods to a limit, or minDomains to the constraints"
+            )
             if gone:
-                remedy = f"no node of {list_names(gone)} exists: add nodes, or declare it no longer"
+                remedy = f"no node of {list_names(gone)} exists: add nodes, or remove it from the declaration"
             yield Finding(
                 kind=FindingKind.DOMAIN_UNUSED,
-                object=_name(group),
-                message=f"{key} {list_names(empty)} is declared and holds none of {len(group.pods)} pods; {remedy}",
+                object=_object_of(group),
+                message=f"{key} {list_names(empty)} is declared but holds none of {len(group.pods)} pods; {remedy}",
                 workloads=group.owners,
             )
 
 
-def _name(group: LimitGroup) -> str:
+def _object_of(group: LimitGroup) -> str:
     return str(group.owners[0]) if len(group.owners) == 1 else group.name

@@ -1,4 +1,4 @@
-"""A finding: something that is wrong without being violated, on what, and the remedy."""
+"""A finding: something that is wrong without violating a constraint, its object, and the remedy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind
 
 _MOST = 4
-"""So many names are given; the rest is counted."""
+"""Names in a message; the rest is counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What was found, on which object, in a sentence that says the remedy; and the workloads that it is about."""
+    """One finding: kind, object, a message with the remedy, and the workloads that it affects."""
 
     kind: FindingKind
     object: str
@@ -26,6 +26,6 @@ def workload_finding(kind: FindingKind, workload: Reference, message: str) -> Fi
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Name some, and count the rest."""
+    """Name the first few and count the rest."""
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(name or '""' for name in names[:_MOST]) + rest

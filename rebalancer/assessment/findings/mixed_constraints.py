@@ -1,7 +1,7 @@
-"""MixedConstraints: pods that one constraint counts together, and that carry other values of it.
+"""MixedConstraints: pods that one constraint counts together but that carry different values of it.
 
-After a scaling the new pods carry new values, running pods keep the old ones until they are made anew: some are placed
-by another rule than the rest (docs/semantics.md, 5.1).
+After a change of the template new pods carry the new values and running pods the old ones until they are replaced: some
+pods are placed by another rule than the rest (docs/semantics.md, 5.1).
 """
 
 from collections.abc import Iterator
@@ -17,33 +17,33 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint, constraints_of
 from rebalancer.scheduling.view import View
 
-_Counted = tuple[str, str, str, LabelSelector]
-"""Namespace, topology key, whenUnsatisfiable and selector: what counts the same pods for the same purpose."""
+_CountedSet = tuple[str, str, str, LabelSelector]
+"""Namespace, topology key, whenUnsatisfiable and selector: constraints that are equal in these count the same pods."""
 
 _Values = tuple[int, int]
 """maxSkew and minDomains."""
 
 
 @dataclass(slots=True)
-class _Carried:
-    """Who carries which values: so many pods, of these workloads."""
+class _Carriers:
+    """The number of pods that carry each pair of values, and their workloads."""
 
     pods: dict[_Values, int] = field(default_factory=dict)
     workloads: dict[Reference, None] = field(default_factory=dict)
 
 
 def mixed_constraint_findings(view: View) -> Iterator[Finding]:
-    """Yield one finding for each constraint that running pods, or next ones, carry with several values."""
-    found: dict[_Counted, _Carried] = {}
+    """Yield one finding for each constraint that running or next pods carry with different values."""
+    carried_by: dict[_CountedSet, _Carriers] = {}
     for member in members(view):
-        for pod, number in _kinds(member):
-            for each in chain(*constraints_of(pod, view)):
-                if each.selector is not None and each.selector.matches(pod.labels):
-                    carried = found.setdefault(_counted(pod, each, each.selector), _Carried())
-                    values = each.max_skew, each.min_domains
+        for pod, number in _pod_classes(member):
+            for constraint in chain(*constraints_of(pod, view)):
+                if constraint.selector is not None and constraint.selector.matches(pod.labels):
+                    carried = carried_by.setdefault(_counted_set(pod, constraint, constraint.selector), _Carriers())
+                    values = constraint.max_skew, constraint.min_domains
                     carried.pods[values] = carried.pods.get(values, 0) + number
                     carried.workloads[member.reference] = None
-    for (_, key, action, _), carried in found.items():
+    for (_, key, action, _), carried in carried_by.items():
         if len(carried.pods) > 1:
             workloads = sorted(carried.workloads)
             yield Finding(
@@ -54,10 +54,10 @@ def mixed_constraint_findings(view: View) -> Iterator[Finding]:
             )
 
 
-def _kinds(member: PodController) -> Iterator[tuple[Pod, int]]:
-    """Yield a pod of each kind with its number: equal specs and labels are one object in most snapshots.
+def _pod_classes(member: PodController) -> Iterator[tuple[Pod, int]]:
+    """Yield one pod of each pod class with the number of its pods; equal specs and labels are one object mostly.
 
-    The next pod is among them with the number 0: what it will carry differs from what runs.
+    The next pod is yielded with the number 0, because its values may differ from those of the running pods.
     """
     numbers: dict[tuple[int, int], int] = {}
     pods: dict[tuple[int, int], Pod] = {}
@@ -71,11 +71,11 @@ def _kinds(member: PodController) -> Iterator[tuple[Pod, int]]:
         yield member.next_pod, 0
 
 
-def _counted(pod: Pod, each: EffectiveConstraint, selector: LabelSelector) -> _Counted:
-    return pod.namespace, each.key, each.when_unsatisfiable, selector
+def _counted_set(pod: Pod, constraint: EffectiveConstraint, selector: LabelSelector) -> _CountedSet:
+    return pod.namespace, constraint.key, constraint.when_unsatisfiable, selector
 
 
-def _message(key: str, action: str, carried: _Carried, workloads: list[Reference]) -> str:
+def _message(key: str, action: str, carried: _Carriers, workloads: list[Reference]) -> str:
     domains = len({least for _, least in carried.pods}) > 1
     parts = [
         f"maxSkew {skew}{f' and minDomains {least}' if domains else ''} "
@@ -83,7 +83,7 @@ def _message(key: str, action: str, carried: _Carried, workloads: list[Reference
         for (skew, least), number in sorted(carried.pods.items())
     ]
     return (
-        f"the constraint over {key} ({action}) of {list_names([str(each) for each in workloads])} is carried as "
+        f"the constraint over {key} ({action}) of {list_names(list(map(str, workloads)))} is carried as "
         f"{', as '.join(parts)}: pods counted together are placed by different rules. Make the templates agree and "
         "restart the pods with old values"
     )

@@ -1,8 +1,12 @@
-"""What the constraints of a workload see when one of its pods has gone, worked out from the counts alone.
+"""Whether a deleted pod can be replaced, from the counts of its workload's constraints alone.
 
-Where a pod vanishes, its domain holds one less, and the minimum falls by one if that domain was an emptiest one. All
-else that a filter looks at only gets better: room is freed and anti-affinity lifted. So a node that passes every filter
-but PodTopologySpread now, and that one by this arithmetic, takes the replacement.
+If a pod is deleted its domain holds one pod less, and the minimum falls by one if that domain was an emptiest one. For
+every other filter a deletion only helps: it frees capacity and ends anti-affinity. So a node that passes all filters
+but PodTopologySpread now, and PodTopologySpread with the new counts, takes the replacement.
+
+Example: zones a, b, c hold 2,2,2 with maxSkew 1. Without a pod of c the minimum is 1, so that only c is open.
+
+Cost: linear in pods and constraints; for each pod at most `_TRIED` nodes are tried.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,160 +24,168 @@ from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread,
 from rebalancer.scheduling.view import View
 
 _TRIED: Final = 64
-"""Nodes that are tried for one pod."""
+"""Nodes tried for one pod."""
 
 _DOMAINS: Final = 8
-"""Of the emptiest domains, in which they are looked for."""
+"""Emptiest domains in which they are searched."""
 
 _FEW: Final = 64
-"""Domains of a constraint up to which it is asked which of them are open."""
+"""Constraints with more domains are not searched for open ones."""
 
 
 class _Seen(NamedTuple):
-    """What one constraint sees: the value that a pod has left, None if it was not counted, and the minimum then."""
+    """The domain that a deleted pod left, None if the constraint did not count it, and the minimum without it."""
 
     left: str | None
     minimum: int
 
 
 class PodLosses:
-    """The losses of one owner's pods. `coming` is the pod that takes a place, `hard` what its constraints count."""
+    """Losses of one owner's pods. `next_pod` replaces any of them; `hard` are the counts of its hard constraints."""
 
-    def __init__(self, coming: Pod, hard: Sequence[Counts], view: View) -> None:
-        self._coming = coming
+    def __init__(self, next_pod: Pod, hard: Sequence[Counts], view: View) -> None:
+        self._next_pod = next_pod
         self._hard = hard
         self._view = view
-        self._takers = admissible(coming, view)
-        self._values = [view.nodes.values(each.constraint.key) for each in hard]
+        self._takers = admissible(next_pod, view)
+        self._values = [view.nodes.values(counts.constraint.key) for counts in hard]
         # Workloads of one group share the counts, and need not all match the selector.
-        self._adds = [int(_selects(each, coming.labels)) for each in hard]
+        self._adds = [int(_selects(counts, next_pod.labels)) for counts in hard]
         self._coarsest = min(range(len(hard)), key=lambda at: len(hard[at].by_domain), default=None)
         self._counted: dict[int, list[bool]] = {}
         self._passing: dict[str, bool] = {}
-        self._refuges: list[str] = []
+        self._known_takers: list[str] = []
 
-    def unsure(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return those of the pods for whose replacement no node is found that surely takes it.
+    def undecided(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Return the pods for whose replacement no node was found that surely takes it.
 
-        Required affinity may lose what it asks for, and pods that were promised a node may take the room: then no node
-        is sure.
+        Required affinity may lose the pod that it needs, and nominated pods may take capacity: then no node is sure.
         """
         if not self._monotone:
             return list(pods)
-        if self._refuge([_Seen(None, each.minimum) for each in self._hard]):
-            # It takes the replacement of whichever pod leaves the minima as they are, which is that of most.
-            pods = [pod for pod in pods if self._may_lower(pod)]
-        return [pod for pod in pods if not self._refuge(self._after(pod))]
+        if self._find_taker([_Seen(None, counts.minimum) for counts in self._hard]):
+            # That node takes the replacement of every pod whose deletion does not change a minimum, which are most.
+            pods = [pod for pod in pods if self._may_lower_minimum(pod)]
+        return [pod for pod in pods if not self._find_taker(self._after(pod))]
 
-    def _may_lower(self, pod: Pod) -> bool:
+    def _may_lower_minimum(self, pod: Pod) -> bool:
         node = pod.node or ""
         return any(values.get(node) in lowest for values, lowest in self._lowest)
 
     @cached_property
     def _lowest(self) -> list[tuple[Mapping[str, str], set[str]]]:
-        """For each minimum above 0 the domains that have it."""
+        """The domains at the minimum, for each constraint whose minimum is above 0."""
         return [
-            (values, {value for value, held in each.by_domain.filled.items() if held == each.minimum})
-            for each, values in zip(self._hard, self._values, strict=True)
-            if each.minimum > 0
+            (values, {value for value, held in counts.by_domain.filled.items() if held == counts.minimum})
+            for counts, values in zip(self._hard, self._values, strict=True)
+            if counts.minimum > 0
         ]
 
-    def _refuge(self, seen: Sequence[_Seen]) -> bool:
-        """Say whether a node is known, or found, that takes a replacement then."""
-        if any(self._open(node, seen) for node in self._refuges):
+    def _find_taker(self, seen: Sequence[_Seen]) -> bool:
+        """Return whether some node takes a replacement with these counts."""
+        if any(self._open(node, seen) for node in self._known_takers):
             return True
         for node in islice(self._candidates(seen), _TRIED):
             if self._open(node, seen) and self._passes(node):
-                self._refuges.append(node)
+                self._known_takers.append(node)
                 return True
         return False
 
-    def closed(self, pod: Pod) -> str:
-        """Say why no node can take the replacement, "" where the counts do not show it.
+    def why_blocked(self, pod: Pod) -> str:
+        """Return why no node can take the replacement, "" where the counts do not show it.
 
-        The domains that the coarsest constraint leaves open have no node that takes such pods at all.
+        It is shown where no open domain of the coarsest constraint has a node that takes such pods.
         """
         if self._coarsest is None:
             return ""
-        each, (left, minimum) = self._hard[self._coarsest], self._after(pod)[self._coarsest]
-        domains = each.by_domain
+        counts, (left, minimum) = self._hard[self._coarsest], self._after(pod)[self._coarsest]
+        domains = counts.by_domain
         if len(domains) > _FEW or not self._all_counted:
             return ""
-        room = each.constraint.max_skew + minimum - self._adds[self._coarsest]
-        open_to = sorted(value for value in domains if domains[value] - (value == left) <= room)
+        most_held = counts.constraint.max_skew + minimum - self._adds[self._coarsest]
+        open_to = sorted(value for value in domains if domains[value] - (value == left) <= most_held)
         if any(self._nodes(value) for value in open_to):
             return ""
-        key = each.constraint.key
+        key = counts.constraint.key
         return (
-            f"{key} (maxSkew {each.constraint.max_skew}) admits {list_names(open_to) or 'no domain'} only, and no node "
-            "there takes such pods: they are cordoned, tainted or left out by its affinity. Let them take pods again, "
-            "or set nodeTaintsPolicy: Honor"
+            f"{key} (maxSkew {counts.constraint.max_skew}) admits only {list_names(open_to) or 'no domain'}, where no "
+            "node takes such pods: the nodes are cordoned, tainted or excluded by its affinity. Let them take pods "
+            "again, or set nodeTaintsPolicy: Honor"
         )
 
     @cached_property
     def _all_counted(self) -> bool:
-        """Whether each node that takes such pods is of a domain; a value that is none counts as empty, so is open."""
+        """Whether every node that takes such pods is in a counted domain; other domains count as empty, so are open."""
         assert self._coarsest is not None
         return self._takers <= self._hard[self._coarsest].eligible.nodes
 
     @cached_property
     def _monotone(self) -> bool:
-        affinity = self._coming.spec.pod_affinity
-        return not affinity.required and not any(True for _ in iterate_nominated_nodes(self._coming, self._view))
+        affinity = self._next_pod.spec.pod_affinity
+        return not affinity.required and not any(True for _ in iterate_nominated_nodes(self._next_pod, self._view))
 
     def _after(self, pod: Pod) -> list[_Seen]:
         counted = self._counted.get(id(pod.labels))
         if counted is None:
-            counted = self._counted[id(pod.labels)] = [self._matches(each, pod.labels) for each in self._hard]
+            counted = self._counted[id(pod.labels)] = [
+                self._matches(constraint_counts, pod.labels) for constraint_counts in self._hard
+            ]
         seen: list[_Seen] = []
         node = pod.node or ""
-        for each, values, counts in zip(self._hard, self._values, counted, strict=True):
-            if counts and node in each.eligible.nodes:
+        for constraint_counts, values, counts in zip(self._hard, self._values, counted, strict=True):
+            if counts and node in constraint_counts.eligible.nodes:
                 left = values[node]
-                lower = each.minimum > 0 and each.by_domain.filled[left] == each.minimum
-                seen.append(_Seen(left, each.minimum - lower))
+                lower = (
+                    constraint_counts.minimum > 0
+                    and constraint_counts.by_domain.filled[left] == constraint_counts.minimum
+                )
+                seen.append(_Seen(left, constraint_counts.minimum - lower))
             else:
-                seen.append(_Seen(None, each.minimum))
+                seen.append(_Seen(None, constraint_counts.minimum))
         return seen
 
-    def _matches(self, each: Counts, labels: Labels) -> bool:
-        return _selects(each, labels) and not ineffective(each.constraint, self._view)
+    def _matches(self, counts: Counts, labels: Labels) -> bool:
+        return _selects(counts, labels) and not ineffective(counts.constraint, self._view)
 
     def _open(self, node: str, seen: Sequence[_Seen]) -> bool:
-        """Say whether every constraint admits a node then."""
-        for each, values, adds, (left, minimum) in zip(self._hard, self._values, self._adds, seen, strict=True):
+        """Return whether every constraint admits a node with these counts."""
+        for counts, values, adds, (left, minimum) in zip(self._hard, self._values, self._adds, seen, strict=True):
             value = values.get(node)
             if value is None:
                 return False
-            held = each.by_domain.filled.get(value, 0) - (value == left)
-            if held + adds - minimum > each.constraint.max_skew:
+            held = counts.by_domain.filled.get(value, 0) - (value == left)
+            if held + adds - minimum > counts.constraint.max_skew:
                 return False
         return True
 
     def _passes(self, node: str) -> bool:
-        """Say whether a node passes all other filters now."""
+        """Return whether a node passes all other filters."""
         known = self._passing.get(node)
         if known is None:
             known = self._passing[node] = all(
-                each.refusal is None and bool(each.verdict(node)) for each in self._others
+                other.refusal is None and bool(other.verdict(node)) for other in self._others
             )
         return known
 
     @cached_property
     def _others(self) -> list[Filter]:
-        return [each for each in prepare_filters(self._coming, self._view) if each.name != PodTopologySpread.name]
+        return [
+            prepared_filter
+            for prepared_filter in prepare_filters(self._next_pod, self._view)
+            if prepared_filter.name != PodTopologySpread.name
+        ]
 
     def _candidates(self, seen: Sequence[_Seen]) -> Iterator[str]:
         """Yield nodes that take such pods, those of the emptiest domains of the coarsest constraint first."""
         if self._coarsest is None:
             yield from (node for node in self._view.nodes.by_name if node in self._takers)
             return
-        each, left = self._hard[self._coarsest], seen[self._coarsest].left
-        if left is not None and seen[self._coarsest].minimum < each.minimum:
+        counts, left = self._hard[self._coarsest], seen[self._coarsest].left
+        if left is not None and seen[self._coarsest].minimum < counts.minimum:
             yield from self._nodes(left)
-        filled = each.by_domain.filled
-        room = each.constraint.max_skew + seen[self._coarsest].minimum - self._adds[self._coarsest]
-        inside = (value for value in self._emptiest if filled.get(value, 0) - (value == left) <= room)
+        filled = counts.by_domain.filled
+        most_held = counts.constraint.max_skew + seen[self._coarsest].minimum - self._adds[self._coarsest]
+        inside = (value for value in self._emptiest if filled.get(value, 0) - (value == left) <= most_held)
         yield from chain.from_iterable(map(self._nodes, inside))
 
     @cached_property
@@ -189,11 +201,11 @@ class PodLosses:
         """Return the nodes of a domain of the coarsest constraint that take such pods, by name."""
         assert self._coarsest is not None
         eligible, takers = self._hard[self._coarsest].eligible, self._takers
-        # Workloads that see the same nodes share these objects: worked out once for all of them.
+        # Workloads with the same eligible nodes share these objects, so the result is computed once for all of them.
         key = ("takers of a domain", id(eligible), id(takers), value)
         return self._view.memo(key, lambda: tuple(sorted(eligible.domains[value] & takers)))
 
 
-def _selects(each: Counts, labels: Labels) -> bool:
-    selector = each.constraint.selector
+def _selects(counts: Counts, labels: Labels) -> bool:
+    selector = counts.constraint.selector
     return selector is not None and selector.matches(labels)

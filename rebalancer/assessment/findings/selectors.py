@@ -1,4 +1,4 @@
-"""Selectors of constraints that do not count what they are there for: none at all, an empty one, one for other pods."""
+"""Selectors of constraints that do not count the workload's pods: missing, empty, or for other pods."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,17 +11,17 @@ from rebalancer.scheduling.view import View
 
 
 def selector_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
-    """Look at the constraints that workloads write themselves, hard and soft."""
-    for judged in groups:
-        for constraint in (*judged.group.constraints.hard, *judged.group.constraints.soft):
+    """Yield findings about the constraints in the workloads' own templates, hard and soft."""
+    for group in groups:
+        for constraint in (*group.group.constraints.hard, *group.group.constraints.soft):
             if constraint.origin is not Origin.DEFAULT:
-                yield from _of_constraint(constraint, judged, view)
+                yield from _constraint_findings(constraint, group, view)
 
 
-def _of_constraint(constraint: EffectiveConstraint, judged: EvaluatedGroup, view: View) -> Iterator[Finding]:
+def _constraint_findings(constraint: EffectiveConstraint, group: EvaluatedGroup, view: View) -> Iterator[Finding]:
     selector = constraint.selector
     what = f"its constraint over {constraint.key}"
-    for member in judged.group.members:
+    for member in group.group.members:
         sample = member.sample
         if selector is None:
             message = f"{what} has no labelSelector and counts no pod: give it the labels of the template"
@@ -34,7 +34,7 @@ def _of_constraint(constraint: EffectiveConstraint, judged: EvaluatedGroup, view
             yield workload_finding(FindingKind.SELECTOR_EMPTY, member.reference, message)
         elif sample is not None and not selector.matches(sample.labels):
             message = (
-                f"{what} selects {selector}, which its own pods do not match: its pods never change the count that "
-                "they are placed by. Make selector and labels of the template agree"
+                f"{what} selects {selector}, which its own pods do not match: its pods never change the counts that "
+                "they are placed by. Make the selector match the labels of the template"
             )
             yield workload_finding(FindingKind.SELECTOR_MISSES_OWN_PODS, member.reference, message)

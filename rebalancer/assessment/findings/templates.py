@@ -1,4 +1,4 @@
-"""TemplateRefused: templates that the API server accepted and whose pods it refuses. The next pod never comes."""
+"""TemplateRefused: templates that the API server accepted but whose pods it refuses, so that none is created."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from rebalancer.scheduling.view import View
 
 
 def template_findings(view: View) -> Iterator[Finding]:
-    """Look at every owner that wants pods, whether it has any or not."""
+    """Yield a finding for every owner that should have pods, whether it has any or not."""
     snapshot = view.snapshot
     for owner in snapshot.workloads:
         why = check_template(owner.template) if owner.replicas else None
         if why is not None:
             top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
-            message = f"{why.message}. Remove it from one of the two: a pod that vanishes is not replaced"
+            message = f"{why.message}. Remove it from one of the two: a deleted pod is not replaced"
             yield workload_finding(FindingKind.TEMPLATE_REFUSED, reference_of(top), message)

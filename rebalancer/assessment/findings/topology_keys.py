@@ -1,7 +1,7 @@
 """TopologyKeyMissing: nodes that a workload may use and that lack the key of one of its constraints, or misspell it.
 
-Such a node takes no pod under a hard constraint, and what stands there is not counted. Of a key in the policy it is
-told where no node at all has it.
+Such a node takes no pod under a hard constraint, and its pods are not counted. A topology key of the policy is reported
+if no node at all has it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,22 +24,22 @@ _READ = 100
 
 _WELL_KNOWN = frozenset(
     {HOSTNAME, ZONE, "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"}
-    | {f"failure-domain.beta.kubernetes.io/{each}" for each in ("zone", "region")}
+    | {f"failure-domain.beta.kubernetes.io/{name}" for name in ("zone", "region")}
 )
-"""Labels that clouds and kubelets set: nobody renames these."""
+"""Labels that clouds and kubelets set; they cannot be renamed."""
 
 _FAR_MORE = 2
-"""From more than so many times as many nodes on, it is the constraint that is taken to be wrong."""
+"""If a similar label is on more than so many times as many nodes, the constraint's key counts as misspelt."""
 
 
 def missing_key_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Yield one finding for each key of a constraint that usable nodes lack."""
     lacking: dict[str, frozenset[str]] = {}
     usable: dict[str, frozenset[str]] = {}
-    asking: dict[str, dict[Reference, None]] = {}
-    for judged in groups:
-        sample = judged.group.sample
-        for constraint in chain(*judged.group.constraints):
+    workloads_of_key: dict[str, dict[Reference, None]] = {}
+    for group in groups:
+        sample = group.group.sample
+        for constraint in chain(*group.group.constraints):
             key = constraint.key
             if constraint.origin is Origin.DEFAULT:
                 continue
@@ -47,25 +47,25 @@ def missing_key_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterat
             if without:
                 lacking[key] = lacking.get(key, NONE) | without
                 usable[key] = usable.get(key, NONE) | nodes
-                asking.setdefault(key, {}).update(dict.fromkeys(judged.group.workloads))
+                workloads_of_key.setdefault(key, {}).update(dict.fromkeys(group.group.workloads))
     for key, without in lacking.items():
         yield Finding(
             kind=FindingKind.TOPOLOGY_KEY_MISSING,
             object=f"node label {key}",
-            message=_message(key, sorted(without), len(usable[key]), sorted(asking[key]), view),
-            workloads=tuple(sorted(asking[key])),
+            message=_message(key, sorted(without), len(usable[key]), sorted(workloads_of_key[key]), view),
+            workloads=tuple(sorted(workloads_of_key[key])),
         )
 
 
 def policy_key_findings(unmatched: Sequence[Unmatched], gathered: Sequence[LimitGroup]) -> Iterator[Finding]:
     """Yield one finding for each topology key of the policy that no node has."""
-    for each in unmatched:
-        if each.of_nodes:
-            owners = {owner for group in gathered if group.group.name == each.group for owner in group.owners}
+    for entry in unmatched:
+        if entry.is_node_key:
+            owners = {owner for group in gathered if group.group.name == entry.group for owner in group.owners}
             yield Finding(
                 kind=FindingKind.TOPOLOGY_KEY_MISSING,
-                object=f"node label {each.value}",
-                message=each.message,
+                object=f"node label {entry.value}",
+                message=entry.message,
                 workloads=tuple(sorted(owners)),
             )
 
@@ -81,25 +81,25 @@ def _usable(sample: Pod, key: str, view: View) -> tuple[frozenset[str], frozense
     return view.memo(("usable without a key", key, affinity, tolerations), make)
 
 
-def _message(key: str, nodes: Sequence[str], usable: int, asking: Sequence[Reference], view: View) -> str:
-    who = list_names([str(each) for each in asking])
+def _message(key: str, nodes: Sequence[str], usable: int, workloads_of_key: Sequence[Reference], view: View) -> str:
+    who = list_names([str(workload) for workload in workloads_of_key])
     text = f"{len(nodes)} of {usable} nodes that {who} may use lack it ({list_names(nodes)}): "
     text += "a hard constraint admits none of them, and pods there are not counted"
     for node in nodes[:_READ]:
-        for found in sorted(view.nodes.by_name[node].labels):
-            if is_misspelling(key, found):
-                return f"{text}; {node} has {found} instead: {_correction(key, found, view)}"
-    return f"{text}; label them, or keep the pods off them by node affinity"
+        for label in sorted(view.nodes.by_name[node].labels):
+            if is_misspelling(key, label):
+                return f"{text}; {node} has {label} instead: {_correction(key, label, view)}"
+    return f"{text}; label them, or exclude them by node affinity"
 
 
-def _correction(key: str, found: str, view: View) -> str:
-    """Say which of two near spellings to give up: the other one is well known, or on far more nodes."""
-    known, its = key in _WELL_KNOWN, found in _WELL_KNOWN
-    many = len(view.nodes.values(found)) > _FAR_MORE * len(view.nodes.values(key))
+def _correction(key: str, label: str, view: View) -> str:
+    """Return which of two similar keys to correct: the other one is well known, or on far more nodes."""
+    known, its = key in _WELL_KNOWN, label in _WELL_KNOWN
+    many = len(view.nodes.values(label)) > _FAR_MORE * len(view.nodes.values(key))
     if its and not known:
-        return f"correct the constraint's topologyKey to {found}"
+        return f"correct the constraint's topologyKey to {label}"
     if not many:
         return f"rename it to {key}"
     if known and not its:
-        return f"label the nodes with {key}, or name {found} in the constraint"
-    return f"correct the constraint's topologyKey to {found}"
+        return f"label the nodes with {key}, or name {label} in the constraint"
+    return f"correct the constraint's topologyKey to {label}"

@@ -1,4 +1,4 @@
-"""A limit, judged: the counts by domain, what is allowed, whether it holds, and a sentence about it."""
+"""An evaluated limit: the counts by domain, what is allowed, whether it is satisfied, and a message."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +21,7 @@ from rebalancer.scheduling.view import View
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The domain that holds most, the first by name of several; `share` is of the total."""
+    """The domain with the most pods, the first by name of several; `share` is its part of the total."""
 
     domain: str
     count: int
@@ -29,10 +29,11 @@ class Largest:
 
 
 class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One limit on one set of pods, counted.
+    """One limit on one set of pods with its counts.
 
-    `key` tells the set: that of the gathered group, finer where the limit divides it, with the larger domain where it
-    is judged within one. `counts` has every domain that is declared or eligible, and any other that holds a pod.
+    `key` identifies the set: the key of the limit group, finer where the limit divides the group, with the larger
+    domain where the limit is evaluated within one. `counts` has every declared or eligible domain, and any other that
+    holds a pod.
     """
 
     gathered: LimitGroup
@@ -42,9 +43,9 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     counts: DomainCounts
     total: int
     existing: int
-    """How many of the domains have a node."""
+    """How many domains have a node."""
     cap: int | None
-    """The most that a domain may hold; None for maxSkew and minPods."""
+    """The most pods that a domain may hold; None for maxSkew and minPods."""
     view: View
 
     @property
@@ -69,17 +70,17 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def max_skew(self) -> int | None:
-        """The largest difference allowed, None where the limit is another."""
+        """The largest difference allowed; None for other limits."""
         return self.rule.max_skew
 
     @property
     def min_pods(self) -> int | None:
-        """The least that each domain must hold, None where the limit is another."""
+        """The fewest pods that each domain must hold; None for other limits."""
         return self.rule.min_pods
 
     @property
     def severity(self) -> Severity:
-        """How bad a violation is."""
+        """The severity of a violation."""
         return self.rule.severity
 
     @property
@@ -89,7 +90,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def for_(self) -> timedelta:
-        """How long a violation must last before anything is evicted for it."""
+        """How long a violation must last before a pod is evicted for it."""
         return self.rule.for_
 
     @property
@@ -99,18 +100,18 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """The pods that it is about, bound or waiting."""
+        """The pods that it counts, bound or pending."""
         return tuple(pod for part in self.parts for pod in part.pods)
 
     def stands_in(self, pod: Pod, domain: str) -> bool:
-        """Say whether a pod stands in a domain."""
+        """Return whether a pod is in a domain."""
         return pod.node is not None and self.view.nodes.values(self.topology_key).get(pod.node) == domain
 
     # Counts
 
     @cached_property
     def largest(self) -> Largest | None:
-        """The domain that holds most; None where there is no domain."""
+        """The domain with the most pods; None where there is no domain."""
         filled = self.counts.filled
         if filled:
             count = max(filled.values())
@@ -134,32 +135,32 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def worst(self) -> str | None:
-        """The domain that breaks the limit, or would first: the emptiest for minPods, else the fullest."""
+        """The domain that violates the limit, or would first: the emptiest for minPods, else the fullest."""
         if self.min_pods is not None and self.counts:
             return min(value for value in self.counts if self.counts[value] == self.minimum)
         return self.largest.domain if self.largest is not None else None
 
     @property
     def headroom(self) -> int:
-        """How many pods more (for minPods: fewer) the worst domain may hold before the limit breaks; below 0 it has."""
+        """How many more (minPods: fewer) pods the worst domain may hold; negative if the limit is violated."""
         if self.cap is not None:
             return self.cap - self.maximum
         if self.max_skew is not None:
             return self.max_skew - (self.maximum - self.minimum)
         return self.minimum - (self.min_pods or 0) if self.counts else 0
 
-    # Judgement
+    # Evaluation
 
     @cached_property
     def state(self) -> State:
-        """Satisfied, Violated or Infeasible; planning may know a violation to be Unfixable."""
+        """Satisfied, Violated or Infeasible; planning may find a violation to be Unfixable."""
         if self.reason is not None:
             return State.INFEASIBLE
         return State.VIOLATED if self.headroom < 0 else State.SATISFIED
 
     @property
     def reason(self) -> Reason | None:
-        """Why no arrangement of so many pods over these domains can satisfy it; None where one can."""
+        """Why no placement of so many pods over these domains can satisfy it; None where one can."""
         if not self.total:
             return None
         if self.cap is not None and self.cap * self.existing < self.total:
@@ -172,9 +173,9 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def goal(self) -> int | None:
-        """What a repair aims at: the cap, or where it cannot be met the least possible maximum; None without a cap.
+        """The target of a repair: the cap, or if no placement meets it the least possible maximum.
 
-        For minPods that cannot be met it is the greatest possible minimum.
+        None for maxSkew. For minPods it is the minimum, or if no placement meets it the greatest possible minimum.
         """
         if self.cap is not None:
             return max(self.cap, -(-self.total // self.existing)) if self.existing else None
@@ -184,7 +185,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def guaranteed(self) -> bool:
-        """Whether the pods' own hard constraints make a violation impossible, as long as they hold themselves."""
+        """Whether the pods' own hard constraints make a violation impossible while they are satisfied themselves."""
         allowed = self.cap if self.cap is not None else self.max_skew
         if self.rule.within is not None and self.rule.max_share is not None:
             return False  # the share is of what the larger domain happens to hold
@@ -198,11 +199,11 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def unenforceable(self) -> str:
-        """Why no pod is evicted for it, "" where one may be: a replacement would not be one of these pods.
+        """Why no pod is evicted for it, "" where one may be: the replacement would not be one of these pods.
 
-        Labels that are set at run time, such as a role, are not on the pod that the owner makes next.
+        Labels that are set at run time, such as a role, are not on the pod that the owner creates next.
         """
-        asked = sorted(_asked(self))
+        required = sorted(_required_labels(self))
         for part in self.parts:
             owner, made = part.member.owner, part.member.next_pod
             if owner is None or isinstance(made, Unpredictable):
@@ -210,36 +211,35 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             else:
                 labels = made.labels
             if labels is None:
-                return f"what {part.member.reference} would put in a pod's place is not known"
-            for label in asked:
+                return f"the next pod of {part.member.reference} is not known"
+            for label in required:
                 if label not in labels:
-                    return (
-                        f"the template of {part.member.reference} lacks the label {label}: a new pod would not carry it"
-                    )
-            moved = [label for label in asked if label in self.key and labels[label] != self.key[label]]
+                    owner_name = part.member.reference
+                    return f"the template of {owner_name} lacks the label {label}: a replacement would not carry it"
+            moved = [label for label in required if label in self.key and labels[label] != self.key[label]]
             if moved:
-                return f"the template of {part.member.reference} has another {moved[0]} than these pods"
+                return f"the template of {part.member.reference} has another value of {moved[0]} than these pods"
             if self.rule.selector is not None and not self.rule.selector.compiled.matches(labels):
                 return f"the selector does not match the template of {part.member.reference}"
         return ""
 
     @property
     def enforceable(self) -> bool:
-        """Whether a replacement would be counted in its victim's stead."""
+        """Whether a replacement would be counted in place of its victim."""
         return not self.unenforceable
 
     @property
     def message(self) -> str:
-        """Say in one sentence how it stands."""
-        text = self._found
+        """The counts, the limit, and what makes it infeasible or unenforceable, in one sentence."""
+        text = self._counts_text
         if self.reason is not None:
-            text += f"; {self._impossible}"
+            text += f"; {self._infeasible_text}"
         if self.action is LimitAction.EVICT and self.state is not State.SATISFIED and not self.enforceable:
-            text += f"; nothing is evicted for it: {self.unenforceable}"
+            text += f"; no pod is evicted for it: {self.unenforceable}"
         return text
 
     @property
-    def _found(self) -> str:
+    def _counts_text(self) -> str:
         rule, largest = self.rule, self.largest
         if largest is None:
             return f"no node that these pods may use has the label {rule.topology_key}"
@@ -248,13 +248,13 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if rule.max_skew is not None:
             emptiest = f"the emptiest {self.minimum}, maxSkew is {rule.max_skew}"
             return f"{rule.topology_key} {largest.domain} holds {largest.count} of {self.total}, {emptiest}"
-        percent = f" ({round(100 * largest.share)} %)" if rule.max_share is not None else ""
+        percent = f" ({round(100 * largest.share)}%)" if rule.max_share is not None else ""
         share = f", which allows {self.cap}" if rule.max_share is not None else ""
         held = f"{rule.topology_key} {largest.domain} holds {largest.count} of {self.total}{percent}"
         return f"{held}, the limit is {rule.bound}{share}"
 
     @property
-    def _impossible(self) -> str:
+    def _infeasible_text(self) -> str:
         rule, number = self.rule, self.existing
         places = f"{number} domain{'' if number == 1 else 's'} of {rule.topology_key}"
         if self.cap is not None and self.cap:
@@ -270,12 +270,12 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return f"{missing} of the domains {'has' if missing == 1 else 'have'} no node"
 
 
-def _asked(limit: EvaluatedLimit) -> set[str]:
-    """Return the labels that a pod must carry to be one of a limit's."""
+def _required_labels(limit: EvaluatedLimit) -> set[str]:
+    """Return the labels that a pod must carry to be counted by a limit."""
     group = limit.gathered.group
     keys = {*group.group_by, *(limit.rule.group_by or ())} - {WORKLOAD}
     for selector in (group.selector, limit.rule.selector):
         if selector is not None:
             required = selector.compiled.requirements
-            keys |= {each.key for each in required if each.operator is not Operator.DOES_NOT_EXIST}
+            keys |= {requirement.key for requirement in required if requirement.operator is not Operator.DOES_NOT_EXIST}
     return keys

@@ -1,147 +1,163 @@
-"""Why a group cannot be made right: arithmetic, room, or pods that cannot move, told apart by lifting one at a time."""
+"""Why a component cannot be repaired: arithmetic, capacity, or pods that cannot move.
+
+Each obstacle is removed in turn. If no placement exists even with every pod movable and unlimited capacity on every
+node, the cause is arithmetic. If one exists only with unlimited capacity, it is capacity. Otherwise it is pods that
+stay.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from msgspec import structs
 
-from rebalancer.assessment.spread_groups import PodController
+from rebalancer.assessment.controllers import PodController
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
-from rebalancer.planning.diagnosis.relaxation import find_relaxation
-from rebalancer.planning.formulation import SingleClassProblem
-from rebalancer.planning.multi_class.classes import MultiClassProblem, PodClass
-from rebalancer.planning.multi_class.solve import Unsolved, solve
-from rebalancer.planning.scope.eligibility import Refusal
-from rebalancer.planning.scope.requirements import requirement_for_count
+from rebalancer.planning.causes import (
+    DomainsCordoned,
+    MinimumSearchLimit,
+    NoCapacity,
+    NoPlacement,
+    NoPlacementOfClasses,
+    OthersStay,
+    PodsStay,
+    Refusal,
+    TooFewDomains,
+)
+from rebalancer.planning.multi_class.classes import PodClass, PodClasses
+from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
+from rebalancer.planning.scope.movable import PodPartition
+from rebalancer.planning.scope.requirements import Requirement, requirement_for_count
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.limits import SearchLimits
+from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
-from rebalancer.planning.single_class.placement import Bounds, Inner, count_domains, map_leaves
-from rebalancer.planning.single_class.placement import count_pods as counted
+from rebalancer.planning.single_class.placement import Bounds, Inner, count_domains, count_pods, map_leaves
 
-_FARTHEST = 1000
-"""How far from the present number of pods a feasible one is looked for."""
+Obstacle = tuple[State, Refusal]
 
 
-def diagnose_single_class(problem: SingleClassProblem) -> tuple[State, Refusal]:
-    """Say what stands in the way of a group whose distance does not exist."""
-    layout = problem.layout
-    bounds, total = layout.bounds, counted(layout.root) + problem.pending
-    ideal = relaxed(layout.root, room=total)
-    if min_evictions(ideal, bounds, problem.pending) is None:
-        return State.INFEASIBLE, _arithmetic(problem, ideal, total)
-    if min_evictions(relaxed(layout.root, room=None), bounds, problem.pending) is None:
-        return State.UNFIXABLE, _no_room(problem)
-    return State.UNFIXABLE, _tied(problem.sorted.refused)
+def diagnose_single_class(
+    layout: Layout, requirements: Sequence[Requirement], pods: PodPartition, cache: SearchCache
+) -> Obstacle:
+    """Return why no placement of equal pods satisfies everything."""
+    root, bounds, pending = layout.root, layout.bounds, pods.missing
+    total = count_pods(root, cache) + pending
+    ideal = without_obstacles(root, cache, room=total)
+    if min_evictions(ideal, bounds, pending, cache) is None:
+        return State.INFEASIBLE, _diagnose_arithmetic(layout, requirements, ideal, total, cache)
+    if min_evictions(without_obstacles(root, cache, room=None), bounds, pending, cache) is None:
+        return State.UNFIXABLE, _diagnose_capacity(layout)
+    return State.UNFIXABLE, _diagnose_staying(pods.refused)
 
 
-def diagnose_multi_class(mixed: MultiClassProblem, unsolved: Unsolved) -> tuple[State, Refusal]:
-    """Say the same of pods of several kinds."""
-    cut_short = State.VIOLATED, Refusal(Reason.NOT_FORCED, "the search for the fewest evictions was cut short")
-    if unsolved is Unsolved.GIVEN_UP:
-        return cut_short
-    free = replace(mixed, classes=tuple(replace(kind, fixed={}) for kind in mixed.classes))
-    found = solve(free)
-    if not isinstance(found, Unsolved):
-        return State.UNFIXABLE, _tied(mixed.sorted.refused)
-    total = sum(sum(kind.counts.values()) + kind.pending for kind in mixed.classes)
-    roomy = replace(
-        free,
-        classes=tuple(replace(kind, cap=_anywhere(mixed, kind, total), now={}) for kind in free.classes),
-        view=None,
+def diagnose_multi_class(
+    classes: PodClasses, unsolved: Unsolved, limits: SearchLimits, nearest: Solution | None
+) -> Obstacle:
+    """Return why no placement of several pod classes satisfies everything; `nearest` is the one that comes nearest."""
+    limit_reached = State.VIOLATED, Refusal(Reason.NOT_FORCED, MinimumSearchLimit())
+    if unsolved is Unsolved.LIMIT_REACHED:
+        return limit_reached
+    free = replace(classes, classes=tuple(replace(pod_class, fixed={}) for pod_class in classes.classes))
+    without_staying = solve(free, limits)
+    if isinstance(without_staying, Solution):
+        return State.UNFIXABLE, _diagnose_staying(classes.pods.refused)
+    total = classes.total
+    roomy = tuple(
+        replace(free_class, cap=_unlimited(classes, free_class, total), now={}) for free_class in free.classes
     )
-    with_room = solve(roomy)
-    if not isinstance(with_room, Unsolved):
-        return State.UNFIXABLE, Refusal(
-            Reason.NO_CAPACITY, "the nodes that would have to take more of these pods have no room for them"
-        )
-    if Unsolved.GIVEN_UP in {found, with_room}:
-        return cut_short
-    would = find_relaxation(mixed)
-    message = f"no arrangement of these {total} pods of {len(mixed.classes)} kinds satisfies all"
-    return State.INFEASIBLE, Refusal(Reason.NO_ARRANGEMENT, f"{message}; {would}" if would else message)
+    with_room = solve(replace(free, classes=roomy, view=None), limits)
+    if isinstance(with_room, Solution):
+        return State.UNFIXABLE, Refusal(Reason.NO_CAPACITY, NoCapacity())
+    if Unsolved.LIMIT_REACHED in {without_staying, with_room}:
+        return limit_reached
+    proved = nearest is not None and nearest.evictions == nearest.bound
+    cause = NoPlacementOfClasses(
+        total,
+        len(classes.classes),
+        unplaced=nearest.unplaced if nearest is not None and proved else 0,
+        excess=nearest.excess if nearest is not None and proved else 0,
+    )
+    return State.INFEASIBLE, Refusal(Reason.NO_ARRANGEMENT, cause)
 
 
-def _anywhere(mixed: MultiClassProblem, kind: PodClass, total: int) -> dict[str, int]:
-    """Return room for everything on all nodes that count for what is asked of a kind."""
-    nodes = {*kind.cap, *(node for number in kind.requirements for node in mixed.requirements[number].nodes)}
-    return dict.fromkeys(sorted(nodes), total)
+def _unlimited(classes: PodClasses, pod_class: PodClass, total: int) -> dict[str, int]:
+    """Return capacity for all pods, on every node that the requirements of a class count."""
+    counting = (node for number in pod_class.requirements for node in classes.requirements[number].nodes)
+    return dict.fromkeys(sorted({*pod_class.cap, *counting}), total)
 
 
-def _tied(refused: Sequence[tuple[Pod, PodController, Refusal]]) -> Refusal:
-    """Name what most of the pods that stay have in common."""
+def _diagnose_staying(refused: Sequence[tuple[Pod, PodController, Refusal]]) -> Refusal:
+    """Return the most frequent reason why pods stay, with one of them."""
     reasons = Counter(refusal.reason for _, _, refusal in refused)
     if not reasons:
-        return Refusal(Reason.NOT_EVICTABLE, "pods of other workloads count as well, and are not moved for this one")
-    reason, times = min(reasons.items(), key=lambda each: (-each[1], each[0]))
-    pod, _, refusal = min((each for each in refused if each[2].reason is reason), key=lambda each: each[0].name)
-    return Refusal(reason, f"{times} pods stay where they are, {pod.name} for one: {refusal.message}")
+        return Refusal(Reason.NOT_EVICTABLE, OthersStay())
+    reason, times = min(reasons.items(), key=lambda counted: (-counted[1], counted[0]))
+    alike = [(pod, refusal) for pod, _, refusal in refused if refusal.reason is reason]
+    pod, refusal = min(alike, key=lambda pair: pair[0].name)
+    return Refusal(reason, PodsStay(times, pod.name, refusal.cause))
 
 
-@lru_cache(maxsize=1 << 10)
-def relaxed(root: Inner, *, room: int | None) -> Inner:
-    """Return the arrangement without immovable pods, and with this much room on every node where it is given."""
-    return map_leaves(root, lambda leaf: (leaf[0], 0, leaf[2] if room is None else leaf[0] + room, leaf[3]))
+def without_obstacles(root: Inner, cache: SearchCache, *, room: int | None) -> Inner:
+    """Return the placement with every pod movable and, where `room` is given, room for so many more on every node."""
+    known = cache.unobstructed.known.get((root, room))
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    free = map_leaves(root, lambda leaf: (leaf[0], 0, leaf[2] if room is None else leaf[0] + room, leaf[3]))
+    cache.unobstructed.store((root, room), free)
+    return free
 
 
-def _emptied(root: Inner, room: int) -> Inner:
-    """Return the same nodes with nothing on them and room for `room` each."""
-    return map_leaves(root, lambda _: (0, 0, room, 0))
+def _diagnose_arithmetic(
+    layout: Layout, requirements: Sequence[Requirement], ideal: Inner, total: int, cache: SearchCache
+) -> Refusal:
+    """Explain with the nearest numbers of pods that can be placed as required."""
+    feasible = tuple(_nearest_feasible(layout, requirements, ideal, total, cache))
+    for level, bound in enumerate(layout.bounds, start=1):
+        if bound.floor_at_zero:
+            cause = TooFewDomains(count_domains(ideal, level), bound.max_skew or 0, total, feasible)
+            return Refusal(Reason.TOO_FEW_DOMAINS, cause)
+    return Refusal(Reason.NO_ARRANGEMENT, NoPlacement(total, feasible))
 
 
-def _arithmetic(problem: SingleClassProblem, ideal: Inner, total: int) -> Refusal:
-    """Explain with the nearest numbers of pods that could stand right."""
-    bounds = problem.layout.bounds
-    unmet = [level for level, bound in enumerate(bounds, start=1) if bound.floor_at_zero]
-    nearest = [str(number) for number in _nearest(problem, ideal, total)]
-    would = f"; {' or '.join(nearest)} would do" if nearest else ""
-    if unmet:
-        many, skew = count_domains(ideal, unmet[0]), bounds[unmet[0] - 1].max_skew
-        return Refusal(
-            Reason.TOO_FEW_DOMAINS,
-            f"only {many} domains exist, fewer than minDomains, so each may hold {skew}: too few for {total}{would}",
-        )
-    return Refusal(Reason.NO_ARRANGEMENT, f"no arrangement of {total} pods over these domains satisfies all{would}")
+def _nearest_feasible(
+    layout: Layout, requirements: Sequence[Requirement], ideal: Inner, total: int, cache: SearchCache
+) -> list[int]:
+    """Return the nearest numbers of pods below and above that can be placed as required."""
+
+    def is_feasible(number: int) -> bool:
+        bounds = _bounds_for(layout, requirements, number - total)
+        empty = map_leaves(ideal, lambda _: (0, 0, number, 0))
+        return bounds is not None and min_evictions(empty, bounds, number, cache) is not None
+
+    directions = range(total - 1, 0, -1), range(total + 1, total + cache.limits.feasible_count_distance)
+    nearest = (next((number for number in numbers if is_feasible(number)), None) for numbers in directions)
+    return [number for number in nearest if number is not None]
 
 
-def _nearest(problem: SingleClassProblem, ideal: Inner, total: int) -> list[int]:
-    """Return the nearest numbers of pods below and above that could stand right."""
-    ways = (range(total - 1, 0, -1), range(total + 1, total + _FARTHEST))
-    found = (next((number for number in way if _could_stand(problem, ideal, number, total)), None) for way in ways)
-    return [number for number in found if number is not None]
-
-
-def _could_stand(problem: SingleClassProblem, ideal: Inner, number: int, total: int) -> bool:
-    bounds = _bounds(problem, number - total)
-    return bounds is not None and min_evictions(_emptied(ideal, number), bounds, number) is not None
-
-
-def _bounds(problem: SingleClassProblem, more: int) -> Bounds | None:
-    """Return what is asked of so many pods more: a share is another number of them. None where that is not known."""
-    demands = [requirement_for_count(each, more) for each in problem.requirements]
-    known = [each for each in demands if each is not None]
-    if len(known) < len(demands):
+def _bounds_for(layout: Layout, requirements: Sequence[Requirement], more: int) -> Bounds | None:
+    """Return the bounds for `more` pods, whose shares are other numbers of pods; None where a bound is not known."""
+    changed = [requirement_for_count(requirement, more) for requirement in requirements]
+    known = [requirement for requirement in changed if requirement is not None]
+    if len(known) < len(changed):
         return None
-    found = []
-    for key, bound in zip(problem.layout.keys, problem.layout.bounds, strict=True):
-        caps = [each.cap for each in known if each.key == key and each.cap is not None]
-        least = max((each.least for each in known if each.key == key), default=0)
-        found.append(structs.replace(bound, cap=min(caps, default=None), least=least))
-    return tuple(found)
+    bounds = []
+    for key, bound in zip(layout.keys, layout.bounds, strict=True):
+        caps = [other.bound.cap for other in known if other.key == key and other.bound.cap is not None]
+        least = max((other.bound.least for other in known if other.key == key), default=0)
+        bounds.append(structs.replace(bound, cap=min(caps, default=None), least=least))
+    return tuple(bounds)
 
 
-def _no_room(problem: SingleClassProblem) -> Refusal:
-    layout = problem.layout
+def _diagnose_capacity(layout: Layout) -> Refusal:
+    """Name the coarsest domains that take no more of these pods, and whether they are cordoned."""
     for level, key in enumerate(layout.keys[:-1]):
-        open_ = {path[level] for path in layout.ground.members if layout.takes_more(path)}
-        closed = sorted(set(layout.ground.values(level)) - open_)
-        cordoned = [value for value in closed if (level, value) in layout.ground.cordoned]
+        open_values = {path[level] for path in layout.topology.members if layout.takes_more(path)}
+        closed = sorted(set(layout.topology.values(level)) - open_values)
+        cordoned = tuple(value for value in closed if (level, value) in layout.topology.cordoned)
         if cordoned:
-            return Refusal(
-                Reason.ZONE_IN_MAINTENANCE,
-                f"every node of {key} {', '.join(cordoned)} is cordoned; its return is awaited",
-            )
+            return Refusal(Reason.ZONE_IN_MAINTENANCE, DomainsCordoned(key, cordoned))
         if closed:
-            return Refusal(Reason.NO_CAPACITY, f"no node of {key} {', '.join(closed)} takes another of these pods")
-    return Refusal(Reason.NO_CAPACITY, "the nodes that would have to take more of these pods have no room for them")
+            return Refusal(Reason.NO_CAPACITY, NoCapacity(key, tuple(closed)))
+    return Refusal(Reason.NO_CAPACITY, NoCapacity())

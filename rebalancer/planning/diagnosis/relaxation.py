@@ -1,189 +1,217 @@
-"""What would do where pods of several kinds cannot all stand right: other numbers of replicas, or one bound eased.
+"""The smallest relaxation that makes an infeasible component of several pod classes feasible.
 
-What is named would do, shown by an arrangement on the nodes as they are. That nothing nearer would is proved as well,
-or it is said that the search was cut short. Numbers that would do have gaps, so nothing is halved: one program finds
-the least change. It knows two places more, which nothing else counts. One keeps the pods that might be added, and each
-that is added leaves it; the other is full of blockers, one of which leaves it for each pod that is taken away. So the
-fewest evictions of that program are the least change.
+Problem: no placement satisfies everything; which other numbers of replicas, or which one relaxed bound, would allow
+one? Idea: the feasible numbers have gaps, so bisection cannot find them; one integer program finds the least change.
+It has two more nodes, which no requirement counts. One holds the pods that might be added: each added pod leaves it.
+The other is full of blockers: one leaves it for each pod that is removed. So the fewest evictions of that program are
+the least change. Each change that is returned is shown to be feasible by a placement on the real nodes. That no smaller
+change is feasible is proved too, or `limit_reached` says that it is not.
+
+Example of a result: 5 replicas of shop/db, or maxSkew 2 over the zones.
+
+Cost: bounded by `SearchLimits.relaxation_columns`. It is computed for those who show it, not for every plan.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from rebalancer.assessment.spread_groups import PodController
-from rebalancer.planning.diagnosis.slack import SharedBound, eased, farthest, rules, words
-from rebalancer.planning.multi_class.classes import MultiClassProblem, PodClass
-from rebalancer.planning.multi_class.milp import SOLVE_BUDGET
+from rebalancer.assessment.controllers import PodController
+from rebalancer.model.moves import Reference
+from rebalancer.planning.diagnosis.slack import (
+    RelaxedBound,
+    SharedBound,
+    most_slack,
+    relax,
+    relaxed_bound,
+    shared_bounds,
+)
+from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
+from rebalancer.planning.scope.bounds import Bound
 from rebalancer.planning.scope.requirements import depends_on_pod_count, requirement_for_count
+from rebalancer.planning.search.limits import SearchLimits
 
-_CELLS = 25_000
-"""How many columns all programs of one search may have together: a bound in numbers, so that every machine answers
-alike. Small components are searched to the end, of huge ones nothing is said."""
-
-_EFFORT = SOLVE_BUDGET // 6
-"""What each of them may take."""
-
-_MOST_EASED = 8
-"""By how much a bound is eased at the most: what needs more is not what somebody would write instead."""
-
-_MOST_NAMED = 3
 _RESERVE, _REMOVED, _ASIDE = "\0reserve", "\0removed", "\0aside"
-"""Places that no node is called."""
+"""Names of further nodes of the program; no real node has them."""
 
 Change = Mapping[int, int]
-"""How many pods more, or fewer, of a kind, by its number."""
+"""By the number of a pod class: how many pods it has more, or fewer."""
 
 
-def find_relaxation(mixed: MultiClassProblem) -> str:
-    """Say what would do instead of these numbers or of what is asked; "" where nothing was found."""
-    search = _Search(mixed)
-    change, bound = search.numbers(), search.bound()
-    cut = "; the search for the nearest was cut short" if search.cut else ""
-    found = [each for each in (search.told(search.simpler(change)), bound) if each]
-    return f"{', or '.join(found)} would do{cut}" if found else ""
+class ReplicaChange(Struct, frozen=True, gc=False):
+    """A workload, the replicas that it would have, and how many `more` than now (negative: fewer)."""
+
+    workload: Reference
+    replicas: int
+    more: int
+
+
+class Relaxation(Struct, frozen=True, gc=False):
+    """The least changes of replicas, and the one bound to relax, that would each make it feasible; neither if unknown.
+
+    `limit_reached`: something nearer may exist.
+    """
+
+    replicas: tuple[ReplicaChange, ...] = ()
+    bound: RelaxedBound | None = None
+    limit_reached: bool = False
+
+
+def find_relaxation(classes: PodClasses, limits: SearchLimits) -> Relaxation:
+    """Return the smallest relaxation of an infeasible component."""
+    search = _Search(classes, limits)
+    change, bound = search.least_replica_change(), search.least_relaxed_bound()
+    replicas = search.replica_changes(search.simpler(change))
+    return Relaxation(replicas, bound, search.limit_reached and bool(replicas or bound))
 
 
 class _Search:
     """One search, and what is left of what it may cost."""
 
-    def __init__(self, mixed: MultiClassProblem) -> None:
-        self._bare = _unplaced(mixed, {})
-        self._left = _CELLS
-        self.cut = False
-        self._scalable = [number for number, kind in enumerate(mixed.classes) if _scalable(mixed, kind)]
+    def __init__(self, classes: PodClasses, limits: SearchLimits) -> None:
+        self._bare = _unplaced(classes, {})
+        self._limits = limits
+        self._left = limits.relaxation_columns
+        self.limit_reached = False
+        self._scalable = [
+            number for number, pod_class in enumerate(classes.classes) if _is_scalable(classes, pod_class)
+        ]
 
-    def numbers(self) -> Change:
+    def least_replica_change(self) -> Change:
         """Return the least change of the numbers of replicas; empty where none was found."""
-        if 2 * _cells(self._bare) > self._left:  # an answer that cannot be checked is none
-            self.cut = True
+        if 2 * _columns(self._bare) > self._left:  # a change that cannot be checked is not returned
+            self.limit_reached = True
             return {}
-        return self._least_change(self._scalable, sum(map(_total, self._bare.classes)))
+        return self._least_change(self._scalable, self._bare.total)
 
     def simpler(self, change: Change) -> Change:
-        """Return a change of one kind alone that is no larger, if there is one and it is found."""
+        """Return a change of one class alone that is no larger, if there is one and it is found."""
         if len(change) < 2:
             return change
         size = sum(map(abs, change.values()))
-        found = (self._least_change([number], size) for number in self._scalable)
-        return next((each for each in found if each), change)
+        alone = (self._least_change([number], size) for number in self._scalable)
+        return next((single for single in alone if single), change)
 
-    def told(self, change: Change) -> str:
-        """Name the workloads, and how many replicas each would have."""
-        return _told([each for number, more in change.items() for each in _shared(self._bare.classes[number], more)])
+    def replica_changes(self, change: Change) -> tuple[ReplicaChange, ...]:
+        """Return the workloads, sorted, and how many replicas each would have."""
+        shares = [share for number, more in change.items() for share in _divide(self._bare.classes[number], more)]
+        changes = [ReplicaChange(member.reference, _replicas(member) + more, more) for member, more in shares]
+        return tuple(sorted(changes, key=lambda changed: (changed.workload, changed.replicas)))
 
     def _least_change(self, scalable: Sequence[int], most: int) -> Change:
-        """Return the least change of some kinds' numbers, each by at most `most` pods; empty where there is none."""
+        """Return the least change of some classes' numbers, each by at most `most` pods; empty where there is none."""
         if not scalable:
             return {}
-        found = self._solved(_in_full(_changeable(self._bare, scalable, most)))
-        if isinstance(found, Unsolved):
+        solution = self._solve(_in_full(_changeable(self._bare, scalable, most)))
+        if isinstance(solution, Unsolved):
             return {}
-        self.cut |= found.evictions > found.bound
+        self.limit_reached |= solution.evictions > solution.bound
         after = {
-            number: sum(found.stand.get((number, node), 0) for node in self._bare.classes[number].cap)
+            number: sum(solution.placed.get((number, node), 0) for node in self._bare.classes[number].cap)
             for number in scalable
         }
-        more = {number: many - _total(self._bare.classes[number]) for number, many in after.items()}
-        change = {number: many for number, many in more.items() if many}
-        return change if self._would_do(_in_full(_unplaced(self._bare, change))) else {}
+        more = {number: pods - self._bare.classes[number].total for number, pods in after.items()}
+        change = {number: pods for number, pods in more.items() if pods}
+        return change if self._is_feasible(_in_full(_unplaced(self._bare, change))) else {}
 
-    def bound(self) -> str:
-        """Name the one bound that is to be eased by the least, all others as they are."""
-        given = {rule: min(_MOST_EASED, farthest(self._bare, rule)) for rule in rules(self._bare)}
-        for rule, most in given.items():
-            if most and self._would_do(eased(self._bare, rule, 1)):
-                return words(self._bare, rule, 1)
+    def least_relaxed_bound(self) -> RelaxedBound | None:
+        """Return the one bound that needs the least relaxation, all others as they are."""
+        most_of = {
+            shared: min(self._limits.relaxation_pods, most_slack(self._bare, shared))
+            for shared in shared_bounds(self._bare)
+        }
+        for shared, most in most_of.items():
+            if most and self._is_feasible(relax(self._bare, shared, 1)):
+                return relaxed_bound(self._bare, shared, 1)
         best: tuple[int, SharedBound] | None = None
-        for rule, most in given.items():
-            least = self._least_easing(rule, most if best is None else min(most, best[0] - 1))
+        for shared, most in most_of.items():
+            least = self._least_slack(shared, most if best is None else min(most, best[0] - 1))
             if least:
-                best = least, rule
-        return words(self._bare, best[1], best[0]) if best is not None else ""
+                best = least, shared
+        return relaxed_bound(self._bare, best[1], best[0]) if best is not None else None
 
-    def _least_easing(self, rule: SharedBound, most: int) -> int:
-        """Return by how much more than one a bound must be eased, `most` at the most; 0 where that is not enough.
+    def _least_slack(self, shared: SharedBound, most: int) -> int:
+        """Return by how much more than one a bound must be relaxed, at most `most`; 0 where that is not enough.
 
-        Easing more never hurts, so halving finds the least.
+        Relaxing more never hurts, so bisection finds the least.
         """
-        if most < 2 or not self._would_do(eased(self._bare, rule, most)):
+        if most < 2 or not self._is_feasible(relax(self._bare, shared, most)):
             return 0
         low, high = 1, most
         while high - low > 1:
             middle = (low + high) // 2
-            if self._would_do(eased(self._bare, rule, middle)):
+            if self._is_feasible(relax(self._bare, shared, middle)):
                 high = middle
             else:
                 low = middle
         return high
 
-    def _would_do(self, mixed: MultiClassProblem) -> bool:
-        return isinstance(self._solved(mixed), Solution)
+    def _is_feasible(self, classes: PodClasses) -> bool:
+        return isinstance(self._solve(classes), Solution)
 
-    def _solved(self, mixed: MultiClassProblem) -> Solution | Unsolved:
-        cells = _cells(mixed)
-        found = solve(mixed, effort=_EFFORT) if cells <= self._left else Unsolved.GIVEN_UP
-        self._left -= cells
-        if found is Unsolved.GIVEN_UP:
-            # The next would take as long, and tell as little.
-            self._left, self.cut = 0, True
-        return found
-
-
-def _cells(mixed: MultiClassProblem) -> int:
-    return sum(len(kind.cap) for kind in mixed.classes)
+    def _solve(self, classes: PodClasses) -> Solution | Unsolved:
+        columns = _columns(classes)
+        solution: Solution | Unsolved = Unsolved.LIMIT_REACHED
+        if columns <= self._left:
+            solution = solve(classes, self._limits, work=self._limits.relaxation_work)
+        self._left -= columns
+        if solution is Unsolved.LIMIT_REACHED:
+            # The next program would take as long and reach the limit too.
+            self._left, self.limit_reached = 0, True
+        return solution
 
 
-def _total(kind: PodClass) -> int:
-    return sum(kind.counts.values()) + kind.pending
+def _columns(classes: PodClasses) -> int:
+    return sum(len(pod_class.cap) for pod_class in classes.classes)
 
 
-def _unplaced(mixed: MultiClassProblem, change: Change) -> MultiClassProblem:
-    """Return the pods, some more or fewer of a kind, all of whose places are still to be found."""
-    kinds = [
-        replace(kind, counts={}, fixed={}, movable={}, pending=_total(kind) + change.get(number, 0))
-        for number, kind in enumerate(mixed.classes)
+def _unplaced(classes: PodClasses, change: Change) -> PodClasses:
+    """Return the pods, some more or fewer of a class, none of which has a node yet."""
+    changed = [
+        replace(pod_class, counts={}, fixed={}, movable={}, pending=pod_class.total + change.get(number, 0))
+        for number, pod_class in enumerate(classes.classes)
     ]
-    return replace(mixed, classes=tuple(kinds))
+    return replace(classes, classes=tuple(changed))
 
 
-def _in_full(mixed: MultiClassProblem) -> MultiClassProblem:
-    """Let limits ask for what they say, where they are out of reach and a repair aims at what comes near."""
-    return replace(mixed, requirements=tuple(requirement_for_count(each, 0) or each for each in mixed.requirements))
+def _in_full(classes: PodClasses) -> PodClasses:
+    """Restore the limits as written; a repair aims at less where they cannot be satisfied."""
+    requirements = [requirement_for_count(requirement, 0) or requirement for requirement in classes.requirements]
+    return replace(classes, requirements=tuple(requirements))
 
 
 def _replicas(member: PodController) -> int:
-    assert member.owner is not None, "pods without an owner are of no kind"
+    assert member.owner is not None, "pods without an owner are of no class"
     return member.owner.replicas
 
 
-def _scalable(mixed: MultiClassProblem, kind: PodClass) -> bool:
-    """Say whether it is known what is asked of another number of a kind's pods."""
-    counted = _total(kind) == sum(map(_replicas, kind.members))
-    return counted and not any(depends_on_pod_count(mixed.requirements[number]) for number in kind.requirements)
+def _is_scalable(classes: PodClasses, pod_class: PodClass) -> bool:
+    """Return whether it is known what is required of another number of a class's pods."""
+    counted = pod_class.total == sum(map(_replicas, pod_class.members))
+    return counted and not any(depends_on_pod_count(classes.requirements[number]) for number in pod_class.requirements)
 
 
-def _changeable(bare: MultiClassProblem, scalable: Sequence[int], most: int) -> MultiClassProblem:
-    """Return the program whose evictions are pods that are added or taken away. One pod of an owner stays.
+def _changeable(bare: PodClasses, scalable: Sequence[int], most: int) -> PodClasses:
+    """Return a component whose evictions are the pods that are added or removed. Each owner has at least one pod left.
 
-    Room is left out of it, but for each node's own.
+    The capacity that pods of several classes share is left out; each class has its own limit on each node.
     """
     fewer = {
         number: min(most, sum(_replicas(member) - 1 for member in bare.classes[number].members)) for number in scalable
     }
     full, removal = sum(fewer.values()), len(bare.requirements)
-    kinds = [
+    changed = [
         replace(
-            kind,
+            pod_class,
             counts={_RESERVE: most},
-            cap={**kind.cap, _RESERVE: most, _REMOVED: fewer[number]},
-            requirements=kind.requirements | {removal},
+            cap={**pod_class.cap, _RESERVE: most, _REMOVED: fewer[number]},
+            requirements=pod_class.requirements | {removal},
         )
         if number in fewer
-        else kind
-        for number, kind in enumerate(bare.classes)
+        else pod_class
+        for number, pod_class in enumerate(bare.classes)
     ]
     blockers = replace(
         bare.classes[0],
@@ -198,37 +226,24 @@ def _changeable(bare: MultiClassProblem, scalable: Sequence[int], most: int) -> 
         domain={_REMOVED: ""},
         nodes=frozenset({_REMOVED}),
         counted={},
-        many=1,
-        max_skew=None,
-        floor_at_zero=False,
-        cap=full,
-        least=0,
+        domains=1,
+        bound=Bound(cap=full),
     )
     return replace(
         bare,
-        classes=(*kinds, blockers),
+        classes=(*changed, blockers),
         requirements=(*bare.requirements, place),
         others=(*bare.others, {}),
         view=None,
     )
 
 
-def _shared(kind: PodClass, more: int) -> list[tuple[PodController, int]]:
-    """Divide a change among the owners of a kind, as few as will do: those with most pods."""
-    found, left = [], more
-    for member in sorted(kind.members, key=lambda each: (-_replicas(each), each.reference)):
+def _divide(pod_class: PodClass, more: int) -> list[tuple[PodController, int]]:
+    """Divide a change among as few owners of a class as are enough: those with most pods first."""
+    shares, left = [], more
+    for member in sorted(pod_class.members, key=lambda member: (-_replicas(member), member.reference)):
         part = max(left, 1 - _replicas(member))
         if part:
-            found.append((member, part))
+            shares.append((member, part))
         left -= part
-    return found
-
-
-def _told(changes: Sequence[tuple[PodController, int]]) -> str:
-    """Name workloads with the numbers of replicas that they would have; of many only by how much they change."""
-    if len(changes) > _MOST_NAMED:
-        added, removed = (sum(max(0, sign * more) for _, more in changes) for sign in (1, -1))
-        how = [f"{many} {what}" for many, what in ((removed, "fewer"), (added, "more")) if many]
-        return f"{' and '.join(how)} pods in {len(changes)} workloads"
-    ordered = sorted((member.reference, _replicas(member) + more) for member, more in changes)
-    return " and ".join(f"{many} replica{'' if many == 1 else 's'} of {workload}" for workload, many in ordered)
+    return shares

@@ -1,7 +1,7 @@
-"""Bounds that could be eased: which there are, what is asked once one is, and how a person would write it.
+"""Bounds that could be relaxed, and the requirements once one is.
 
-Workloads of one selector that ask for the same say it each for itself, and a limit is judged for each set of pods
-apart. Whoever eases it changes all of them, so they are one rule here.
+Workloads with one selector each state the same constraint, and one limit is evaluated for several sets of pods. Whoever
+relaxes the bound changes all of these requirements, so they are one `SharedBound`.
 """
 
 from collections.abc import Hashable, Sequence
@@ -12,107 +12,121 @@ from msgspec import Struct, structs
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
-from rebalancer.planning.multi_class.classes import MultiClassProblem
+from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.scope.requirements import Requirement
-from rebalancer.policy import Share
-
-_MOST_NAMED = 3
 
 
 class SharedBound(Struct, frozen=True, gc=False):
-    """Demands, by their numbers, that state one bound."""
+    """Requirements, by their numbers, that state one bound."""
 
     requirements: tuple[int, ...]
 
 
-def rules(mixed: MultiClassProblem) -> tuple[SharedBound, ...]:
-    """Return the bounds that can be eased. The shares of what happens to stand in a larger domain are none."""
-    found: dict[Hashable, list[int]] = {}
-    for number, demand in enumerate(mixed.requirements):
-        source = demand.source
+class RelaxedBound(Struct, frozen=True, gc=False, kw_only=True):
+    """The relaxed bound as a user writes it: of a limit, or the maxSkew over `key` of `workloads`.
+
+    One of `max_skew`, `max_pods`, `min_pods` and `max_share` is set.
+    """
+
+    limit: str = ""
+    key: str = ""
+    workloads: tuple[Reference, ...] = ()
+    max_skew: int | None = None
+    max_pods: int | None = None
+    min_pods: int | None = None
+    max_share: Fraction | None = None
+
+
+def shared_bounds(classes: PodClasses) -> tuple[SharedBound, ...]:
+    """Return the bounds that can be relaxed. Shares of the pods in a larger domain (`within`) are left out."""
+    numbers_of: dict[Hashable, list[int]] = {}
+    for number, requirement in enumerate(classes.requirements):
+        source = requirement.source
         if isinstance(source, EvaluatedLimit):
             if source.rule.within is None or source.rule.max_share is None:
-                found.setdefault((source.group, source.limit), []).append(number)
+                numbers_of.setdefault((source.group, source.limit), []).append(number)
         else:
-            counted = frozenset(kind for kind, each in enumerate(mixed.classes) if number in each.requirements)
-            found.setdefault((demand.asked, demand.nodes, counted), []).append(number)
-    return tuple(SharedBound(tuple(numbers)) for numbers in found.values())
+            counted = frozenset(
+                index for index, pod_class in enumerate(classes.classes) if number in pod_class.requirements
+            )
+            numbers_of.setdefault((requirement.terms, requirement.nodes, counted), []).append(number)
+    return tuple(SharedBound(tuple(numbers)) for numbers in numbers_of.values())
 
 
-def farthest(mixed: MultiClassProblem, rule: SharedBound) -> int:
-    """Return by how much a rule can be eased before it asks for nothing."""
-    total = sum(sum(kind.counts.values()) + kind.pending for kind in mixed.classes)
-    return max(0, min(_farthest(mixed.requirements[number], total) for number in rule.requirements))
+def most_slack(classes: PodClasses, shared: SharedBound) -> int:
+    """Return by how much a bound can be relaxed before it requires nothing."""
+    return max(0, min(_most_slack(classes.requirements[number], classes.total) for number in shared.requirements))
 
 
-def _farthest(demand: Requirement, total: int) -> int:
-    if isinstance(demand.source, EvaluatedLimit) and demand.source.rule.max_share is not None:
-        total = demand.source.total
-    if demand.cap is not None:
-        return total - 1 - demand.cap
-    return demand.least - 1 if demand.max_skew is None else total - demand.max_skew
+def _most_slack(requirement: Requirement, total: int) -> int:
+    source, bound = requirement.source, requirement.bound
+    if isinstance(source, EvaluatedLimit) and source.rule.max_share is not None:
+        total = source.total
+    if bound.cap is not None:
+        return total - 1 - bound.cap
+    return bound.least - 1 if bound.max_skew is None else total - bound.max_skew
 
 
-def eased(mixed: MultiClassProblem, rule: SharedBound, by: int) -> MultiClassProblem:
-    """Return what is left to ask where a rule's bound is eased by so many pods."""
-    demands = [
-        _eased(each, by) if number in rule.requirements else each for number, each in enumerate(mixed.requirements)
+def relax(classes: PodClasses, shared: SharedBound, by: int) -> PodClasses:
+    """Return the component with a bound relaxed by so many pods."""
+    requirements = [
+        _relax(requirement, by) if number in shared.requirements else requirement
+        for number, requirement in enumerate(classes.requirements)
     ]
-    return replace(mixed, requirements=tuple(demands))
+    return replace(classes, requirements=tuple(requirements))
 
 
-def _eased(demand: Requirement, by: int) -> Requirement:
-    if demand.cap is not None:
-        return structs.replace(demand, cap=demand.cap + by)
-    if demand.max_skew is not None:
-        return structs.replace(demand, max_skew=demand.max_skew + by)
-    return structs.replace(demand, least=demand.least - by)
+def _relax(requirement: Requirement, by: int) -> Requirement:
+    bound = requirement.bound
+    if bound.cap is not None:
+        relaxed = structs.replace(bound, cap=bound.cap + by)
+    elif bound.max_skew is not None:
+        relaxed = structs.replace(bound, max_skew=bound.max_skew + by)
+    else:
+        relaxed = structs.replace(bound, least=bound.least - by)
+    return structs.replace(requirement, bound=relaxed)
 
 
-def words(mixed: MultiClassProblem, rule: SharedBound, by: int) -> str:
-    """Say how the bound is to be written: of which object, which field, what value."""
-    demands = [_eased(mixed.requirements[number], by) for number in rule.requirements]
-    first = demands[0]
+def relaxed_bound(classes: PodClasses, shared: SharedBound, by: int) -> RelaxedBound:
+    """Return the relaxed bound as a user writes it: object, field and value."""
+    requirements = [_relax(classes.requirements[number], by) for number in shared.requirements]
+    first = requirements[0]
     if isinstance(first.source, EvaluatedLimit):
-        return f"{_bound(demands)} in limit {first.source.group}/{first.source.limit}"
-    owners = named(_workloads(mixed, rule))
-    return f"maxSkew {first.max_skew} over {first.key} in {owners}"
+        return _relaxed_limit(f"{first.source.group}/{first.source.limit}", requirements)
+    workloads = tuple(_workloads(classes, shared))
+    return RelaxedBound(key=first.key, workloads=workloads, max_skew=first.bound.max_skew)
 
 
-def _bound(demands: Sequence[Requirement]) -> str:
-    """Write a limit's bound; of sets of pods that are too many or too large for it, the one that needs most."""
-    caps = [each.cap for each in demands if each.cap is not None]
-    shares = [share for share in map(_share, demands) if share is not None]
+def _relaxed_limit(limit: str, requirements: Sequence[Requirement]) -> RelaxedBound:
+    """Return the relaxed bound of a limit; where it bounds several sets of pods, that of the set that needs most."""
+    shares = [share for share in map(_share, requirements) if share is not None]
     if shares:
-        return f"maxShare {Share(strict=False, fraction=max(shares))}"
+        return RelaxedBound(limit=limit, max_share=max(shares))
+    caps = [requirement.bound.cap for requirement in requirements if requirement.bound.cap is not None]
     if caps:
-        return f"maxPods {max(caps)}"
-    skews = [each.max_skew for each in demands if each.max_skew is not None]
-    return f"maxSkew {max(skews)}" if skews else f"minPods {min(each.least for each in demands)}"
+        return RelaxedBound(limit=limit, max_pods=max(caps))
+    skews = [requirement.bound.max_skew for requirement in requirements if requirement.bound.max_skew is not None]
+    if skews:
+        return RelaxedBound(limit=limit, max_skew=max(skews))
+    return RelaxedBound(limit=limit, min_pods=min(requirement.bound.least for requirement in requirements))
 
 
-def _share(demand: Requirement) -> Fraction | None:
-    """Return the share that a limit's cap is of its total; None where that is not how it is written."""
-    limit = demand.source
-    if not isinstance(limit, EvaluatedLimit) or limit.rule.max_share is None or demand.cap is None:
+def _share(requirement: Requirement) -> Fraction | None:
+    """Return a limit's cap as a share of its total; None where the limit is not written as a share."""
+    limit = requirement.source
+    if not isinstance(limit, EvaluatedLimit) or limit.rule.max_share is None or requirement.bound.cap is None:
         return None
-    return Fraction(demand.cap, limit.total)
+    return Fraction(requirement.bound.cap, limit.total)
 
 
-def _workloads(mixed: MultiClassProblem, rule: SharedBound) -> list[Reference]:
+def _workloads(classes: PodClasses, shared: SharedBound) -> list[Reference]:
     """Return the workloads that state a constraint."""
-    sources = [mixed.requirements[number].source for number in rule.requirements]
+    sources = [classes.requirements[number].source for number in shared.requirements]
     return sorted(
         {
             workload
-            for judged in mixed.component.groups
-            if any(each is source for each in (*judged.hard, *judged.soft) for source in sources)
-            for workload in judged.group.workloads
+            for evaluated in classes.component.groups
+            if any(constraint is source for constraint in (*evaluated.hard, *evaluated.soft) for source in sources)
+            for workload in evaluated.group.workloads
         }
     )
-
-
-def named(references: Sequence[Reference]) -> str:
-    """Name some workloads, and count the rest."""
-    rest = f" and {len(references) - _MOST_NAMED} more" if len(references) > _MOST_NAMED else ""
-    return ", ".join(map(str, references[:_MOST_NAMED])) + rest

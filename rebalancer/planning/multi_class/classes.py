@@ -1,4 +1,4 @@
-"""A component of pods of several kinds: who counts for what, where each kind may stand, what keeps which apart."""
+"""A component of several pod classes: the requirements that count each class, its capacity, and exclusions."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,9 +12,16 @@ from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
+from rebalancer.planning.causes import (
+    HostPortsOfSeveralClasses,
+    Modelled,
+    NothingRecreates,
+    OneSidedAntiAffinity,
+    PodAffinityRequired,
+    Refusal,
+)
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
 from rebalancer.planning.scope.components import Component
-from rebalancer.planning.scope.eligibility import Refusal
 from rebalancer.planning.scope.movable import PodPartition, PodPartitioner
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.scope.victims import Victim
@@ -23,21 +30,21 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 Cell = tuple[int, str]
-"""A kind by its number, and a node."""
+"""A pod class by its number, and a node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodClass:
-    """Pods that are alike for the scheduler and for everything that is asked.
+    """Pods that are alike for the scheduler and for every requirement.
 
-    `counts` are those on nodes, of which `fixed` stay whatever happens; `cap` is how many a node can hold. `now` is
-    where they stand in the view, also in a state that is only supposed. `movable` are those that may go, cheapest
-    first; `pending` have no place. `demands` are the numbers of those that count them.
+    By node: `counts` are its pods, of which `fixed` cannot move; `cap` is how many the node can hold; `now` are its
+    pods in the view, also in a supposed state; `movable` are the pods that may move, cheapest first. `pending` is the
+    number of pods without a node. `requirements` are the numbers of the requirements that count these pods.
     """
 
     sample: Pod
     members: tuple[PodController, ...]
-    reception: NodeCapacity
+    capacity: NodeCapacity
     counts: Mapping[str, int]
     fixed: Mapping[str, int]
     cap: Mapping[str, int]
@@ -46,188 +53,206 @@ class PodClass:
     pending: int
     requirements: frozenset[int]
 
+    @property
+    def total(self) -> int:
+        """How many pods there are, pending ones too."""
+        return sum(self.counts.values()) + self.pending
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """Kinds of which at most one pod may stand in each domain of a key."""
+    """Pod classes of which at most one pod may be in each domain of a key."""
 
     domain: Mapping[str, str]
     classes: frozenset[int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiClassProblem:
-    """Pods of several kinds under what is asked of them. `others` are pods that count and belong to no kind."""
+class PodClasses:
+    """Pods of several classes under their requirements. `others` are pods that count and belong to no class."""
 
     component: Component
     requirements: tuple[Requirement, ...]
     classes: tuple[PodClass, ...]
     exclusions: tuple[Exclusion, ...]
     others: tuple[Mapping[str, int], ...]
-    """For each demand, by node."""
+    """For each requirement, by node."""
     view: View | None
-    """Where the nodes' room is read; None: they have room for all."""
-    sorted: PodPartition
+    """Where the nodes' capacity is read; None: they have room for all."""
+    pods: PodPartition
 
     @property
     def pending(self) -> int:
-        """How many pods have no place."""
-        return sum(kind.pending for kind in self.classes)
+        """How many pods have no node."""
+        return sum(pod_class.pending for pod_class in self.classes)
+
+    @property
+    def total(self) -> int:
+        """How many pods there are, pending ones too."""
+        return sum(pod_class.total for pod_class in self.classes)
 
     def class_of(self, pod: Pod) -> int:
-        """Return the kind of a pod that stands or comes."""
-        assert pod.owner is not None, "a pod without an owner belongs to no kind"
-        return self._kinds[pod.owner.uid]
+        """Return the class of a pod, placed or to come."""
+        assert pod.owner is not None, "a pod without an owner belongs to no class"
+        return self._class_of_owner[pod.owner.uid]
 
     @cached_property
-    def _kinds(self) -> Mapping[str, int]:
-        """Kinds by the UID of an owner."""
+    def _class_of_owner(self) -> Mapping[str, int]:
+        """Classes by the UID of an owner."""
         return {
             member.owner.uid: number
-            for number, kind in enumerate(self.classes)
-            for member in kind.members
+            for number, pod_class in enumerate(self.classes)
+            for member in pod_class.members
             if member.owner is not None
         }
 
-    def supposed(self, deltas: Mapping[Cell, int], pending: Mapping[int, int]) -> "MultiClassProblem":
-        """Return the mixture with pods more or less in its cells, and so many of each kind without a place."""
-        kinds = []
-        for number, kind in enumerate(self.classes):
-            counts = Counter(kind.counts)
+    def supposed(self, deltas: Mapping[Cell, int], pending: Mapping[int, int]) -> "PodClasses":
+        """Return the component in a supposed state.
+
+        `deltas` are pods more or fewer by cell; `pending` are the pods without a node by class.
+        """
+        classes = []
+        for number, pod_class in enumerate(self.classes):
+            counts = Counter(pod_class.counts)
             counts.update({node: change for (of, node), change in deltas.items() if of == number})
-            kinds.append(
+            fixed = {node: min(count, pod_class.fixed.get(node, 0)) for node, count in counts.items()}
+            cap = {node: max(pod_class.cap.get(node, count), count) for node, count in counts.items()}
+            classes.append(
                 replace(
-                    kind,
+                    pod_class,
                     counts=counts,
-                    fixed={node: min(count, kind.fixed.get(node, 0)) for node, count in counts.items()},
-                    cap={**kind.cap, **{node: max(kind.cap.get(node, count), count) for node, count in counts.items()}},
+                    fixed=fixed,
+                    cap={**pod_class.cap, **cap},
                     pending=pending.get(number, 0),
                 )
             )
-        return replace(self, classes=tuple(kinds))
+        return replace(self, classes=tuple(classes))
 
 
 @dataclass
-class _Making:
-    """A kind while its members are collected."""
+class _Draft:
+    """A pod class while its members are collected."""
 
     sample: Pod
     members: list[PodController] = field(default_factory=list)
-    whole: list[Refusal | None] = field(default_factory=list)
+    refusals: list[Refusal | None] = field(default_factory=list)
 
 
-class MultiClassBuilder:
-    """Makes mixtures over one view."""
+class PodClassesBuilder:
+    """Divides components into pod classes over one view."""
 
-    def __init__(self, view: View, rooms: CapacityIndex, movers: PodPartitioner) -> None:
+    def __init__(self, view: View, capacities: CapacityIndex, partitioner: PodPartitioner) -> None:
         self._view = view
-        self._rooms = rooms
-        self._movers = movers
+        self._capacities = capacities
+        self._partitioner = partitioner
 
-    def mixed(
-        self, component: Component, whole: Sequence[Refusal | None], demands: tuple[Requirement, ...]
-    ) -> MultiClassProblem | Refusal:
-        """Divide a component's pods into kinds, or say why what they ask is not modelled."""
-        made: dict[Hashable, _Making] = {}
-        for member, refusal in zip(component.members, whole, strict=True):
+    def build(
+        self, component: Component, refusals: Sequence[Refusal | None], requirements: tuple[Requirement, ...]
+    ) -> PodClasses | Refusal:
+        """Divide a component's pods into classes, or return why their requirements are not modelled."""
+        drafts: dict[Hashable, _Draft] = {}
+        for member, refusal in zip(component.members, refusals, strict=True):
             if member.owner is None:
                 continue
-            if isinstance(member.next_pod, Unpredictable):
-                return Refusal(member.next_pod.reason, f"{member.reference}: {member.next_pod.message}")
             pod = member.next_pod
-            key = _alike(pod), tuple(each.counts(pod.labels, member.reference) for each in demands)
-            kind = made.setdefault(key, _Making(pod))
-            kind.members.append(member)
-            kind.whole.append(refusal)
-        if not made:
-            return Refusal(Reason.UNKNOWN_OWNER, "nothing that is known would create its pods anew")
+            if isinstance(pod, Unpredictable):
+                return Refusal(pod.reason, Modelled(pod.message, member.reference))
+            key = (
+                scheduling_terms(pod),
+                tuple(requirement.counts(pod.labels, member.reference) for requirement in requirements),
+            )
+            draft = drafts.setdefault(key, _Draft(pod))
+            draft.members.append(member)
+            draft.refusals.append(refusal)
+        if not drafts:
+            return Refusal(Reason.UNKNOWN_OWNER, NothingRecreates())
         everything = PodPartition()
-        kinds = []
-        for making in made.values():
-            found = self._kind(component, making, demands, everything)
-            if isinstance(found, Refusal):
-                return found
-            kinds.append(found)
-        apart = self._apart(component, kinds)
-        if isinstance(apart, Refusal):
-            return apart
-        return MultiClassProblem(
+        classes = []
+        for draft in drafts.values():
+            pod_class = self._pod_class(component, draft, requirements, everything)
+            if isinstance(pod_class, Refusal):
+                return pod_class
+            classes.append(pod_class)
+        exclusions = self._exclusions(component, classes)
+        if isinstance(exclusions, Refusal):
+            return exclusions
+        return PodClasses(
             component=component,
-            requirements=demands,
-            classes=tuple(kinds),
-            exclusions=apart,
-            others=tuple(_others(number, demand, kinds) for number, demand in enumerate(demands)),
+            requirements=requirements,
+            classes=tuple(classes),
+            exclusions=exclusions,
+            others=tuple(_others(number, requirement, classes) for number, requirement in enumerate(requirements)),
             view=self._view,
-            sorted=everything,
+            pods=everything,
         )
 
-    def _kind(
-        self, component: Component, making: _Making, demands: Sequence[Requirement], everything: PodPartition
+    def _pod_class(
+        self, component: Component, draft: _Draft, requirements: Sequence[Requirement], everything: PodPartition
     ) -> PodClass | Refusal:
-        sample = structs.replace(making.sample, claims=()) if making.sample.claims else making.sample
+        sample = structs.replace(draft.sample, claims=()) if draft.sample.claims else draft.sample
         own = [pod for member in component.members for pod in member.pods]
         if sample.spec.host_ports:
-            return Refusal(Reason.NOT_PREDICTABLE, "pods of several kinds, some with host ports")
+            return Refusal(Reason.NOT_PREDICTABLE, HostPortsOfSeveralClasses())
         if sample.spec.pod_affinity.required:
-            return Refusal(Reason.NOT_PREDICTABLE, "its affinity to other pods moves with every placement")
-        reception = self._rooms.without_own(sample, own)
-        workload = making.members[0].reference
+            return Refusal(Reason.NOT_PREDICTABLE, PodAffinityRequired())
+        capacity = self._capacities.without_own(sample, own)
+        workload = draft.members[0].reference
 
         def counting(labels: Labels) -> frozenset[int]:
-            return frozenset(number for number, each in enumerate(demands) if each.counts(labels, workload))
+            return frozenset(
+                number for number, requirement in enumerate(requirements) if requirement.counts(labels, workload)
+            )
 
         mine = counting(sample.labels)
-
-        found = self._movers.sorted_out(
-            making.members, making.whole, reception.nodes, lambda labels: counting(labels) == mine
+        pods = self._partitioner.partition(
+            draft.members, draft.refusals, capacity.nodes, lambda labels: counting(labels) == mine
         )
-        if isinstance(found, Refusal):
-            return found
-        everything.refused += found.refused
-        everything.missing += found.missing
-        everything.waiting += found.waiting
-        everything.unborn += found.unborn
+        if isinstance(pods, Refusal):
+            return pods
+        everything.add(pods)
         owners = [member.owner.uid for member in component.members if member.owner is not None]
-        counts = Counter(node for node, victims in found.movable.items() for _ in victims)
-        counts.update(pod.node for pod, _, _ in found.refused if pod.node is not None)
-        taken = self._rooms.taken(reception, sample, owners)
-        # What other kinds hold of a node is counted by the program: they may leave it.
-        cap = {node: room - taken.of(node) for node, room in self._rooms.emptied(sample, own).items()}
+        counts = Counter(node for node, victims in pods.movable.items() for _ in victims)
+        counts.update(pod.node for pod, _, _ in pods.refused if pod.node is not None)
+        reserved = self._capacities.reserved(capacity, sample, owners)
+        # The pods of other classes may leave a node: the program counts their room.
+        cap = {node: room - reserved.of(node) for node, room in self._capacities.emptied(sample, own).items()}
         return PodClass(
             sample=sample,
-            members=tuple(making.members),
-            reception=reception,
+            members=tuple(draft.members),
+            capacity=capacity,
             counts=counts,
-            fixed={node: count - len(found.movable.get(node, ())) for node, count in counts.items()},
+            fixed={node: count - len(pods.movable.get(node, ())) for node, count in counts.items()},
             cap={node: max(counts[node], cap.get(node, 0)) for node in sorted({*counts, *cap})},
             now=counts,
-            movable=found.movable,
-            pending=found.missing,
+            movable=pods.movable,
+            pending=pods.missing,
             requirements=mine,
         )
 
-    def _apart(self, component: Component, kinds: Sequence[PodClass]) -> tuple[Exclusion, ...] | Refusal:
-        """Read the required anti-affinity among the kinds; what concerns other pods is in their receptions."""
+    def _exclusions(self, component: Component, classes: Sequence[PodClass]) -> tuple[Exclusion, ...] | Refusal:
+        """Read the required anti-affinity among the classes; anti-affinity to other pods is in their capacities."""
         terms: dict[PodAffinityTerm, set[int]] = {}
-        for number, kind in enumerate(kinds):
-            for term in kind.sample.spec.pod_affinity.anti_required:
+        for number, pod_class in enumerate(classes):
+            for term in pod_class.sample.spec.pod_affinity.anti_required:
                 terms.setdefault(term, set()).add(number)
-        found = []
+        exclusions = []
         for term, carriers in terms.items():
             avoided = {
                 number
-                for number, kind in enumerate(kinds)
-                if selects(term, component.namespace, kind.sample, self._view)
+                for number, pod_class in enumerate(classes)
+                if selects(term, component.namespace, pod_class.sample, self._view)
             }
             if not avoided:
                 continue
             if avoided != carriers:
-                return Refusal(Reason.NOT_PREDICTABLE, "some of its pods keep away from others that do not mind them")
-            found.append(Exclusion(domain=self._view.nodes.values(term.topology_key), classes=frozenset(carriers)))
-        return tuple(found)
+                return Refusal(Reason.NOT_PREDICTABLE, OneSidedAntiAffinity())
+            domain = self._view.nodes.values(term.topology_key)
+            exclusions.append(Exclusion(domain=domain, classes=frozenset(carriers)))
+        return tuple(exclusions)
 
 
-def _alike(pod: Pod) -> Hashable:
+def scheduling_terms(pod: Pod) -> Hashable:
+    """Return all that the scheduler reads of a pod's spec: pods with equal terms are one class."""
     spec = pod.spec
     return (
         spec.requests,
@@ -242,11 +267,12 @@ def _alike(pod: Pod) -> Hashable:
     )
 
 
-def _others(number: int, demand: Requirement, kinds: Sequence[PodClass]) -> Mapping[str, int]:
-    left = Counter(demand.counted)
-    for kind in kinds:
-        if number in kind.requirements:
-            for node, count in kind.counts.items():
-                if node in demand.nodes:
+def _others(number: int, requirement: Requirement, classes: Sequence[PodClass]) -> Mapping[str, int]:
+    """Return the pods that a requirement counts and that belong to no class, by node."""
+    left = Counter(requirement.counted)
+    for pod_class in classes:
+        if number in pod_class.requirements:
+            for node, count in pod_class.counts.items():
+                if node in requirement.nodes:
                     left[node] -= count
     return {node: count for node, count in left.items() if count > 0}

@@ -1,106 +1,113 @@
-"""Arrangements near a known one: how far a supposed state is from right at the most, without solving anew.
+"""Placements near a known one: an upper bound on the evictions of a supposed state, without solving again.
 
-The scheduler seldom puts a replacement on the very node that the known arrangement has for it. Mostly there is an
-arrangement of as few evictions that has it where it landed: pods that are still to come change places with it. Each
-change is held against the rows of the integer program, so that what is found holds as the first one did; what is not
-found may exist all the same.
+Problem: the scheduler seldom puts a replacement on the very node that the known placement has for it. Idea: mostly
+another placement with as few evictions has it there, if pods that are still to be placed exchange nodes with it. Each
+exchange is checked against the rows of the integer program, so that every requirement still holds. A placement that is
+not found may exist all the same. Example: web-0 was planned on a-1 and was placed on a-2, where db-3 is planned; if
+db-3 fits a-1, the two are exchanged. Cost: `SearchLimits.local_changes` exchanges for each pod, each in proportion to
+the rows that it changes.
 """
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from rebalancer.planning.multi_class.classes import Cell, MultiClassProblem
+from rebalancer.planning.multi_class.classes import Cell, PodClasses
 from rebalancer.planning.multi_class.model import PlacementModel
-from rebalancer.planning.steps.forced import SearchBudget
+from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 
 _CLOSE = 1e-9
 
-_TRIES = 200
-"""How many changes are tried for one pod."""
-
 Change = Mapping[Cell, int]
-"""Pods more or less in some cells of an arrangement."""
+"""Pods more or less in some cells of a placement."""
 
 
 class LocalSearch:
-    """The surroundings of an arrangement in which everything that is asked holds. `effort` is spent on each change."""
+    """The placements near one that satisfies every requirement. Each change that is tried costs 1 of `budget`."""
 
-    def __init__(self, mixed: MultiClassProblem, stand: Mapping[Cell, int], effort: SearchBudget) -> None:
-        self._effort = effort
-        self._rows = _Touched(PlacementModel(mixed))
-        self._sums = self._rows.sums(stand)
-        self._aim = stand
+    def __init__(
+        self, classes: PodClasses, placed: Mapping[Cell, int], budget: SearchBudget, limits: SearchLimits
+    ) -> None:
+        self._budget = budget
+        self._tries = limits.local_changes
+        self._rows = _CellRows(PlacementModel(classes))
+        self._sums = self._rows.sums(placed)
+        self._target = placed
         self._now = {
-            (number, node): count for number, kind in enumerate(mixed.classes) for node, count in kind.counts.items()
+            (number, node): count
+            for number, pod_class in enumerate(classes.classes)
+            for node, count in pod_class.counts.items()
         }
 
-    def fewest(self, deltas: Mapping[Cell, int], goal: int) -> int:
-        """Return how few evictions lead from a state to what is found; once that is no more than `goal`, no better.
+    def min_evictions(self, deltas: Mapping[Cell, int], goal: int) -> int:
+        """Return how few evictions lead from a state to a placement that is found; at `goal` the search ends.
 
         `deltas` are pods more or less than now, by cell.
         """
         state = self._now | {cell: self._now.get(cell, 0) + change for cell, change in deltas.items()}
-        stand, sums = dict(self._aim), dict(self._sums)
-        left = sum(max(0, count - stand.get(cell, 0)) for cell, count in state.items())
+        placed, sums = dict(self._target), dict(self._sums)
+        left = sum(max(0, count - placed.get(cell, 0)) for cell, count in state.items())
         for cell in sorted(deltas):
-            while left > goal and state[cell] > stand.get(cell, 0):
-                change = self._next(cell, state, stand, sums)
+            while left > goal and state[cell] > placed.get(cell, 0):
+                change = self._next_change(cell, state, placed, sums)
                 if change is None:
                     break
-                for each, by in change.items():
-                    stand[each] = stand.get(each, 0) + by
+                for changed, by in change.items():
+                    placed[changed] = placed.get(changed, 0) + by
                 sums.update(self._rows.after(change, sums))
                 left -= 1
         return left
 
-    def _next(
-        self, cell: Cell, state: Mapping[Cell, int], stand: Mapping[Cell, int], sums: Mapping[int, float]
+    def _next_change(
+        self, cell: Cell, state: Mapping[Cell, int], placed: Mapping[Cell, int], sums: Mapping[int, float]
     ) -> Change | None:
         """Return a change after which one pod more may stay in a cell, and everything still holds."""
-        for change in islice(self._changes(cell, state, stand), _TRIES):
-            self._effort.spend(1)
-            if self._rows.hold(change, stand, sums):
+        for change in islice(self._changes(cell, state, placed), self._tries):
+            self._budget.spend(1)
+            if self._rows.hold(change, placed, sums):
                 return change
         return None
 
-    def _changes(self, cell: Cell, state: Mapping[Cell, int], stand: Mapping[Cell, int]) -> Iterator[Change]:
-        """Yield what may do: a pod that was to come elsewhere comes here, alone or for one of another kind."""
-        coming = [each for each in sorted(stand) if stand[each] > state.get(each, 0)]
-        kind, node = cell
-        own = [each for each in coming if each[0] == kind]
-        others = [each for each in coming if each[0] != kind]
+    def _changes(self, cell: Cell, state: Mapping[Cell, int], placed: Mapping[Cell, int]) -> Iterator[Change]:
+        """Yield changes that may keep every requirement satisfied.
+
+        A pod that was planned on another node is in this cell instead, alone or in exchange for a pod of another class.
+        """
+        coming = [other for other in sorted(placed) if placed[other] > state.get(other, 0)]
+        pod_class, node = cell
+        own = [other for other in coming if other[0] == pod_class]
+        others = [other for other in coming if other[0] != pod_class]
         for lost in own:
             yield {lost: -1, cell: 1}
         for lost in own:
             for other in others:
                 back = other[0], lost[1]
-                if back != other and state.get(back, 0) <= stand.get(back, 0):
+                if back != other and state.get(back, 0) <= placed.get(back, 0):
                     yield {lost: -1, cell: 1, other: -1, back: 1}
         for lost in own:
             for other in others:
                 if other[1] == node:
                     for at in self._rows.nodes:
                         back = other[0], at
-                        if at not in {node, lost[1]} and state.get(back, 0) <= stand.get(back, 0):
+                        if at not in {node, lost[1]} and state.get(back, 0) <= placed.get(back, 0):
                             yield {lost: -1, cell: 1, other: -1, back: 1}
 
 
-class _Touched:
+class _CellRows:
     """The rows that each cell is in."""
 
-    def __init__(self, rows: PlacementModel) -> None:
-        model = rows.model
-        self._bounds = {cell: (model.lower[column], model.upper[column]) for cell, column in rows.stand.items()}
-        self.nodes = sorted({node for _, node in rows.stand})
-        cells = {column: cell for cell, column in rows.stand.items()}
-        stay = set(rows.stay.values())
-        self._of: dict[Cell, list[tuple[int, float]]] = {cell: [] for cell in rows.stand}
+    def __init__(self, model: PlacementModel) -> None:
+        program = model.program
+        self._bounds = {cell: (program.lower[column], program.upper[column]) for cell, column in model.placed.items()}
+        self.nodes = sorted({node for _, node in model.placed})
+        cells = {column: cell for cell, column in model.placed.items()}
+        stay = set(model.stay.values())
+        self._of: dict[Cell, list[tuple[int, float]]] = {cell: [] for cell in model.placed}
         self._limits: dict[int, tuple[float, float]] = {}
         self._level: dict[int, int] = {}
-        """The column of the least count that a row is about."""
+        """The column of the least count in a row."""
         self._levels: dict[int, tuple[float, float, list[int]]] = {}
-        """Of each such column its bounds and its rows."""
-        for number, (least, most, factors) in enumerate(model.rows):
+        """The bounds and the rows of each such column."""
+        for number, (least, most, factors) in enumerate(program.rows):
             if not stay.isdisjoint(factors):
                 continue
             self._limits[number] = least, most
@@ -109,30 +116,30 @@ class _Touched:
                     self._of[cells[column]].append((number, factor))
                 else:
                     self._level[number] = column
-                    ends = model.lower[column], model.upper[column]
+                    ends = program.lower[column], program.upper[column]
                     self._levels.setdefault(column, (*ends, []))[2].append(number)
 
-    def sums(self, stand: Mapping[Cell, int]) -> dict[int, float]:
-        """Return what the rows come to in an arrangement, leaving out the least counts."""
-        found = dict.fromkeys(self._limits, 0.0)
-        for cell, count in stand.items():
+    def sums(self, placed: Mapping[Cell, int]) -> dict[int, float]:
+        """Return the sum of each row in a placement, without the columns of least counts."""
+        sums_after = dict.fromkeys(self._limits, 0.0)
+        for cell, count in placed.items():
             for number, factor in self._of[cell]:
-                found[number] += factor * count
-        return found
+                sums_after[number] += factor * count
+        return sums_after
 
     def after(self, change: Change, sums: Mapping[int, float]) -> dict[int, float]:
-        """Return what the rows that a change touches come to after it."""
-        found: dict[int, float] = {}
+        """Return the sums after a change of the rows that it changes."""
+        sums_after: dict[int, float] = {}
         for cell, by in change.items():
             for number, factor in self._of[cell]:
-                found[number] = found.get(number, sums[number]) + factor * by
-        return found
+                sums_after[number] = sums_after.get(number, sums[number]) + factor * by
+        return sums_after
 
-    def hold(self, change: Change, stand: Mapping[Cell, int], sums: Mapping[int, float]) -> bool:
-        """Say whether everything still holds after a change of an arrangement in which it does."""
+    def hold(self, change: Change, placed: Mapping[Cell, int], sums: Mapping[int, float]) -> bool:
+        """Return whether everything still holds after a change of a placement in which it does."""
         for cell, by in change.items():
             low, high = self._bounds.get(cell, (0, 0))
-            if not low <= stand.get(cell, 0) + by <= high:
+            if not low <= placed.get(cell, 0) + by <= high:
                 return False
         after = self.after(change, sums)
         levels = set()
@@ -147,7 +154,7 @@ class _Touched:
         return all(self._level_holds(level, after, sums) for level in sorted(levels))
 
     def _level_holds(self, level: int, after: Mapping[int, float], sums: Mapping[int, float]) -> bool:
-        """Say whether some least count suits all rows that are about it: each leaves it a range."""
+        """Return whether one value of a least count satisfies all rows that contain it: each row gives it a range."""
         low, high, numbers = self._levels[level]
         for number in numbers:
             total = after.get(number, sums[number])

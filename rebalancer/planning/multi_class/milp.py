@@ -1,7 +1,7 @@
-"""An integer program: columns and rows, made smaller without changing what they say, solved by HiGHS and checked here.
+"""An integer program: columns and rows, simplified to an equivalent program, solved by HiGHS and checked here.
 
-Nothing is taken on trust: an answer is held against every row as it was first written, and the solver's own presolve is
-off, since it has called feasible models infeasible (HiGHS 1.15.1).
+Every answer is checked against the rows of the program before it was simplified. The solver's own presolve is off,
+because it has called feasible models infeasible (HiGHS 1.15.1). Cost: bounded by `SearchLimits.solve_work`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,21 +10,12 @@ from enum import Enum
 from math import ceil, floor, inf
 from typing import Any
 
-SOLVE_BUDGET = 6_000_000
-"""What one solution may take: how often the solver looks up from its work, times the numbers in the matrix. A bound in
-numbers, so that every machine answers alike; some 20 s of a hard program."""
-
-_NODES = 20_000
-"""How many nodes of the search tree one solution may take."""
-
-_FUSE = 120.0
-"""Seconds after which one solution is given up whatever it has reached. It ends what no number bounds, one step of the
-solver that goes on for ever, and is told like any other bound."""
+from rebalancer.planning.search.limits import SearchLimits
 
 _CLOSE = 1e-6
 
 _ROUNDS = 3
-"""How often the rows are made simpler: what one round finds helps the next."""
+"""How often the rows are simplified: the tighter columns of one round help the next."""
 
 Row = tuple[float, float, Mapping[int, float]]
 """The least, the most, and the columns' factors."""
@@ -34,12 +25,12 @@ class Unsolved(Enum):
     """Why there is no solution."""
 
     INFEASIBLE = "infeasible"
-    GIVEN_UP = "given up"
+    LIMIT_REACHED = "search limit reached"
 
 
 @dataclass
-class Model:
-    """Columns and rows under construction. The sum of the columns' costs is to be the least."""
+class Program:
+    """Columns and rows under construction; the sum of the columns' costs is minimized."""
 
     costs: list[float] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
@@ -47,7 +38,7 @@ class Model:
     whole: list[bool] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 
-    def column(self, lower: float, upper: float, cost: float = 0, *, whole: bool = True) -> int:
+    def add_column(self, lower: float, upper: float, cost: float = 0, *, whole: bool = True) -> int:
         """Add a column and return its number."""
         self.costs.append(cost)
         self.lower.append(lower)
@@ -55,49 +46,51 @@ class Model:
         self.whole.append(whole)
         return len(self.costs) - 1
 
-    def row(self, least: float, most: float, factors: Mapping[int, float]) -> None:
-        """Ask that the columns' sum is within these bounds."""
+    def add_row(self, least: float, most: float, factors: Mapping[int, float]) -> None:
+        """Require that the columns' weighted sum is within these bounds."""
         self.rows.append((least, most, factors))
 
     def holds(self, values: Sequence[float]) -> bool:
-        """Say whether values of the columns satisfy every row, whatever a solver says."""
+        """Return whether values of the columns satisfy every row and every column's bounds."""
         bounds = zip(self.lower, values, self.upper, strict=True)
-        within = all(low - _CLOSE <= each <= high + _CLOSE for low, each, high in bounds)
-        return within and all(_satisfied(row, values) for row in self.rows)
+        within = all(low - _CLOSE <= value <= high + _CLOSE for low, value, high in bounds)
+        return within and all(_is_satisfied(row, values) for row in self.rows)
 
 
-def _satisfied(row: Row, values: Sequence[float]) -> bool:
+def _is_satisfied(row: Row, values: Sequence[float]) -> bool:
     least, most, factors = row
     total = sum(factor * values[column] for column, factor in factors.items())
     return least - _CLOSE <= total <= most + _CLOSE
 
 
-def minimize(model: Model, effort: int = SOLVE_BUDGET) -> tuple[list[float], float] | Unsolved:
-    """Return the columns' values at the least cost, and what the cost is at the least."""
-    simpler = _Simpler(model)
+def minimize(program: Program, limits: SearchLimits, work: int) -> tuple[list[float], float] | Unsolved:
+    """Return the columns' values at the lowest cost found, and a proved lower bound of the cost."""
+    simpler = _Simplified(program)
     if not simpler.possible:
         return Unsolved.INFEASIBLE
-    found = _run(simpler.model, effort)
-    if isinstance(found, Unsolved):
-        return found
-    values, bound = found
-    return (values, bound) if model.holds(values) else Unsolved.GIVEN_UP
+    answer = _run(simpler.program, limits, work)
+    if isinstance(answer, Unsolved):
+        return answer
+    values, bound = answer
+    return (values, bound) if program.holds(values) else Unsolved.LIMIT_REACHED
 
 
-class _Simpler:
+class _Simplified:
     """The same program with tighter columns and fewer rows."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = Model(model.costs, list(model.lower), list(model.upper), model.whole, model.rows)
+    def __init__(self, program: Program) -> None:
+        self.program = Program(program.costs, list(program.lower), list(program.upper), program.whole, program.rows)
         for _ in range(_ROUNDS):
-            self.model.rows = self._uncontained(self._binding(self._merged()))
-        self.possible = all(low <= high + _CLOSE for low, high in zip(self.model.lower, self.model.upper, strict=True))
+            self.program.rows = self._drop_contained(self._keep_binding(self._merge()))
+        self.possible = all(
+            low <= high + _CLOSE for low, high in zip(self.program.lower, self.program.upper, strict=True)
+        )
 
-    def _merged(self) -> list[Row]:
-        """Put rows of the same factors together; columns that have one value are taken out, rows of one column too."""
-        lower, upper = self.model.lower, self.model.upper
-        found: dict[frozenset[tuple[int, float]], Row] = {}
-        for least, most, factors in self.model.rows:
+    def _merge(self) -> list[Row]:
+        """Merge rows with the same factors, and remove columns with a single value and rows with a single column."""
+        lower, upper = self.program.lower, self.program.upper
+        merged: dict[frozenset[tuple[int, float]], Row] = {}
+        for least, most, factors in self.program.rows:
             free = {column: factor for column, factor in factors.items() if lower[column] < upper[column]}
             settled = sum(factor * lower[column] for column, factor in factors.items() if column not in free)
             low, high = least - settled, most - settled
@@ -106,21 +99,21 @@ class _Simpler:
                 self._tighten(column, *((low / factor, high / factor) if factor > 0 else (high / factor, low / factor)))
                 continue
             key = frozenset(free.items())
-            known = found.get(key, (-inf, inf, free))
-            found[key] = max(low, known[0]), min(high, known[1]), free
-        return list(found.values())
+            known = merged.get(key, (-inf, inf, free))
+            merged[key] = max(low, known[0]), min(high, known[1]), free
+        return list(merged.values())
 
     def _tighten(self, column: int, low: float, high: float) -> None:
-        model = self.model
-        if model.whole[column]:
+        program = self.program
+        if program.whole[column]:
             low, high = (ceil(low - _CLOSE) if low > -inf else low), (floor(high + _CLOSE) if high < inf else high)
-        model.lower[column] = max(model.lower[column], low)
-        model.upper[column] = min(model.upper[column], high)
+        program.lower[column] = max(program.lower[column], low)
+        program.upper[column] = min(program.upper[column], high)
 
-    def _binding(self, rows: list[Row]) -> list[Row]:
-        """Keep what the columns' own bounds do not say already."""
-        lower, upper = self.model.lower, self.model.upper
-        found = []
+    def _keep_binding(self, rows: list[Row]) -> list[Row]:
+        """Keep the rows that the columns' own bounds do not imply."""
+        lower, upper = self.program.lower, self.program.upper
+        binding = []
         for least, most, factors in rows:
             low = high = 0.0
             for column, factor in factors.items():
@@ -131,11 +124,13 @@ class _Simpler:
                 for column in factors:
                     self._tighten(column, -inf, most - low + lower[column])
             if least > low + _CLOSE or most < high - _CLOSE:
-                found.append((least if least > low + _CLOSE else -inf, most if most < high - _CLOSE else inf, factors))
-        return found
+                binding.append(
+                    (least if least > low + _CLOSE else -inf, most if most < high - _CLOSE else inf, factors)
+                )
+        return binding
 
-    def _uncontained(self, rows: list[Row]) -> list[Row]:
-        """Leave out sums that are part of another sum which may be no more."""
+    def _drop_contained(self, rows: list[Row]) -> list[Row]:
+        """Leave out sums that are a part of another sum with the same or a lower bound."""
         sums = [number for number, (_, most, factors) in enumerate(rows) if most < inf and set(factors.values()) == {1}]
         having: dict[int, list[int]] = {}
         for number in sums:
@@ -152,12 +147,12 @@ class _Simpler:
                 and len(rows[other][2]) > len(factors)
                 and factors.keys() <= rows[other][2].keys()
             }
-        kept = [(least, inf if number in part else most, row) for number, (least, most, row) in enumerate(rows)]
-        return [row for row in kept if row[0] > -inf or row[1] < inf]
+        remaining = [(least, inf if number in part else most, row) for number, (least, most, row) in enumerate(rows)]
+        return [row for row in remaining if row[0] > -inf or row[1] < inf]
 
 
-def _run(model: Model, effort: int) -> tuple[list[float], float] | Unsolved:
-    import highspy  # noqa: PLC0415  # it brings numpy; most fleets never need it
+def _run(program: Program, limits: SearchLimits, work: int) -> tuple[list[float], float] | Unsolved:
+    import highspy  # noqa: PLC0415  # importing it loads numpy, and most clusters never need it
 
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     for option, setting in (
@@ -167,45 +162,45 @@ def _run(model: Model, effort: int) -> tuple[list[float], float] | Unsolved:
         ("random_seed", 0),
         ("mip_rel_gap", 0.0),
         ("mip_abs_gap", 0.999),
-        ("mip_max_nodes", _NODES),
-        ("time_limit", _FUSE),
+        ("mip_max_nodes", limits.solver_nodes),
+        ("simplex_iteration_limit", limits.simplex_iterations),
     ):
         solver.setOptionValue(option, setting)
-    left = effort // max(1, sum(len(factors) for _, _, factors in model.rows))
+    left = work // max(1, sum(len(factors) for _, _, factors in program.rows))
 
-    def look_up(event: Any) -> None:
+    def count_report(event: Any) -> None:
         nonlocal left
         left -= 1
         if left < 0:
             event.interrupt()
 
-    solver.cbMipInterrupt += look_up
-    solver.passModel(_program(model))
+    solver.cbMipInterrupt += count_report
+    solver.passModel(_to_highs(program))
     solver.run()
     info = solver.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         infeasible = solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
-        return Unsolved.INFEASIBLE if infeasible else Unsolved.GIVEN_UP
+        return Unsolved.INFEASIBLE if infeasible else Unsolved.LIMIT_REACHED
     values = list(solver.getSolution().col_value)
-    rounded = [float(round(each)) if whole else each for each, whole in zip(values, model.whole, strict=True)]
+    rounded = [float(round(value)) if whole else value for value, whole in zip(values, program.whole, strict=True)]
     return rounded, info.mip_dual_bound
 
 
-def _program(model: Model) -> Any:
-    """Return a model as HiGHS takes it."""
+def _to_highs(program: Program) -> Any:
+    """Return a program as HiGHS takes it."""
     import highspy  # noqa: PLC0415
 
     lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(model.costs), len(model.rows)
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = model.costs, model.lower, model.upper
-    lp.row_lower_ = [least for least, _, _ in model.rows]
-    lp.row_upper_ = [most for _, most, _ in model.rows]
+    lp.num_col_, lp.num_row_ = len(program.costs), len(program.rows)
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.costs, program.lower, program.upper
+    lp.row_lower_ = [least for least, _, _ in program.rows]
+    lp.row_upper_ = [most for _, most, _ in program.rows]
     lp.integrality_ = [
-        highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous for whole in model.whole
+        highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous for whole in program.whole
     ]
     starts, index = [0], list[int]()
     value: list[float] = []
-    for _, _, factors in model.rows:
+    for _, _, factors in program.rows:
         index += list(factors)
         value += list(factors.values())
         starts.append(len(index))

@@ -1,191 +1,171 @@
-"""A component of several kinds of pods as columns and rows.
+"""A component of several pod classes as columns and rows of an integer program.
 
-A column says how many pods of a kind stand on a node in the end, another how many of those never left it. Everything
-that is asked is a row over whole columns.
+One column is the number of pods of a class on a node after the repair, another the number of those that were not
+evicted. Every requirement is a row over integer columns. Example: class 0 on nodes a and b, at most 2 in their zone, is
+the row 0 <= x[0, a] + x[0, b] <= 2. Cost: a column for each class and node that can hold it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
 from math import inf
 
 from rebalancer.model.pods import Resources
-from rebalancer.planning.multi_class.classes import Cell, MultiClassProblem, PodClass
-from rebalancer.planning.multi_class.milp import Model
-from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.multi_class.classes import Cell, PodClass, PodClasses
+from rebalancer.planning.multi_class.milp import Program
+from rebalancer.planning.scope.bounds import Bound
 
 _MANY = 10**6
 """More pods than a domain ever holds."""
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is asked of each domain; `skew` is over the emptiest."""
-
-    skew: int | None
-    most: int | None
-    least: int
-
-
-def _asked(demand: Requirement) -> _Asked:
-    if demand.floor_at_zero and demand.max_skew is not None:
-        return _Asked(None, min(demand.max_skew, demand.max_skew if demand.cap is None else demand.cap), demand.least)
-    return _Asked(demand.max_skew, demand.cap, demand.least)
-
-
-def _strictest(asked: Collection[_Asked]) -> _Asked:
-    return _Asked(
-        min((each.skew for each in asked if each.skew is not None), default=None),
-        min((each.most for each in asked if each.most is not None), default=None),
-        max(each.least for each in asked),
-    )
-
-
 class PlacementModel:
-    """One mixture as a model. `stand` and `stay` are columns by cell.
+    """One component as a program. `placed` and `stay` are columns by cell.
 
-    Where not everything has to hold, `unplaced` says by kind how many pods have no place, `over` by how much what is
-    asked is exceeded, and of how many demands that is so alike; what either costs leaves the other tiers apart.
+    With `relaxed` not every requirement has to hold: `unplaced` are the columns of pods without a node by class, `over`
+    the columns of pods by which a bound is exceeded, each with the number of requirements that share it. Their costs
+    are weights so far apart that pods without a node come first, then excess, then evictions.
     """
 
-    def __init__(self, mixed: MultiClassProblem, *, relaxed: bool = False) -> None:
-        self._mixed = mixed
-        self.model = Model()
-        self.stand: dict[Cell, int] = {}
+    def __init__(self, classes: PodClasses, *, relaxed: bool = False) -> None:
+        self._classes = classes
+        self.program = Program()
+        self.placed: dict[Cell, int] = {}
         self.stay: dict[Cell, int] = {}
         self.unplaced: list[int] = []
         self.over: list[tuple[int, int]] = []
         self._relaxed = relaxed
-        total = sum(sum(kind.counts.values()) + kind.pending for kind in mixed.classes)
+        total = sum(pod_class.total for pod_class in classes.classes)
         self.weight_over = total + 1
-        self.weight_unplaced = self.weight_over * (total * max(1, len(mixed.requirements)) + 1)
-        for number, kind in enumerate(mixed.classes):
-            self._kind(number, kind)
-        self._demands()
-        self._room()
-        self._keep_apart()
+        self.weight_unplaced = self.weight_over * (total * max(1, len(classes.requirements)) + 1)
+        for number, pod_class in enumerate(classes.classes):
+            self._add_class(number, pod_class)
+        self._add_requirements()
+        self._add_capacity()
+        self._add_exclusions()
 
-    def _kind(self, number: int, kind: PodClass) -> None:
-        model = self.model
-        total = sum(kind.counts.values()) + kind.pending
+    def _add_class(self, number: int, pod_class: PodClass) -> None:
+        program, total = self.program, pod_class.total
         row: dict[int, float] = {}
-        for node in sorted(kind.cap):
-            held, fixed = kind.counts.get(node, 0), kind.fixed.get(node, 0)
-            most = min(total, kind.cap[node])
-            column = self.stand[number, node] = model.column(fixed, most)
+        for node in sorted(pod_class.cap):
+            held, fixed = pod_class.counts.get(node, 0), pod_class.fixed.get(node, 0)
+            column = self.placed[number, node] = program.add_column(fixed, min(total, pod_class.cap[node]))
             row[column] = 1
             if held > fixed:
-                stay = self.stay[number, node] = model.column(fixed, held, -1, whole=False)
-                model.row(-inf, 0, {stay: 1, column: -1})
+                stay = self.stay[number, node] = program.add_column(fixed, held, -1, whole=False)
+                program.add_row(-inf, 0, {stay: 1, column: -1})
         if self._relaxed:
-            unplaced = model.column(0, total, self.weight_unplaced)
+            unplaced = program.add_column(0, total, self.weight_unplaced)
             self.unplaced.append(unplaced)
             row[unplaced] = 1
-        model.row(total, total, row)
+        program.add_row(total, total, row)
 
-    def _demands(self) -> None:
-        """Let what is asked hold; what is asked of the same pods over the same domains is put together."""
-        mixed = self._mixed
+    def _add_requirements(self) -> None:
+        """Add the rows of every requirement; requirements on the same pods and domains are merged."""
+        classes = self._classes
         alike: dict[Hashable, list[int]] = {}
-        for number, demand in enumerate(mixed.requirements):
-            counting = frozenset(kind for kind, each in enumerate(mixed.classes) if number in each.requirements)
-            others = frozenset(mixed.others[number].items())
-            alike.setdefault((demand.key, demand.nodes, counting, others), []).append(number)
+        for number, requirement in enumerate(classes.requirements):
+            counting = frozenset(
+                index for index, pod_class in enumerate(classes.classes) if number in pod_class.requirements
+            )
+            others = frozenset(classes.others[number].items())
+            alike.setdefault((requirement.key, requirement.nodes, counting, others), []).append(number)
         for numbers in alike.values():
-            asked = Counter(_asked(mixed.requirements[number]) for number in numbers)
+            required = Counter(classes.requirements[number].bound.on_paper() for number in numbers)
             domains = self._domains(numbers[0])
-            skews = [each.skew for each in asked if each.skew is not None]
-            lowest = self.model.column(*self._lowest(numbers[0], len(domains), min(skews))) if skews else None
-            wanted = asked if self._relaxed else {_strictest(asked): 1}
-            for each, times in wanted.items():
+            skews = [bound.max_skew for bound in required if bound.max_skew is not None]
+            lowest = None
+            if skews:
+                lowest = self.program.add_column(*self._lowest_range(numbers[0], len(domains), min(skews)))
+            bounds = required if self._relaxed else {Bound.strictest(required): 1}
+            for bound, times in bounds.items():
                 for row, given in domains:
-                    self._bound(row, given, each, lowest, times)
+                    self._add_bound(row, given, bound, lowest, times)
 
     def _domains(self, number: int) -> list[tuple[dict[int, float], int]]:
-        """Return for each domain of a demand the columns that count, and how many pods of no kind."""
-        mixed = self._mixed
-        demand, others = mixed.requirements[number], mixed.others[number]
+        """Return for each domain of a requirement the columns that it counts, and the number of pods of no class."""
+        classes = self._classes
+        requirement, others = classes.requirements[number], classes.others[number]
         domains: dict[str, tuple[dict[int, float], int]] = {}
-        for node in demand.nodes:
-            row, given = domains.get(demand.domain[node], ({}, 0))
-            domains[demand.domain[node]] = row, given + others.get(node, 0)
-        for (kind, node), column in self.stand.items():
-            if number in mixed.classes[kind].requirements and node in demand.nodes:
-                domains[demand.domain[node]][0][column] = 1
+        for node in requirement.nodes:
+            row, given = domains.get(requirement.domain[node], ({}, 0))
+            domains[requirement.domain[node]] = row, given + others.get(node, 0)
+        for (index, node), column in self.placed.items():
+            if number in classes.classes[index].requirements and node in requirement.nodes:
+                domains[requirement.domain[node]][0][column] = 1
         return [domains[value] for value in sorted(domains)]
 
-    def _lowest(self, number: int, many: int, skew: int) -> tuple[int, int]:
-        """Return between what the count of the emptiest of so many domains must lie, by how many pods there are."""
-        mixed = self._mixed
-        nodes = mixed.requirements[number].nodes
-        surely = most = sum(count for node, count in mixed.others[number].items() if node in nodes)
-        for kind in mixed.classes:
-            if number in kind.requirements:
-                total = sum(kind.counts.values()) + kind.pending
-                most += total
-                surely += total if kind.cap.keys() <= nodes else 0
-        highest = most // many
-        # If one holds the least, and all others so many more at the most, they hold them all.
-        least = 0 if self._relaxed else max(0, -(-(surely + skew) // many) - skew)
+    def _lowest_range(self, number: int, domains: int, skew: int) -> tuple[int, int]:
+        """Return the range of the count of the emptiest domain that the number of pods allows."""
+        classes = self._classes
+        nodes = classes.requirements[number].nodes
+        surely = most = sum(count for node, count in classes.others[number].items() if node in nodes)
+        for pod_class in classes.classes:
+            if number in pod_class.requirements:
+                most += pod_class.total
+                surely += pod_class.total if pod_class.cap.keys() <= nodes else 0
+        highest = most // domains
+        # One domain holds the least, and each of the others at most maxSkew more: together they hold all pods.
+        least = 0 if self._relaxed else max(0, -(-(surely + skew) // domains) - skew)
         return min(least, highest), highest
 
-    def _bound(self, row: Mapping[int, float], given: int, asked: "_Asked", lowest: int | None, times: int) -> None:
-        model, over = self.model, dict[int, float]()
+    def _add_bound(self, row: Mapping[int, float], given: int, bound: Bound, lowest: int | None, times: int) -> None:
+        program, over = self.program, dict[int, float]()
         if self._relaxed:
-            column = model.column(0, _MANY, self.weight_over * times)
+            column = program.add_column(0, _MANY, self.weight_over * times)
             self.over.append((column, times))
             over = {column: -1}
-        if asked.most is not None:
-            model.row(-inf, asked.most - given, {**row, **over})
-        if asked.least:
+        if bound.cap is not None:
+            program.add_row(-inf, bound.cap - given, {**row, **over})
+        if bound.least:
             lacking = {column: -factor for column, factor in over.items()}
-            model.row(asked.least - given, inf, {**row, **lacking})
-        if lowest is None or asked.skew is None:
+            program.add_row(bound.least - given, inf, {**row, **lacking})
+        if lowest is None or bound.max_skew is None:
             return
         if over:
-            model.row(-given, inf, {**row, lowest: -1})
-            model.row(-inf, asked.skew - given, {**row, lowest: -1, **over})
+            program.add_row(-given, inf, {**row, lowest: -1})
+            program.add_row(-inf, bound.max_skew - given, {**row, lowest: -1, **over})
         else:
-            model.row(-given, asked.skew - given, {**row, lowest: -1})
+            program.add_row(-given, bound.max_skew - given, {**row, lowest: -1})
 
-    def _room(self) -> None:
-        """Let the pods of all kinds together take no more of a node than there is."""
+    def _add_capacity(self) -> None:
+        """Add the rows that keep the pods of all classes on a node within its capacity."""
         by_node: dict[str, list[tuple[int, int]]] = {}
-        for (kind, node), column in self.stand.items():
-            by_node.setdefault(node, []).append((kind, column))
-        view = self._mixed.view
+        for (index, node), column in self.placed.items():
+            by_node.setdefault(node, []).append((index, column))
+        view = self._classes.view
         if view is None:
             return
-        for node, cells in by_node.items():
-            if len(cells) < 2:  # one kind alone is bounded by its own column
+        for name, cells in by_node.items():
+            if len(cells) < 2:  # one class alone is bounded by its own column
                 continue
-            found, used = view.nodes.by_name[node], view.used(node)
-            have = found.allocatable
+            taker, used = view.nodes.by_name[name], view.used(name)
+            have = taker.allocatable
             free: list[tuple[int, Callable[[Resources], int]]] = [
-                (found.pods - used.pods, lambda _: 1),
-                (have.cpu - used.cpu, lambda asked: asked.cpu),
-                (have.memory - used.memory, lambda asked: asked.memory),
-                (have.ephemeral_storage - used.ephemeral_storage, lambda asked: asked.ephemeral_storage),
+                (taker.pods - used.pods, lambda _: 1),
+                (have.cpu - used.cpu, lambda requests: requests.cpu),
+                (have.memory - used.memory, lambda requests: requests.memory),
+                (have.ephemeral_storage - used.ephemeral_storage, lambda requests: requests.ephemeral_storage),
             ]
             for amount, of in free:
-                self._limit(node, cells, amount, of)
+                self._add_resource(name, cells, amount, of)
 
-    def _limit(self, node: str, cells: list[tuple[int, int]], free: int, of: Callable[[Resources], int]) -> None:
-        kinds = self._mixed.classes
-        asked = {column: of(kinds[kind].sample.spec.requests) for kind, column in cells}
-        held = sum(kinds[kind].now.get(node, 0) * asked[column] for kind, column in cells)
-        most = sum(self.model.upper[column] * amount for column, amount in asked.items())
+    def _add_resource(self, node: str, cells: list[tuple[int, int]], free: int, of: Callable[[Resources], int]) -> None:
+        classes = self._classes.classes
+        requests = {column: of(classes[index].sample.spec.requests) for index, column in cells}
+        held = sum(classes[index].now.get(node, 0) * requests[column] for index, column in cells)
+        most = sum(self.program.upper[column] * amount for column, amount in requests.items())
         if most > free + held:
-            # Scaled so that the solver's tolerances mean nothing: bytes are large numbers.
-            scale = max(1, *asked.values())
-            row = {column: amount / scale for column, amount in asked.items() if amount}
-            self.model.row(-inf, max(free, 0) / scale + held / scale, row)
+            # Bytes are large numbers: scaled, so that the solver's tolerances do not matter.
+            scale = max(1, *requests.values())
+            row = {column: amount / scale for column, amount in requests.items() if amount}
+            self.program.add_row(-inf, max(free, 0) / scale + held / scale, row)
 
-    def _keep_apart(self) -> None:
-        for apart in self._mixed.exclusions:
+    def _add_exclusions(self) -> None:
+        """Add the rows by which a domain holds at most one of the pods that exclude each other."""
+        for exclusion in self._classes.exclusions:
             rows: dict[str, dict[int, float]] = {}
-            for (kind, node), column in self.stand.items():
-                if kind in apart.classes and node in apart.domain:
-                    rows.setdefault(apart.domain[node], {})[column] = 1
+            for (index, node), column in self.placed.items():
+                if index in exclusion.classes and node in exclusion.domain:
+                    rows.setdefault(exclusion.domain[node], {})[column] = 1
             for value in sorted(rows):
-                self.model.row(-inf, 1, rows[value])
+                self.program.add_row(-inf, 1, rows[value])

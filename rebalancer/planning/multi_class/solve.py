@@ -1,14 +1,15 @@
-"""The fewest evictions for pods of several kinds, by an integer program."""
+"""The fewest evictions for pods of several classes, by an integer program (`model` states it, `milp` solves it)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from rebalancer.planning.multi_class.classes import Cell, MultiClassProblem
-from rebalancer.planning.multi_class.milp import SOLVE_BUDGET, Unsolved, minimize
+from rebalancer.planning.multi_class.classes import Cell, PodClasses
+from rebalancer.planning.multi_class.milp import Unsolved, minimize
 from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.search.limits import SearchLimits
 
 __all__ = ["Solution", "Unsolved", "prefer_cheap_victims", "solve"]
 
@@ -17,65 +18,80 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """An arrangement, and how few evictions lead to it: at least `bound`. `stand` is by kind and node.
+    """A placement, the evictions that lead to it, and `bound`, a proved lower bound of evictions.
 
-    `unplaced` pods find no place in it, `excess` is by how much what is asked is exceeded, in all.
+    `placed` is the number of pods by class and node; `unplaced` is the number of pods without a
+    node, `excess` the number of pods by which requirements are exceeded, in all.
     """
 
-    stand: Mapping[Cell, int]
+    placed: Mapping[Cell, int]
     evictions: int
     bound: int
     unplaced: int = 0
     excess: int = 0
 
+    @property
+    def holds(self) -> bool:
+        """Whether every pod has a node and every requirement holds."""
+        return not self.unplaced and not self.excess
 
-def solve(mixed: MultiClassProblem, *, relaxed: bool = False, effort: int = SOLVE_BUDGET) -> Solution | Unsolved:
-    """Return the fewest evictions after which everything can stand as asked, or why there is no answer.
 
-    With `relaxed` not everything has to hold: first as many pods as possible are placed, then as little as possible is
-    exceeded, then as few as possible are evicted.
+def solve(
+    classes: PodClasses, limits: SearchLimits, *, relaxed: bool = False, work: int | None = None
+) -> Solution | Unsolved:
+    """Return the fewest evictions after which every pod can be placed as required, or why there is no answer.
+
+    With `relaxed` not every requirement has to hold: the solution minimizes first the pods without a node, then the
+    excess, then the evictions. `work` is by default `limits.solve_work`.
     """
-    return _solved(mixed, PlacementModel(mixed, relaxed=relaxed), effort)
+    model = PlacementModel(classes, relaxed=relaxed)
+    return _solve_model(classes, model, limits, limits.solve_work if work is None else work)
 
 
-def prefer_cheap_victims(mixed: MultiClassProblem, solution: Solution) -> Solution:
-    """Return a solution with as few evictions that spares those who are to go last; the same where none is found.
+def prefer_cheap_victims(classes: PodClasses, solution: Solution, limits: SearchLimits) -> Solution:
+    """Return a solution with as few evictions, of cheaper pods; the given solution where none is found.
 
-    That are victims of last resort, then those of high priority and of high deletion cost.
+    Victims of last resort are avoided first, then pods of high priority and of high deletion cost.
     """
-    tiers = {_tier(each) for kind in mixed.classes for victims in kind.movable.values() for each in victims}
+    tiers = {
+        _tier(victim) for pod_class in classes.classes for victims in pod_class.movable.values() for victim in victims
+    }
     if len(tiers) < 2 or not solution.evictions:
         return solution
-    rows = PlacementModel(mixed)
-    _spare(mixed, rows, sorted(tiers), solution.evictions)
-    found = _solved(mixed, rows, SOLVE_BUDGET)
-    return solution if isinstance(found, Unsolved) else replace(solution, stand=found.stand)
+    model = PlacementModel(classes)
+    _price_evictions(classes, model, sorted(tiers), solution.evictions)
+    cheaper = _solve_model(classes, model, limits, limits.solve_work)
+    return solution if isinstance(cheaper, Unsolved) else replace(solution, placed=cheaper.placed)
 
 
-def _spare(
-    mixed: MultiClassProblem, rows: PlacementModel, tiers: Sequence[tuple[bool, int, int]], evictions: int
+def _price_evictions(
+    classes: PodClasses, model: PlacementModel, tiers: Sequence[tuple[bool, int, int]], evictions: int
 ) -> None:
-    """Ask for so many evictions at the most, and for the cheapest pods to go.
+    """Allow at most `evictions`, and price them so that the cheapest pods are evicted.
 
-    One victim of last resort weighs more than all others together.
+    One victim of last resort costs more than all other pods together.
     """
-    model = rows.model
+    program = model.program
     ordinary = sum(not avoided for avoided, _, _ in tiers)
     price = {
         tier: position if not tier[0] else position + ordinary * evictions
         for position, tier in enumerate(tiers, start=1)
     }
-    kept: dict[int, float] = {}
-    for (number, node), stay in rows.stay.items():
-        kind = mixed.classes[number]
-        model.costs[stay] = 0
-        kept[stay] = 1
+    staying: dict[int, float] = {}
+    for (number, node), stay in model.stay.items():
+        pod_class = classes.classes[number]
+        program.costs[stay] = 0
+        staying[stay] = 1
         parts: dict[int, float] = {stay: -1}
-        for tier, many in Counter(_tier(each) for each in kind.movable[node]).items():
-            parts[model.column(0, many, -price[tier], whole=False)] = 1
-        model.row(-kind.fixed.get(node, 0), -kind.fixed.get(node, 0), parts)
-    movable = sum(mixed.classes[kind].counts[node] for kind, node in rows.stay)
-    model.row(movable - evictions, inf, kept)
+        for tier, many in Counter(_tier(victim) for victim in pod_class.movable[node]).items():
+            parts[program.add_column(0, many, -price[tier], whole=False)] = 1
+        fixed = -pod_class.fixed.get(node, 0)
+        program.add_row(fixed, fixed, parts)
+    program.add_row(_count_movable(classes, model) - evictions, inf, staying)
+
+
+def _count_movable(classes: PodClasses, model: PlacementModel) -> int:
+    return sum(classes.classes[number].counts[node] for number, node in model.stay)
 
 
 def _tier(victim: Victim) -> tuple[bool, int, int]:
@@ -83,21 +99,21 @@ def _tier(victim: Victim) -> tuple[bool, int, int]:
     return avoided, priority, deletion
 
 
-def _solved(mixed: MultiClassProblem, rows: PlacementModel, effort: int) -> Solution | Unsolved:
-    found = minimize(rows.model, effort)
-    if isinstance(found, Unsolved):
-        return found
-    values, bound = found
-    stand = {cell: round(values[column]) for cell, column in rows.stand.items()}
-    unplaced = sum(round(values[column]) for column in rows.unplaced)
-    over = sum(round(values[column]) * times for column, times in rows.over)
-    stay = sum(min(stand[cell], mixed.classes[cell[0]].counts.get(cell[1], 0)) for cell in rows.stay)
-    movable = sum(mixed.classes[kind].counts[node] for kind, node in rows.stay)
+def _solve_model(classes: PodClasses, model: PlacementModel, limits: SearchLimits, work: int) -> Solution | Unsolved:
+    answer = minimize(model.program, limits, work)
+    if isinstance(answer, Unsolved):
+        return answer
+    values, bound = answer
+    placed = {cell: round(values[column]) for cell, column in model.placed.items()}
+    unplaced = sum(round(values[column]) for column in model.unplaced)
+    over = sum(round(values[column]) * times for column, times in model.over)
+    stay = sum(min(placed[cell], classes.classes[cell[0]].counts.get(cell[1], 0)) for cell in model.stay)
+    movable = _count_movable(classes, model)
     evictions = movable - stay
-    penalty = unplaced * rows.weight_unplaced + over * rows.weight_over
+    penalty = unplaced * model.weight_unplaced + over * model.weight_over
     lower = max(0, ceil(bound - penalty + movable - _CLOSE))
     return Solution(
-        stand={cell: number for cell, number in stand.items() if number},
+        placed={cell: number for cell, number in placed.items() if number},
         evictions=evictions,
         bound=min(lower, evictions),
         unplaced=unplaced,

@@ -1,13 +1,13 @@
-"""How many may be missing: disruption budgets and our own limit for workloads, counted afresh from one snapshot.
+"""How many pods may be unavailable: PodDisruptionBudgets and our own limits, and what of a step they grant.
 
-A PodDisruptionBudget's `disruptionsAllowed` was true when its controller last looked; pods may have become unready
-since. So what may go is the lesser of that number and an own count, and what is granted is subtracted at once: a plan
-never counts on the same room twice. Rules: docs/semantics.md, "Batches that never exceed a budget".
+A PodDisruptionBudget's `disruptionsAllowed` was true when its controller last counted; pods may have become unready
+since. So the lesser of that number and an own count of one snapshot is allowed, and what is granted is subtracted at
+once: a plan never grants the same disruption twice. Rules: docs/semantics.md, "Batches that never exceed a budget".
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
 from typing import Final
@@ -16,16 +16,29 @@ from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.planning.scope.eligibility import Refusal
-from rebalancer.planning.scope.group_budgets import GroupBudgets
+from rebalancer.planning.causes import (
+    BudgetExhausted,
+    BudgetNotComputed,
+    BudgetNotObserved,
+    GroupSettling,
+    GroupUnavailable,
+    Refusal,
+    SeveralBudgets,
+    StepExceedsBudget,
+    StepWaitsForBudget,
+    WorkloadLimitReached,
+)
+from rebalancer.planning.scope.victims import Victim
 from rebalancer.policy import Budgets
 
 _NODE: Final = attrgetter("node")
+
+_ENDED = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE})
 
 _DELETION_TIMEOUT = timedelta(minutes=2)
 """How long the disruption controller holds a granted eviction against the budget if its pod stays."""
@@ -40,72 +53,114 @@ class BudgetLedger:
         self._snapshot = snapshot
         self._rules = budgets
         self._moving = Counter(move.workload for move in memory.in_flight)
-        self._together = GroupBudgets(snapshot, memory, gathered)
+        self._groups = GroupBudgets(snapshot, memory, gathered)
         self._left: dict[DisruptionBudget, int] = {}
-        self._room: dict[str, int] = {}
-        self._planned: Counter[str] = Counter()
+        self._left_of_workload: dict[str, int] = {}
+        self._planned: dict[str, list[str]] = {}
         self._ready: dict[str, int] = {}
-        self._limits = (
-            f"budgets.maxUnavailable is {budgets.max_unavailable}, budgets.perWorkload {budgets.per_workload}"
-        )
         self._selecting: dict[tuple[str, Labels], Sequence[DisruptionBudget]] = {}
 
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
         """Return the budgets that select a pod, by the rules of policy/v1: null selects none, `{}` all."""
-        found = self._snapshot.budgets_in.get(pod.namespace)
-        if found is None:
+        budgets = self._snapshot.budgets_in.get(pod.namespace)
+        if budgets is None:
             return ()
         key = (pod.namespace, pod.labels)
         known = self._selecting.get(key)
         if known is None:
             known = self._selecting[key] = tuple(
-                each for each in found if each.selector is not None and each.selector.matches(pod.labels)
+                budget for budget in budgets if budget.selector is not None and budget.selector.matches(pod.labels)
             )
         return known
 
     def refusal(self, pod: Pod) -> Refusal | None:
-        """Say why no budget could ever let this pod be evicted through the API."""
+        """Return why no budget could ever let this pod be evicted through the API."""
         budgets = self.budgets_of(pod)
         if len(budgets) > 1:
-            names = ", ".join(sorted(each.name for each in budgets))
-            return Refusal(
-                Reason.SEVERAL_BUDGETS, f"PodDisruptionBudgets {names} select it: the API refuses to evict it"
-            )
+            names = tuple(sorted(f"{budget.namespace}/{budget.name}" for budget in budgets))
+            return Refusal(Reason.SEVERAL_BUDGETS, SeveralBudgets(names))
         return None
 
     def blocked(self, pod: Pod, member: PodController) -> Refusal | None:
-        """Say why this pod may not go just now, or None."""
+        """Return why this pod may not be evicted now, or None."""
         for budget in self.budgets_of(pod):
             if self._allowance(budget) < 1:
-                return Refusal(Reason.BLOCKED_BY_BUDGET, f"PodDisruptionBudget {budget.name}: {self._state(budget)}")
-        if self._room_of(member) < 1:
-            return Refusal(Reason.BLOCKED_BY_BUDGET, self._own_limit(member))
-        return self._together.blocked(pod)
+                return Refusal(Reason.BLOCKED_BY_BUDGET, _budget_cause(budget))
+        if self._allowance_of_workload(member) < 1:
+            return Refusal(Reason.BLOCKED_BY_BUDGET, self._workload_limit(member))
+        return self._groups.blocked(pod)
 
     def take(self, pod: Pod, member: PodController) -> None:
         """Spend one eviction of this pod. Unready pods count as if they were ready."""
         for budget in self.budgets_of(pod):
             self._left[budget] = self._allowance(budget) - 1
-        self._room[_identity(member)] = self._room_of(member) - 1
-        self._planned[_identity(member)] += 1
-        self._together.take(pod, 1)
+        self._left_of_workload[_identity(member)] = self._allowance_of_workload(member) - 1
+        self._planned.setdefault(_identity(member), []).append(pod.name)
+        self._groups.take(pod, 1)
 
     def give_back(self, pod: Pod, member: PodController) -> None:
         """Undo `take`: the eviction does not happen after all."""
         for budget in self.budgets_of(pod):
             self._left[budget] += 1
-        self._room[_identity(member)] += 1
-        self._planned[_identity(member)] -= 1
-        self._together.take(pod, -1)
+        self._left_of_workload[_identity(member)] += 1
+        self._planned[_identity(member)].remove(pod.name)
+        self._groups.take(pod, -1)
+
+    def grant(self, victims: Sequence[Victim], needed: int, concurrent: int) -> tuple[int, Refusal | None]:
+        """Spend the budgets for a prefix of a step; return its length, and what stops the next victim.
+
+        A prefix of fewer than `needed` victims is no step, and none may go where the budgets do not allow `concurrent`
+        evictions at once, those included that follow only if a replacement is stuck: then nothing is spent.
+        """
+        granted, blocked = self._grant_prefix(victims)
+        if granted >= needed and self._allows_following(victims[0], granted, concurrent):
+            return granted, blocked
+        for victim in victims[:granted]:
+            self.give_back(victim.pod, victim.member)
+        return 0, self._refuse_step(victims[0], max(needed, concurrent), blocked)
+
+    def _grant_prefix(self, victims: Sequence[Victim]) -> tuple[int, Refusal | None]:
+        for granted, victim in enumerate(victims):
+            blocked = self.blocked(victim.pod, victim.member)
+            if blocked is not None:
+                return granted, blocked
+            self.take(victim.pod, victim.member)
+        return len(victims), None
+
+    def _allows_following(self, first: Victim, granted: int, concurrent: int) -> bool:
+        """Return whether the budgets allow what may have to follow where a replacement is stuck."""
+        taken = 0
+        while granted + taken < concurrent and self.blocked(first.pod, first.member) is None:
+            self.take(first.pod, first.member)
+            taken += 1
+        for _ in range(taken):
+            self.give_back(first.pod, first.member)
+        return granted + taken >= concurrent
+
+    def _refuse_step(self, first: Victim, needed: int, blocked: Refusal | None) -> Refusal:
+        most = self.most(first.member, first.pod)
+        if needed > most:
+            budgets = tuple(f"{budget.namespace}/{budget.name}" for budget in self.budgets_of(first.pod))
+            cause = StepExceedsBudget(needed, most, str(first.member.reference), budgets)
+            return Refusal(Reason.STEP_EXCEEDS_BUDGET, cause)
+        return blocked or Refusal(Reason.BLOCKED_BY_BUDGET, StepWaitsForBudget(needed))
+
+    def most_concurrent(self, victims: Iterable[Victim]) -> int:
+        """Return how many of these pods may ever be evicted at once, of the owner that has the least room."""
+        of_owner = {victim.member.reference: victim for victim in victims}
+        return min((self.most(victim.member, victim.pod) for victim in of_owner.values()), default=0)
 
     def most(self, member: PodController, pod: Pod) -> int:
-        """Return how many like a pod may be out at once when all is well: the most a step may ever need."""
+        """Return how many pods like this may be evicted concurrently while every pod is healthy.
+
+        A step that needs more can never be taken.
+        """
         workload = member.top or member.owner
         replicas = workload.replicas if workload is not None else 0
         most = min(self._rules.max_unavailable.resolve(replicas), self._rules.per_workload.resolve(replicas))
         for budget in self.budgets_of(pod):
             most = min(most, max(0, budget.expected - budget.desired_healthy))
-        return min(most, self._together.most(pod, most))
+        return min(most, self._groups.most(pod, most))
 
     def _allowance(self, budget: DisruptionBudget) -> int:
         left = self._left.get(budget)
@@ -114,7 +169,7 @@ class BudgetLedger:
         return left
 
     def _fresh(self, budget: DisruptionBudget) -> int:
-        """Return the lesser of what the status allows and what an own count of healthy pods leaves."""
+        """Return the lesser of what the status allows and what our own count of healthy pods allows."""
         if budget.observed_generation < budget.generation or not budget.synced:
             return 0
         now = self._snapshot.taken_at
@@ -129,25 +184,18 @@ class BudgetLedger:
         )
         return max(0, min(budget.allowed, healthy - budget.desired_healthy))
 
-    def _state(self, budget: DisruptionBudget) -> str:
-        if budget.observed_generation < budget.generation:
-            return "it was just changed and its controller has not worked it out yet"
-        if not budget.synced:
-            return "its controller could not work it out (see its DisruptionAllowed condition)"
-        return f"{budget.current_healthy} of {budget.expected} healthy, {budget.desired_healthy} must stay"
-
-    def _room_of(self, member: PodController) -> int:
+    def _allowance_of_workload(self, member: PodController) -> int:
         """Return how many more pods of a workload may become unavailable by our own limits."""
         identity = _identity(member)
-        room = self._room.get(identity)
+        room = self._left_of_workload.get(identity)
         if room is None:
             workload = member.top or member.owner
             assert workload is not None
             unavailable = max(0, workload.replicas - self._available(member))
             room = self._rules.max_unavailable.resolve(workload.replicas) - unavailable
-            flying = self._moving[member.reference]
-            room = min(room, self._rules.per_workload.resolve(workload.replicas) - flying)
-            self._room[identity] = room
+            moving = self._moving[member.reference]
+            room = min(room, self._rules.per_workload.resolve(workload.replicas) - moving)
+            self._left_of_workload[identity] = room
         return room
 
     def _available(self, member: PodController) -> int:
@@ -166,7 +214,7 @@ class BudgetLedger:
         return known
 
     def _serving(self, pods: Sequence[Pod], workload: Workload) -> int:
-        """Count those of living pods that serve."""
+        """Count the pods that are available: Ready long enough, on a node that is Ready."""
         ready = [pod for pod in pods if pod.ready]
         steady = timedelta(seconds=workload.min_ready_seconds)
         if steady:
@@ -179,21 +227,106 @@ class BudgetLedger:
         return frozenset(node.name for node in self._snapshot.nodes if node.ready)
 
     def _healthy(self, pod: Pod) -> bool:
-        """Say whether a pod serves. One whose node is lost or not Ready does not, whatever its status last said."""
+        """Return whether a pod is healthy; a pod on a lost or not Ready node is not, whatever its status says."""
         return pod.ready and pod.deleted is None and pod.node in self._ready_nodes and not pod.finished
 
-    def _own_limit(self, member: PodController) -> str:
+    def _workload_limit(self, member: PodController) -> WorkloadLimitReached:
         workload = member.top or member.owner
         assert workload is not None
-        available, flying = self._available(member), self._moving[member.reference]
-        missing = max(0, workload.replicas - available)
-        going = self._planned[workload.uid]
-        return (
-            f"{missing} of {workload.replicas} are unavailable, {flying} moving and {going} to go now; {self._limits}"
+        replicas, rules = workload.replicas, self._rules
+        unavailable, moving = max(0, replicas - self._available(member)), self._moving[member.reference]
+        most_unavailable, most_moving = rules.max_unavailable.resolve(replicas), rules.per_workload.resolve(replicas)
+        by_unavailable = most_unavailable - unavailable <= most_moving - moving
+        return WorkloadLimitReached(
+            replicas=replicas,
+            unavailable=unavailable,
+            moving=moving,
+            planned=tuple(self._planned.get(workload.uid, ())),
+            field="budgets.maxUnavailable" if by_unavailable else "budgets.perWorkload",
+            allowed=most_unavailable if by_unavailable else most_moving,
         )
+
+
+def _budget_cause(budget: DisruptionBudget) -> BudgetNotObserved | BudgetNotComputed | BudgetExhausted:
+    """Return why a PodDisruptionBudget allows no eviction now."""
+    name = f"{budget.namespace}/{budget.name}"
+    if budget.observed_generation < budget.generation:
+        return BudgetNotObserved(name)
+    if not budget.synced:
+        return BudgetNotComputed(name)
+    return BudgetExhausted(name, budget.current_healthy, budget.expected, budget.desired_healthy)
 
 
 def _identity(member: PodController) -> str:
     workload = member.top or member.owner
     assert workload is not None
     return workload.uid
+
+
+class GroupBudgets:
+    """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after each replacement."""
+
+    def __init__(self, snapshot: Snapshot, memory: Memory, gathered: Iterable[LimitGroup]) -> None:
+        self._now: datetime = snapshot.taken_at
+        self._snapshot = snapshot
+        self._groups: dict[str, list[LimitGroup]] = {}
+        """By the pod's UID."""
+        self._unavailable: dict[str, int] = {}
+        self._last_replaced: dict[str, datetime] = {}
+        arrived = {move.replacement: move.changed_at for move in memory.moves if move.state in _ENDED}
+        for group in gathered:
+            rule = group.group.disruption
+            if rule.max_in_flight is None and not rule.settle:
+                continue
+            for pod in group.pods:
+                self._groups.setdefault(pod.uid, []).append(group)
+            self._unavailable[group.name] = self._count_missing(group)
+            replaced = [arrived[pod.uid] for pod in group.pods if pod.uid in arrived]
+            if replaced:
+                self._last_replaced[group.name] = max(replaced)
+
+    def _count_missing(self, group: LimitGroup) -> int:
+        """Count the members that are unready, waiting, evicted by anybody, or still to be created."""
+        nodes = self._snapshot.node
+        ready = sum(
+            1
+            for pod in group.pods
+            if pod.ready and pod.node is not None and pod.node in nodes and nodes[pod.node].ready
+        )
+        owners = {part.member.owner.uid: part.member for part in group.parts if part.member.owner is not None}
+        wanted = sum(
+            max(member.owner.replicas if member.owner is not None else 0, len(member.pods))
+            for member in owners.values()
+            if self._is_whole(member.pods, group)
+        )
+        partly = sum(len(part.pods) for part in group.parts if not self._is_whole(part.member.pods, group))
+        return max(0, wanted + partly - ready)
+
+    def _is_whole(self, pods: Sequence[Pod], group: LimitGroup) -> bool:
+        """Return whether all pods of an owner are in the group: then pods that it has still to create count too."""
+        return all(group in self._groups.get(pod.uid, ()) for pod in pods)
+
+    def blocked(self, pod: Pod) -> Refusal | None:
+        """Return why this pod's groups allow no further eviction now, or None."""
+        for group in self._groups.get(pod.uid, ()):
+            rule, unavailable = group.group.disruption, self._unavailable[group.name]
+            if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
+                cause = GroupUnavailable(group.name, unavailable, rule.max_in_flight)
+                return Refusal(Reason.GROUP_IN_FLIGHT, cause)
+            replaced = self._last_replaced.get(group.name)
+            if replaced is not None and self._now - replaced < rule.settle:
+                cause_settling = GroupSettling(group.name, self._now - replaced, rule.settle)
+                return Refusal(Reason.GROUP_IN_FLIGHT, cause_settling)
+        return None
+
+    def take(self, pod: Pod, number: int) -> None:
+        """Add `number` to the unavailable pods of a pod's groups: 1 for an eviction, -1 to undo it."""
+        for group in self._groups.get(pod.uid, ()):
+            self._unavailable[group.name] += number
+
+    def most(self, pod: Pod, otherwise: int) -> int:
+        """Return how many of the pod's groups may ever be unavailable at once."""
+        limits: Mapping[str, int | None] = {
+            group.name: group.group.disruption.max_in_flight for group in self._groups.get(pod.uid, ())
+        }
+        return min((limit for limit in limits.values() if limit is not None), default=otherwise)

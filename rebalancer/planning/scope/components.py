@@ -1,4 +1,4 @@
-"""Components: what must be planned together, because it counts the same pods.
+"""Components: groups and limits that must be planned together, because they count the same pods.
 
 A group whose constraints count its own pods alone is one by itself; most are. Groups that count each other's pods, and
 groups whose pods a limit counts together, are one component, also where only one of them is violated: repairing it
@@ -7,6 +7,7 @@ must not break the others.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Self
 
 from msgspec import Struct
@@ -20,6 +21,15 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.scope.requirements import ActOn, is_acted_on
+from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.unpredictable import unpredictable
+from rebalancer.scheduling.view import View
+
+Counts = Mapping[str, Mapping[str, int]]
+"""Pods by topology key and domain."""
+
+_LONGEST_BACKOFF = timedelta(seconds=10)
+"""The longest back-off of the scheduler's queue: after it, a pod is tried whenever something changes."""
 
 
 class Component(Struct, frozen=True, kw_only=True, eq=False, gc=False):
@@ -38,11 +48,11 @@ class Component(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         if len(groups) == 1 and not limits:
             group = groups[0].group
             return cls(groups=groups, limits=limits, members=group.members, workloads=group.workloads)
-        found = {_identity(member): member for judged in groups for member in judged.group.members}
+        by_identity = {_identity(member): member for evaluated in groups for member in evaluated.group.members}
         for limit in limits:
             for part in limit.parts:
-                found.setdefault(_identity(part.member), part.member)
-        members = tuple(found.values())
+                by_identity.setdefault(_identity(part.member), part.member)
+        members = tuple(by_identity.values())
         return cls(groups=groups, limits=limits, members=members, workloads=workloads_of(members))
 
     @property
@@ -59,10 +69,10 @@ class Component(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     @property
     def name(self) -> str:
-        """A name that stays the same from cycle to cycle: what is remembered of it goes by it."""
-        for judged in self.groups:
-            if judged.violated:
-                return judged.group.name
+        """A name that stays the same from cycle to cycle; the memory is stored by it."""
+        for evaluated in self.groups:
+            if evaluated.violated:
+                return evaluated.group.name
         for limit in self.limits:
             if limit.state is not State.SATISFIED:
                 return limit.name
@@ -70,8 +80,12 @@ class Component(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     @property
     def urgency(self) -> tuple[int, str]:
-        """By how many pods something is over what it may be, most first; then by name."""
-        over = [each.counts.skew - each.constraint.max_skew for judged in self.groups for each in judged.hard]
+        """A sort key: the most pods above a bound first, then by name."""
+        over = [
+            constraint.counts.skew - constraint.constraint.max_skew
+            for evaluated in self.groups
+            for constraint in evaluated.hard
+        ]
         over += [-limit.headroom for limit in self.limits]
         return -max(over, default=0), self.name
 
@@ -83,60 +97,60 @@ def _identity(member: PodController) -> tuple[Reference, str]:
 
 
 def find_components(assessment: Assessment, stuck: frozenset[str], act_on: ActOn) -> tuple[Component, ...]:
-    """Return what has something to be repaired, the worst first. `stuck` are UIDs of pods that no node admits.
+    """Return the components that need a repair, the worst first. `stuck` are UIDs of pods that no node admits.
 
-    Violated hard constraints are among it whether they are acted on or not.
+    Violated hard constraints are among them whether they are acted on or not.
     """
     acted = [limit for limit in assessment.limits if is_acted_on(limit)]
     owners = {part.member.owner.uid for limit in acted for part in limit.parts if part.member.owner is not None}
     joined: list[Component] = []
     by_namespace: defaultdict[str, list[EvaluatedGroup]] = defaultdict(list)
-    for judged in assessment.groups:
-        by_namespace[judged.group.namespace].append(judged)
+    for evaluated in assessment.groups:
+        by_namespace[evaluated.group.namespace].append(evaluated)
     limits_in: defaultdict[str, list[EvaluatedLimit]] = defaultdict(list)
     for limit in acted:
         limits_in[limit.namespace].append(limit)
     for namespace in dict.fromkeys((*by_namespace, *limits_in)):
-        joined += _joined(by_namespace[namespace], limits_in[namespace], owners)
+        joined += _join(by_namespace[namespace], limits_in[namespace], owners)
     every = (*act_on, WhenUnsatisfiable.DO_NOT_SCHEDULE)
-    found = [each for each in joined if needs_repair(each, every, stuck)]
-    return tuple(sorted(found, key=lambda each: each.urgency))
+    violated = [component for component in joined if needs_repair(component, every, stuck)]
+    return tuple(sorted(violated, key=lambda component: component.urgency))
 
 
 def needs_repair(component: Component, act_on: ActOn, stuck: frozenset[str]) -> bool:
-    """Say whether something in a component is to be repaired."""
-    if any(limit.state is not State.SATISFIED and _improvable(limit) for limit in component.limits):
+    """Return whether a constraint, a limit or a stuck pod of a component is to be repaired."""
+    if any(limit.state is not State.SATISFIED and _is_improvable(limit) for limit in component.limits):
         return True
-    for judged in component.groups:
-        if judged.violated and WhenUnsatisfiable.DO_NOT_SCHEDULE in act_on:
+    for evaluated in component.groups:
+        if evaluated.violated and WhenUnsatisfiable.DO_NOT_SCHEDULE in act_on:
             return True
-        if WhenUnsatisfiable.SCHEDULE_ANYWAY in act_on and any(each.counts.violated for each in judged.soft):
+        if WhenUnsatisfiable.SCHEDULE_ANYWAY in act_on and any(
+            constraint.counts.violated for constraint in evaluated.soft
+        ):
             return True
-        if stuck and any(pod.uid in stuck for member in judged.group.members for pod in member.pods):
+        if stuck and any(pod.uid in stuck for member in evaluated.group.members for pod in member.pods):
             return True
     return False
 
 
-def _improvable(limit: EvaluatedLimit) -> bool:
-    """Say whether a limit that may be out of reach is further off than it must be."""
+def _is_improvable(limit: EvaluatedLimit) -> bool:
+    """Return whether evictions can bring a limit nearer to its bound, even one that cannot be satisfied."""
     goal = limit.goal
     if goal is None:
         return limit.headroom < 0
     return limit.maximum > goal if limit.cap is not None else limit.minimum < goal
 
 
-def _joined(
-    groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], owners: set[str]
-) -> Iterable[Component]:
+def _join(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], owners: set[str]) -> Iterable[Component]:
     """Put the groups and limits of one namespace together where they count the same pods."""
     sharing = [
-        judged
-        for judged in groups
-        if _counts_others(judged)
-        or (owners and any(member.owner and member.owner.uid in owners for member in judged.group.members))
+        evaluated
+        for evaluated in groups
+        if _counts_others(evaluated)
+        or (owners and any(member.owner and member.owner.uid in owners for member in evaluated.group.members))
     ]
     if not sharing and not limits:
-        return [Component.of((judged,)) for judged in groups]
+        return [Component.of((evaluated,)) for evaluated in groups]
     parent = list(range(len(groups) + len(limits)))
 
     def find(index: int) -> int:
@@ -160,35 +174,35 @@ def _joined(
     ]
 
 
-def _counts_others(judged: EvaluatedGroup) -> bool:
-    """Say whether a constraint counts another number of pods than the group has on nodes."""
-    own = sum([len(member.pods) for member in judged.group.members])
-    found = [sum(each.counts.by_node.values()) for each in (*judged.hard, *judged.soft)]
-    if all(count == own for count in found):
+def _counts_others(evaluated: EvaluatedGroup) -> bool:
+    """Return whether a constraint counts another number of pods than the group has on nodes."""
+    own = sum([len(member.pods) for member in evaluated.group.members])
+    counted = [sum(constraint.counts.by_node.values()) for constraint in (*evaluated.hard, *evaluated.soft)]
+    if all(count == own for count in counted):
         return False
-    own = sum(1 for member in judged.group.members for pod in member.pods if pod.node is not None)
-    return any(count != own for count in found)
+    own = sum(1 for member in evaluated.group.members for pod in member.pods if pod.node is not None)
+    return any(count != own for count in counted)
 
 
 def _links(
     groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], sharing: Sequence[EvaluatedGroup]
 ) -> Iterable[tuple[int, int]]:
     labels: list[set[Labels]] = [
-        {pod.labels for member in judged.group.members for pod in member.pods} for judged in groups
+        {pod.labels for member in evaluated.group.members for pod in member.pods} for evaluated in groups
     ]
-    position = {id(judged): index for index, judged in enumerate(groups)}
-    for judged in sharing:
-        index = position[id(judged)]
-        selectors = {each.constraint.selector for each in (*judged.hard, *judged.soft)}
-        for other, found in enumerate(labels):
+    position = {id(evaluated): index for index, evaluated in enumerate(groups)}
+    for evaluated in sharing:
+        index = position[id(evaluated)]
+        selectors = {constraint.constraint.selector for constraint in (*evaluated.hard, *evaluated.soft)}
+        for other, label_sets in enumerate(labels):
             if other != index and any(
-                selector is not None and any(selector.matches(each) for each in found) for selector in selectors
+                selector is not None and any(selector.matches(own) for own in label_sets) for selector in selectors
             ):
                 yield index, other
     owner = {
         member.owner.uid: index
-        for index, judged in enumerate(groups)
-        for member in judged.group.members
+        for index, evaluated in enumerate(groups)
+        for member in evaluated.group.members
         if member.owner is not None
     }
     by_owner: dict[str, int] = {}
@@ -199,13 +213,23 @@ def _links(
             yield number, owner.get(uid, by_owner.setdefault(uid, number))
 
 
-def current_counts(component: Component) -> Mapping[str, Mapping[str, int]]:
+def current_counts(component: Component) -> Counts:
     """Return the counts by key and domain, as the component's constraints and limits see them."""
-    found: dict[str, Mapping[str, int]] = {}
-    for judged in component.groups:
-        for each in (*judged.hard, *judged.soft):
-            if each.constraint.hard or each.counts.violated:
-                found.setdefault(each.constraint.key, dict(each.counts.by_domain))
+    counts: dict[str, Mapping[str, int]] = {}
+    for evaluated in component.groups:
+        for constraint in (*evaluated.hard, *evaluated.soft):
+            if constraint.constraint.hard or constraint.counts.violated:
+                counts.setdefault(constraint.constraint.key, dict(constraint.counts.by_domain))
     for limit in component.limits:
-        found.setdefault(limit.topology_key, dict(limit.counts))
-    return found
+        counts.setdefault(limit.topology_key, dict(limit.counts))
+    return counts
+
+
+def stuck_pods(view: View) -> frozenset[str]:
+    """Return the UIDs of pods that have waited beyond the scheduler's back-off and that no node admits."""
+    now = view.snapshot.taken_at
+    return frozenset(
+        pod.uid
+        for pod in view.snapshot.unplaced
+        if now - pod.created > _LONGEST_BACKOFF and unpredictable(pod, view) is None and not feasible(pod, view)
+    )

@@ -1,8 +1,7 @@
-"""Who may move at all. Every refusal has its reason and a sentence; refused pods count all the same."""
+"""Eligibility: which pods may move. Every refusal has a reason and a cause; refused pods are counted all the same."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 
 from rebalancer.assessment.spread_groups import PodController
@@ -10,6 +9,27 @@ from rebalancer.model.cluster import Namespace
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.causes import (
+    Annotated,
+    EvictionResponders,
+    MirrorPod,
+    Modelled,
+    NamespaceExcluded,
+    NotReplaced,
+    NotSelected,
+    OtherScheduler,
+    OwnerBeingDeleted,
+    OwnerJustChanged,
+    OwnerKindNotListed,
+    OwnerPaused,
+    OwnerRollingOut,
+    OwnerUnknown,
+    PriorityClassMissing,
+    PriorityTooHigh,
+    Refusal,
+    TooFewReplicas,
+    TooYoung,
+)
 from rebalancer.policy import Policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -23,91 +43,82 @@ _SYSTEM_CRITICAL: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000,
 """Built into every API server, so known even where priority classes were not read."""
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why something is not moved."""
-
-    reason: Reason
-    message: str
-
-
 class EligibilityChecker:
-    """The rules of one policy over one snapshot."""
+    """Checks the pods of one snapshot by the eligibility rules of one policy."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._snapshot = snapshot
         self._rules = policy.eligibility
         self._scheduler = policy.scheduler.name
         self._now = snapshot.taken_at
-        self._owners = frozenset((each.kind, each.group) for each in self._rules.owners)
+        self._owners = frozenset((owner.kind, owner.group) for owner in self._rules.owners)
         self._selects = cache(self._rules.namespaces.selects)
         self._bound = self._priority_bound()
-        self._everyone = self._rules.selector is None
+        self._selects_every_pod = self._rules.selector is None
         self._born_before = self._now - self._rules.min_age
 
     def _priority_bound(self) -> int | None:
-        """Return the priority from which on pods stay; None where the class that says it is not known."""
+        """Return the lowest priority of pods that must stay; None where the policy names an unknown PriorityClass."""
         bound = self._rules.priority_below
         if isinstance(bound, int):
             return bound
-        values = {each.name: each.value for each in self._snapshot.priority_classes}
+        values = {known.name: known.value for known in self._snapshot.priority_classes}
         return values.get(bound, _SYSTEM_CRITICAL.get(bound))
 
-    def of_member(self, member: PodController) -> Refusal | None:
-        """Say why none of an owner's pods may move now, or None."""
+    def refuse_controller(self, member: PodController) -> Refusal | None:
+        """Return why none of an owner's pods may move now, or None."""
         owner = member.owner
         if owner is None:
-            return self._without_owner(member)
+            return self._refuse_without_owner(member)
         if (owner.kind, owner.group) not in self._owners:
-            return Refusal(Reason.UNKNOWN_OWNER, f"{owner.kind} is not listed in eligibility.owners")
+            return Refusal(Reason.UNKNOWN_OWNER, OwnerKindNotListed(owner.kind))
         if not self._selects(owner.namespace):
-            return Refusal(Reason.EXCLUDED, f"eligibility.namespaces leaves {owner.namespace} out")
+            return Refusal(Reason.EXCLUDED, NamespaceExcluded(owner.namespace))
         namespace = self._snapshot.namespace.get(owner.namespace)
-        for each in (namespace, owner, member.top):
-            if each is not None and each.annotations:
-                place = "the namespace" if isinstance(each, Namespace) else f"the {each.kind}"
-                refused = self._annotated(each.annotations, place, since=None)
-                if refused is not None:
-                    return refused
+        for annotated in (namespace, owner, member.top):
+            if annotated is not None and annotated.annotations:
+                kind = "Namespace" if isinstance(annotated, Namespace) else annotated.kind
+                refusal = self._refuse_annotated(annotated.annotations, kind, since=None)
+                if refusal is not None:
+                    return refusal
         if isinstance(member.next_pod, Unpredictable):
-            return Refusal(member.next_pod.reason, member.next_pod.message)
-        return self._unsettled(member)
+            return Refusal(member.next_pod.reason, Modelled(member.next_pod.message))
+        return self._refuse_changing(member)
 
-    def _without_owner(self, member: PodController) -> Refusal:
+    def _refuse_without_owner(self, member: PodController) -> Refusal:
         kind = member.reference.kind
         if kind in {"Pod", "DaemonSet", "Node"}:
-            what = "nothing would replace it" if kind == "Pod" else "its replacement would come to the same node"
-            return Refusal(Reason.NOT_EVICTABLE, f"it belongs to no workload that is moved: {what}")
-        return Refusal(Reason.UNKNOWN_OWNER, f"its owner, {kind} {member.reference.name}, is not known")
+            return Refusal(Reason.NOT_EVICTABLE, NotReplaced(same_node=kind != "Pod"))
+        return Refusal(Reason.UNKNOWN_OWNER, OwnerUnknown(kind, member.reference.name))
 
-    def _unsettled(self, member: PodController) -> Refusal | None:
-        """Refuse owners that are being scaled, rolled out or deleted: what they will do next is not ours to foresee."""
+    def _refuse_changing(self, member: PodController) -> Refusal | None:
+        """Refuse owners that are being scaled, rolled out or deleted: what they will do next cannot be predicted."""
         owner, top = member.owner, member.top
         assert owner is not None
         fewest = self._rules.min_replicas
         workload = top or owner
         if workload.replicas < fewest:
-            return Refusal(Reason.TOO_FEW_REPLICAS, f"it has {workload.replicas}, eligibility.minReplicas is {fewest}")
-        for each in (owner,) if workload is owner else (owner, workload):
-            if each.deleted is not None:
-                return Refusal(Reason.ROLLOUT_IN_PROGRESS, f"the {each.kind} is being deleted")
-            if not each.observed or each.paused:
-                state = "is paused" if each.paused else "was just changed"
-                return Refusal(Reason.ROLLOUT_IN_PROGRESS, f"the {each.kind} {state}")
-            if each.current != each.replicas or each.updated < each.replicas:
+            return Refusal(Reason.TOO_FEW_REPLICAS, TooFewReplicas(workload.replicas, fewest))
+        for changing in (owner,) if workload is owner else (owner, workload):
+            kind = changing.kind
+            if changing.deleted is not None:
+                return Refusal(Reason.ROLLOUT_IN_PROGRESS, OwnerBeingDeleted(kind))
+            if not changing.observed or changing.paused:
                 return Refusal(
-                    Reason.ROLLOUT_IN_PROGRESS,
-                    f"the {each.kind} has {each.current} of {each.replicas} pods, {each.updated} up to date",
+                    Reason.ROLLOUT_IN_PROGRESS, OwnerPaused(kind) if changing.paused else OwnerJustChanged(kind)
                 )
+            if changing.current != changing.replicas or changing.updated < changing.replicas:
+                counts = OwnerRollingOut(kind, changing.current, changing.replicas, changing.updated)
+                return Refusal(Reason.ROLLOUT_IN_PROGRESS, counts)
         return None
 
-    def all_free(self, pods: Sequence[Pod]) -> bool:
-        """Say whether nothing keeps any of these pods where it is, as a glance tells.
+    def are_all_movable(self, pods: Sequence[Pod]) -> bool:
+        """Return whether a quick test shows that all of these pods may move.
 
-        That is where they share labels and spec and have neither annotations nor volumes of their own, as most pods of
-        a cluster. Where it says no, `of_pod` may still refuse none.
+        It does where they share labels and spec and have neither annotations nor volumes of their own, as most pods of
+        a cluster. Where it returns False, `refuse_pod` may still refuse none of them.
         """
-        if not self._everyone or self._of_spec(pods[0]) is not None:
+        if not self._selects_every_pod or self._refuse_spec(pods[0]) is not None:
             return False
         spec, labels, born_before = pods[0].spec, pods[0].labels, self._born_before
         for pod in pods:
@@ -117,63 +128,63 @@ class EligibilityChecker:
                 return False
         return True
 
-    def of_pod(self, pod: Pod) -> Refusal | None:
-        """Say why a pod may not move now although its owner's pods may, or None."""
+    def refuse_pod(self, pod: Pod) -> Refusal | None:
+        """Return why a pod may not move now although its owner's pods may, or None."""
         if pod.mirror:
-            return Refusal(Reason.NOT_EVICTABLE, "it is the mirror of a static pod, which its node would make anew")
-        refused = self._annotated(pod.annotations, "the pod", since=pod.created)
-        if refused is not None:
-            return refused
+            return Refusal(Reason.NOT_EVICTABLE, MirrorPod())
+        refusal = self._refuse_annotated(pod.annotations, "Pod", since=pod.created)
+        if refusal is not None:
+            return refusal
         selector = self._rules.selector
         if selector is not None and not selector.compiled.matches(pod.labels):
-            return Refusal(Reason.EXCLUDED, "eligibility.selector leaves it out")
-        return self._of_spec(pod) or self._young(pod)
+            return Refusal(Reason.EXCLUDED, NotSelected())
+        return self._refuse_spec(pod) or self._refuse_young(pod)
 
-    def _of_spec(self, pod: Pod) -> Refusal | None:
+    def _refuse_spec(self, pod: Pod) -> Refusal | None:
         if pod.spec.scheduler != self._scheduler:
-            return Refusal(Reason.OTHER_SCHEDULER, f"{pod.spec.scheduler} places it, not {self._scheduler}")
+            return Refusal(Reason.OTHER_SCHEDULER, OtherScheduler(pod.spec.scheduler, self._scheduler))
         if pod.spec.eviction_responders:
-            return Refusal(Reason.EXCLUDED, "it has evictionResponders, which decide about its eviction")
-        return self._important(pod)
+            return Refusal(Reason.EXCLUDED, EvictionResponders())
+        return self._refuse_important(pod)
 
-    def _important(self, pod: Pod) -> Refusal | None:
+    def _refuse_important(self, pod: Pod) -> Refusal | None:
         if self._bound is None:
             named = self._rules.priority_below
-            return Refusal(Reason.PRIORITY_TOO_HIGH, f"no PriorityClass {named}, which eligibility.priorityBelow names")
+            return Refusal(Reason.PRIORITY_TOO_HIGH, PriorityClassMissing(str(named)))
         if pod.spec.priority >= self._bound:
-            return Refusal(
-                Reason.PRIORITY_TOO_HIGH,
-                f"its priority is {pod.spec.priority}, eligibility.priorityBelow {self._rules.priority_below}",
-            )
+            bound = str(self._rules.priority_below)
+            return Refusal(Reason.PRIORITY_TOO_HIGH, PriorityTooHigh(pod.spec.priority, bound))
         return None
 
-    def _young(self, pod: Pod) -> Refusal | None:
+    def _refuse_young(self, pod: Pod) -> Refusal | None:
         age, least = self._now - pod.created, self._rules.min_age
         if age < least:
-            return Refusal(Reason.TOO_YOUNG, f"it is {_seconds(age)} old, eligibility.minAge is {_seconds(least)}")
+            return Refusal(Reason.TOO_YOUNG, TooYoung(age, least))
         return None
 
-    def _annotated(self, annotations: Mapping[str, str], place: str, since: datetime | None) -> Refusal | None:
-        for key, why in _stops(annotations, self._now, since):
-            return Refusal(Reason.EXCLUDED, f"{place} is annotated {key}: {why}")
+    def _refuse_annotated(self, annotations: Mapping[str, str], kind: str, since: datetime | None) -> Refusal | None:
+        for key, value in _blocking_annotations(annotations, self._now, since):
+            return Refusal(Reason.EXCLUDED, Annotated(kind, key, value))
         return None
 
 
-def _stops(annotations: Mapping[str, str], now: datetime, since: datetime | None) -> Iterator[tuple[str, str]]:
-    """Yield the annotations that keep a pod where it is. One whose value cannot be read keeps it, too."""
+def _blocking_annotations(
+    annotations: Mapping[str, str], now: datetime, since: datetime | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the annotations that exclude a pod from moving; an annotation with an invalid value excludes it too."""
     if annotations.get(_EXCLUDE, "false").lower() != "false":
         yield _EXCLUDE, annotations[_EXCLUDE]
     if _NO_EVICTION in annotations:
         yield _NO_EVICTION, annotations[_NO_EVICTION] or '""'
     if annotations.get(_SAFE_TO_EVICT, "true").lower() == "false":
         yield _SAFE_TO_EVICT, "false"
-    if _PAUSE_UNTIL in annotations and not _past(annotations[_PAUSE_UNTIL], now):
+    if _PAUSE_UNTIL in annotations and not _is_past(annotations[_PAUSE_UNTIL], now):
         yield _PAUSE_UNTIL, annotations[_PAUSE_UNTIL]
-    if _DO_NOT_DISRUPT in annotations and _undisturbed(annotations[_DO_NOT_DISRUPT], now, since):
+    if _DO_NOT_DISRUPT in annotations and _is_in_force(annotations[_DO_NOT_DISRUPT], now, since):
         yield _DO_NOT_DISRUPT, annotations[_DO_NOT_DISRUPT]
 
 
-def _past(text: str, now: datetime) -> bool:
+def _is_past(text: str, now: datetime) -> bool:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -181,8 +192,8 @@ def _past(text: str, now: datetime) -> bool:
     return moment.tzinfo is not None and moment <= now
 
 
-def _undisturbed(text: str, now: datetime, since: datetime | None) -> bool:
-    """Say whether Karpenter's annotation holds: true for ever, a duration from the pod's creation on."""
+def _is_in_force(text: str, now: datetime, since: datetime | None) -> bool:
+    """Return whether Karpenter's annotation is in force: `true` always, a duration from the pod's creation on."""
     if text == "false":
         return False
     try:
@@ -190,7 +201,3 @@ def _undisturbed(text: str, now: datetime, since: datetime | None) -> bool:
     except ValueError:
         return True
     return since is None or now < since + grace
-
-
-def _seconds(span: timedelta) -> str:
-    return f"{int(span.total_seconds())}s"

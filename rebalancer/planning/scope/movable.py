@@ -1,4 +1,4 @@
-"""Who of a group may move, who stays and why, and how many have no place yet."""
+"""Which pods of a group may move, which must stay and why, and how many have no node yet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -10,8 +10,16 @@ from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
+from rebalancer.planning.causes import (
+    Modelled,
+    NodeGone,
+    PendingPodUnpredictable,
+    PendingPodWithVolumes,
+    Refusal,
+    VolumePinned,
+)
 from rebalancer.planning.scope.budgets import BudgetLedger
-from rebalancer.planning.scope.eligibility import EligibilityChecker, Refusal
+from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import RankedPods, Victim, deletion_cost
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.replacement import replacement
@@ -26,24 +34,31 @@ _PRIORITY: Final = attrgetter("spec.priority")
 
 
 class PodPartition(Struct, eq=False):
-    """The pods of a group. `missing` are without a place, those that owners have still to create among them."""
+    """The pods of a group. `missing` is the number without a node, including pods that owners have still to create."""
 
     ranked: RankedPods = RankedPods()
-    """Those that may move."""
+    """The pods that may move."""
     refused: list[tuple[Pod, PodController, Refusal]] = field(default_factory=list)
     missing: int = 0
     waiting: list[Pod] = field(default_factory=list)
-    unborn: list[tuple[Pod, int]] = field(default_factory=list)
-    """What owners have still to create: like which pod, and how many."""
+    uncreated: list[tuple[Pod, int]] = field(default_factory=list)
+    """Pods that owners have still to create: an example pod, and how many."""
 
     @property
     def movable(self) -> Mapping[str, list[Victim]]:
-        """Those that may move, by node: the nodes by their cheapest, and on each of them the cheapest first."""
+        """The pods that may move by node, cheapest first; the nodes are in the order of their cheapest pod."""
         return self.ranked.by_node
+
+    def add(self, other: "PodPartition") -> None:
+        """Add the pods of another class; `ranked` stays, as each class ranks its own."""
+        self.refused += other.refused
+        self.missing += other.missing
+        self.waiting += other.waiting
+        self.uncreated += other.uncreated
 
 
 class PodPartitioner:
-    """The rules of one policy and its budgets over one view."""
+    """Partitions pods by one policy and its budgets, over one view."""
 
     def __init__(
         self, view: View, eligibility: EligibilityChecker, ledger: BudgetLedger, avoided: frozenset[str] = frozenset()
@@ -54,45 +69,46 @@ class PodPartitioner:
         self._eligibility = eligibility
         self._ledger = ledger
 
-    def sorted_out(
+    def partition(
         self,
         members: Sequence[PodController],
-        whole: Sequence[Refusal | None],
-        room: frozenset[str],
+        refusals: Sequence[Refusal | None],
+        nodes: frozenset[str],
         counts: Callable[[Labels], bool],
     ) -> PodPartition | Refusal:
-        """Sort the members' pods; `whole` says of each member why none of its pods may go, `room` where pods can land.
+        """Partition the members' pods; `refusals` has for each member why none of its pods may move, or None.
 
-        `counts` says by its labels whether a pod counts.
+        `nodes` are those that admit the group's pods; `counts` returns whether pods with these labels count.
 
         A pod whose labels have been changed so that it is not counted is neither movable nor refused: moving it would
-        repair nothing. The group is refused while a pod of it waits for a node that is not the scheduler's free choice.
+        repair nothing. The group is refused while a pod of it is pending and the scheduler may not choose its node
+        freely.
         """
-        found = PodPartition()
+        pods = PodPartition()
         movable: list[Pod] = []
-        several, plain = len(members) > 1, True
+        several, alike = len(members) > 1, True
         owned: dict[str, PodController] = {}
-        for member, refusal in zip(members, whole, strict=True):
-            if refusal is None and self._plain(member.pods, counts):
+        for member, refusal in zip(members, refusals, strict=True):
+            if refusal is None and self._are_all_movable(member.pods, counts):
                 movable += member.pods
                 waiting: Sequence[Pod] | Refusal = ()
             else:
-                plain = False
-                waiting = self._member(member, refusal, room, counts, found, movable)
+                alike = False
+                waiting = self._partition_member(member, refusal, nodes, counts, pods, movable)
             if several:
                 owned.update(dict.fromkeys([pod.uid for pod in member.pods], member))
-            blocked = waiting if isinstance(waiting, Refusal) else self._awaited(member, waiting, found)
+            blocked = waiting if isinstance(waiting, Refusal) else self._count_pending(member, waiting, pods)
             if blocked is not None:
                 return blocked
-        pods = self._cheapest_first(movable, several=several, alike=plain and not several)
-        found.ranked = RankedPods(pods, members[0], owned, self._avoided)
-        return found
+        ordered = self._cheapest_first(movable, several=several, alike=alike and not several)
+        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided)
+        return pods
 
     def _cheapest_first(self, pods: list[Pod], *, several: bool, alike: bool) -> list[Pod]:
-        """Sort pods by what moving them costs (`Victim.cost`): from the least part of it on, each a stable sort.
+        """Sort pods by the cost of moving them (`Victim.cost`): a stable sort by each part, the least important first.
 
-        That is many times faster than comparing whole costs, as most pods of a workload are alike in most parts. Those
-        of one member come by name. `alike`: they have one spec, and no annotations.
+        That is many times faster than comparing whole costs, because most pods of a workload are equal in most parts.
+        The pods of one member are sorted by name already. `alike`: they share one spec and have no annotations.
         """
         if several:
             pods.sort(key=_NAME)
@@ -105,24 +121,24 @@ class PodPartitioner:
             pods.sort(key=lambda pod: pod.uid in self._avoided)
         return pods
 
-    def _plain(self, pods: Sequence[Pod], counts: Callable[[Labels], bool]) -> bool:
-        """Say whether all pods of a member may move, as a glance tells: they share what matters, and stand on nodes."""
-        if not pods or not self._eligibility.all_free(pods):
+    def _are_all_movable(self, pods: Sequence[Pod], counts: Callable[[Labels], bool]) -> bool:
+        """Return whether a quick test shows that all pods of a member may move: they are alike, and on nodes."""
+        if not pods or not self._eligibility.are_all_movable(pods):
             return False
         on_nodes = self._view.nodes.names.issuperset(map(_NODE, pods))
         return on_nodes and counts(pods[0].labels) and self._ledger.refusal(pods[0]) is None
 
-    def _member(
+    def _partition_member(
         self,
         member: PodController,
-        whole: Refusal | None,
-        room: frozenset[str],
+        refusal_of_all: Refusal | None,
+        reachable: frozenset[str],
         counts: Callable[[Labels], bool],
-        found: PodPartition,
+        pods: PodPartition,
         movable: list[Pod],
     ) -> Sequence[Pod] | Refusal:
-        """Sort one member's pods into `found` and `movable`; return those without a node."""
-        of_budgets, nodes = self._ledger.refusal, self._view.nodes.by_name
+        """Partition one member's pods into `pods` and `movable`; return those without a node."""
+        refuse_by_budgets, nodes = self._ledger.refusal, self._view.nodes.by_name
         alike: dict[Labels, tuple[bool, Refusal | None]] = {}
         waiting: list[Pod] = []
         for pod in member.pods:
@@ -131,48 +147,48 @@ class PodPartitioner:
                 waiting.append(pod)
                 continue
             if node not in nodes:
-                return Refusal(Reason.GROUP_IN_FLIGHT, f"node {node} is gone; pod {pod.name} is to be replaced first")
+                return Refusal(Reason.GROUP_IN_FLIGHT, NodeGone(node, pod.name))
             known = alike.get(labels)
             if known is None:
-                known = alike[labels] = counts(labels), whole or of_budgets(pod)
+                known = alike[labels] = counts(labels), refusal_of_all or refuse_by_budgets(pod)
             if not known[0]:
                 continue
-            refusal = known[1] or self._eligibility.of_pod(pod) or (self._pinned(pod, room) if pod.claims else None)
+            refusal = known[1] or self._eligibility.refuse_pod(pod)
+            if refusal is None and pod.claims:
+                refusal = self._refuse_pinned(pod, reachable)
             if refusal is not None:
-                found.refused.append((pod, member, refusal))
+                pods.refused.append((pod, member, refusal))
             else:
                 movable.append(pod)
         return waiting
 
-    def _awaited(self, member: PodController, waiting: Sequence[Pod], found: PodPartition) -> Refusal | None:
-        """Count the pods of a member that have no place, in `found`; refuse where they are not free to go anywhere."""
+    def _count_pending(self, member: PodController, waiting: Sequence[Pod], pods: PodPartition) -> Refusal | None:
+        """Count the pods of a member without a node in `pods`; refuse where the scheduler may not choose freely."""
         if member.owner is not None:
-            unborn = max(0, member.owner.replicas - len(member.pods))
-            found.missing += unborn + len(waiting)
-            if unborn and not isinstance(member.next_pod, Unpredictable):
-                found.unborn.append((member.next_pod, unborn))
-        found.waiting += waiting
-        return self._not_free(member, waiting)
+            uncreated = max(0, member.owner.replicas - len(member.pods))
+            pods.missing += uncreated + len(waiting)
+            if uncreated and not isinstance(member.next_pod, Unpredictable):
+                pods.uncreated.append((member.next_pod, uncreated))
+        pods.waiting += waiting
+        return self._refuse_held_back(member, waiting)
 
-    def _not_free(self, member: PodController, waiting: Sequence[Pod]) -> Refusal | None:
+    def _refuse_held_back(self, member: PodController, waiting: Sequence[Pod]) -> Refusal | None:
         """Refuse pods without a node that are held back (gates), or tied to fewer nodes than others by volumes."""
         for pod in waiting:
             unclear = unpredictable(pod, self._view)
             if unclear is not None:
-                return Refusal(Reason.GROUP_IN_FLIGHT, f"pod {pod.name} has no node yet: {unclear.message}")
+                return Refusal(Reason.GROUP_IN_FLIGHT, PendingPodUnpredictable(pod.name, unclear.message))
         missing = waiting or (member.owner is not None and member.owner.replicas > len(member.pods))
         if missing and any(pod.claims for pod in member.pods):
-            return Refusal(
-                Reason.GROUP_IN_FLIGHT, f"a pod of {member.reference} with volumes of its own has no node yet"
-            )
+            return Refusal(Reason.GROUP_IN_FLIGHT, PendingPodWithVolumes(member.reference))
         return None
 
-    def _pinned(self, pod: Pod, room: frozenset[str]) -> Refusal | None:
-        """Refuse a pod whose volumes reach less far than the group's room."""
+    def _refuse_pinned(self, pod: Pod, nodes: frozenset[str]) -> Refusal | None:
+        """Refuse a pod whose volumes reach fewer nodes than admit the group's pods."""
         following = replacement(pod, self._view)
         if isinstance(following, Unpredictable):
-            return Refusal(following.reason, following.message)
+            return Refusal(following.reason, Modelled(following.message))
         reach = static_feasible(following, self._view, [pod])
-        if room <= reach:
+        if nodes <= reach:
             return None
-        return Refusal(Reason.VOLUME_PINNED, f"its volumes reach {len(reach & room)} of {len(room)} nodes")
+        return Refusal(Reason.VOLUME_PINNED, VolumePinned(len(reach & nodes), len(nodes)))

@@ -1,4 +1,4 @@
-"""What is asked of how pods stand, each thing on one topology key: a constraint of theirs, or a limit of the policy."""
+"""Requirements on how pods are spread, each on one topology key: a constraint, or a limit of the policy."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.planning.scope.bounds import Bound
 from rebalancer.policy import WORKLOAD, LimitAction
 from rebalancer.scheduling.pod_topology_spread import ineffective
 from rebalancer.scheduling.view import View
@@ -20,11 +21,10 @@ ActOn = tuple[WhenUnsatisfiable, ...]
 
 
 class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
-    """One thing asked. `domain` gives a node's domain; nodes that are not in it take no part.
+    """One constraint or limit over one set of pods.
 
-    `max_skew` is asked, None for any; `enforced` is the maxSkew to which the scheduler holds the pods of the group
-    whose constraint it is, None for a soft constraint and for limits. `cap` and `least` bound each domain.
-    `counted` are the pods that count, by node.
+    `domain` maps a node to its domain of `key`; nodes that it lacks do not count. `domains` is the number of domains of
+    `nodes`. `counted` are the pods that count, by node. `bound` is required of each domain.
     """
 
     source: EvaluatedConstraint | EvaluatedLimit
@@ -32,29 +32,24 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     domain: Mapping[str, str]
     nodes: frozenset[str]
     counted: Mapping[str, int]
-    many: int
-    """How many domains there are."""
-    max_skew: int | None = None
-    enforced: int | None = None
-    floor_at_zero: bool = False
-    cap: int | None = None
-    least: int = 0
+    domains: int
+    bound: Bound
 
     def counts(self, labels: Labels, workload: Reference) -> bool:
-        """Say whether a pod of a workload with these labels counts."""
+        """Return whether a pod of a workload with these labels counts."""
         if isinstance(self.source, EvaluatedLimit):
-            return _meant(self.source, labels, workload)
+            return _is_meant(self.source, labels, workload)
         selector = self.source.constraint.selector
         return selector is not None and selector.matches(labels)
 
     @property
-    def asked(self) -> tuple[str, int, int | None, int | None, bool, int | None, int]:
-        """All that is asked but for whom and where, to compare by."""
-        return self.key, self.many, self.max_skew, self.enforced, self.floor_at_zero, self.cap, self.least
+    def terms(self) -> tuple[str, int, Bound]:
+        """The requirement without its pods and nodes, for comparison."""
+        return self.key, self.domains, self.bound
 
     @property
     def violated(self) -> bool:
-        """Whether it does not hold now."""
+        """Whether it is violated now."""
         return self.source.state is not State.SATISFIED
 
     def by_domain(self) -> Mapping[str, int]:
@@ -68,17 +63,10 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     def emptiest(self) -> int:
         """The least count of a domain."""
         held = self.by_domain()
-        return min(held.values()) if held and len(held) == self.many and not self.floor_at_zero else 0
-
-    @property
-    def text(self) -> str:
-        """Say what is asked, for a sentence."""
-        if isinstance(self.source, EvaluatedLimit):
-            return f"limit {self.source.group}/{self.source.limit} ({self.source.rule.bound})"
-        return f"maxSkew is {self.max_skew}"
+        return min(held.values()) if held and len(held) == self.domains and not self.bound.floor_at_zero else 0
 
 
-def _meant(limit: EvaluatedLimit, labels: Labels, workload: Reference) -> bool:
+def _is_meant(limit: EvaluatedLimit, labels: Labels, workload: Reference) -> bool:
     rule, group = limit.rule, limit.gathered.group
     key = dict(limit.key)
     if WORKLOAD in (*group.group_by, *(rule.group_by or ())) and workload_key(workload) != {
@@ -92,42 +80,42 @@ def _meant(limit: EvaluatedLimit, labels: Labels, workload: Reference) -> bool:
     return all(labels.get(name) == value for name, value in key.items() if name != rule.within)
 
 
-def requirements_of_group(judged: EvaluatedGroup, view: View, act_on: ActOn) -> tuple[Requirement, ...]:
-    """Return what a group's constraints ask: hard ones always, soft ones if they are acted on."""
-    found = [_of_constraint(each, view, soft=False) for each in judged.hard if is_effective(each, view)]
-    if WhenUnsatisfiable.SCHEDULE_ANYWAY in act_on:
-        found += [_of_constraint(each, view, soft=True) for each in judged.soft if is_effective(each, view)]
-    return tuple(found)
+def requirements_of_group(evaluated: EvaluatedGroup, view: View, act_on: ActOn) -> tuple[Requirement, ...]:
+    """Return what a group's constraints require: hard ones always, soft ones if they are acted on."""
+    constraints = [*evaluated.hard, *(evaluated.soft if WhenUnsatisfiable.SCHEDULE_ANYWAY in act_on else ())]
+    return tuple([_requirement_of(constraint, view) for constraint in constraints if is_effective(constraint, view)])
 
 
-def is_effective(judged: EvaluatedConstraint, view: View) -> bool:
-    """Say whether a constraint can ever reject a node: a null selector, or `{}` on some versions, cannot."""
-    return judged.constraint.selector is not None and not ineffective(judged.constraint, view)
+def is_effective(evaluated: EvaluatedConstraint, view: View) -> bool:
+    """Return whether a constraint can ever reject a node: a null selector, or `{}` on some versions, cannot."""
+    return evaluated.constraint.selector is not None and not ineffective(evaluated.constraint, view)
 
 
-def _of_constraint(judged: EvaluatedConstraint, view: View, *, soft: bool) -> Requirement:
-    constraint, counts = judged.constraint, judged.counts
-    many = len(counts.by_domain)
+def _requirement_of(evaluated: EvaluatedConstraint, view: View) -> Requirement:
+    constraint, counts = evaluated.constraint, evaluated.counts
+    domains = len(counts.by_domain)
     return Requirement(
-        source=judged,
+        source=evaluated,
         key=constraint.key,
         domain=view.nodes.values(constraint.key),
         nodes=counts.eligible.nodes,
         counted=counts.by_node,
-        many=many,
-        max_skew=constraint.max_skew,
-        enforced=None if soft else constraint.max_skew,
-        floor_at_zero=many < constraint.min_domains,
+        domains=domains,
+        bound=Bound(
+            max_skew=constraint.max_skew,
+            enforced=constraint.max_skew if constraint.hard else None,
+            floor_at_zero=domains < constraint.min_domains,
+        ),
     )
 
 
 def is_acted_on(limit: EvaluatedLimit) -> bool:
-    """Say whether pods are evicted for a limit."""
+    """Return whether pods are evicted for a limit."""
     return limit.action is LimitAction.EVICT and limit.enforceable
 
 
 def requirement_of_limit(limit: EvaluatedLimit, view: View) -> Requirement:
-    """Return what a limit asks; where it cannot be met, the least that comes near it."""
+    """Return what a limit requires; of a limit that cannot be satisfied, the nearest bound that can be."""
     domains = limit.counts.domains
     counted: dict[str, int] = {}
     nodes = view.memo(("nodes of a limit", id(domains)), lambda: (domains, frozenset().union(*domains.values())))[1]
@@ -140,31 +128,36 @@ def requirement_of_limit(limit: EvaluatedLimit, view: View) -> Requirement:
         domain=view.nodes.values(limit.topology_key),
         nodes=nodes,
         counted=counted,
-        many=len(domains),
-        max_skew=limit.max_skew,
-        cap=limit.goal if limit.cap is not None else None,
-        least=(limit.goal or 0) if limit.min_pods is not None else 0,
+        domains=len(domains),
+        bound=Bound(
+            max_skew=limit.max_skew,
+            enforced=None,
+            cap=limit.goal if limit.cap is not None else None,
+            least=(limit.goal or 0) if limit.min_pods is not None else 0,
+        ),
     )
 
 
-def depends_on_pod_count(demand: Requirement) -> bool:
-    """Say whether what is asked changes with the number of pods that count."""
-    limit = demand.source
+def depends_on_pod_count(requirement: Requirement) -> bool:
+    """Return whether what is required changes with the number of pods that count."""
+    limit = requirement.source
     return isinstance(limit, EvaluatedLimit) and (limit.rule.max_share is not None or limit.rule.when.total is not None)
 
 
-def requirement_for_count(demand: Requirement, more: int) -> Requirement | None:
-    """Return what is asked of so many pods more, also by a limit that is out of reach of those that there are.
+def requirement_for_count(requirement: Requirement, more: int) -> Requirement | None:
+    """Return the requirement for `more` pods, also of a limit that the present number of pods cannot satisfy.
 
-    None where it is not known: a limit might not be meant for so many, or be a share of what a larger domain holds.
+    None where it is not known: a limit may not apply to that number of pods, or be a share of the pods in a larger
+    domain.
     """
-    limit = demand.source
+    limit = requirement.source
     if not isinstance(limit, EvaluatedLimit):
-        return demand
+        return requirement
     share, total = limit.rule.max_share, limit.total + more
-    if depends_on_pod_count(demand) and (
+    if depends_on_pod_count(requirement) and (
         limit.rule.within is not None or not (limit.rule.when.total is None or limit.rule.when.total.holds(total))
     ):
         return None
     cap = limit.cap if share is None else share.cap(total)
-    return structs.replace(demand, cap=cap, least=limit.min_pods or 0)
+    bound = structs.replace(requirement.bound, cap=cap, least=limit.min_pods or 0)
+    return structs.replace(requirement, bound=bound)

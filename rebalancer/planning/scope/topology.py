@@ -1,7 +1,7 @@
-"""The nodes that a group's constraints see, divided by its keys: worked out once for all groups that see the same.
+"""The eligible nodes of a group by the domains of its keys, computed once for all groups with the same nodes.
 
-Thousands of workloads stand on the same thousands of nodes. What depends on the nodes alone is kept here, so that a
-group costs time in proportion to its own pods.
+Thousands of workloads share the same thousands of nodes. Everything that depends on the nodes alone is stored here, so
+that a group costs time in proportion to its own pods.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from itertools import pairwise
 from rebalancer.scheduling.view import View
 
 NODE_LEVEL = ""
-"""Stands for the key of the nodes' own level; no label has this name."""
+"""The key of the nodes' own level; no label has this name."""
 
 DomainPath = tuple[str, ...]
 """The values of the coarser keys, from the coarsest on; empty where there is one level only."""
@@ -26,11 +26,11 @@ class Topology:
         by_name = view.nodes.by_name
         coarse, last = keys[:-1], keys[-1]
         self.path: dict[str, DomainPath] = {}
-        """Where each node lies."""
+        """The path of each node."""
         self.last: dict[str, str] = {}
-        """Its domain on the last level: the label's value, or its name where that level has no key."""
+        """The domain of each node on the last level: the label's value, or the node's name if the level has no key."""
         self.members: dict[DomainPath, list[str]] = {}
-        """Nodes by where they lie, sorted by name."""
+        """Nodes by path, sorted by name."""
         known: dict[DomainPath, DomainPath] = {}
         for name in sorted(nodes):
             labels = by_name[name].labels
@@ -57,46 +57,46 @@ class Topology:
 
 
 class Topologies:
-    """All grounds of one view, made when first asked for."""
+    """All topologies of one view, made when they are first needed."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._grounds: dict[tuple[frozenset[str], tuple[str, ...]], Topology] = {}
-        self._divided: dict[tuple[frozenset[str], str, str], bool] = {}
-        self._equal: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], bool]] = {}
+        self._topologies: dict[tuple[frozenset[str], tuple[str, ...]], Topology] = {}
+        self._nesting: dict[tuple[frozenset[str], str, str], bool] = {}
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
 
-    def ground(self, nodes: frozenset[str], keys: tuple[str, ...]) -> Topology:
-        """Return the ground of these nodes under keys of which each divides the one before."""
-        found = self._grounds.get((nodes, keys))
-        if found is None:
-            found = self._grounds[nodes, keys] = Topology(nodes, keys, self._view)
-        return found
+    def topology(self, nodes: frozenset[str], keys: tuple[str, ...]) -> Topology:
+        """Return the topology of these nodes under keys that nest, from the coarsest on."""
+        known = self._topologies.get((nodes, keys))
+        if known is None:
+            known = self._topologies[nodes, keys] = Topology(nodes, keys, self._view)
+        return known
 
     def equal(self, one: frozenset[str], other: frozenset[str]) -> bool:
-        """Say whether two sets are equal; of the same two objects, which most groups share, it is found out once."""
-        if one is other:
-            return True
-        known = self._equal.get((id(one), id(other)))
-        if known is None:
-            # Both are kept beside the answer: their identities are not given to others as long as it lives.
-            known = self._equal[id(one), id(other)] = one, other, one == other
-        return known[2]
+        """Return whether two sets of nodes are equal; most groups share them, so they are compared once."""
+        return one is other or self._representative(one) is self._representative(other)
+
+    def _representative(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the first set that is equal to this one. A frozenset computes its hash only once."""
+        return self._sets.setdefault(nodes, nodes)
 
     def crossing(self, nodes: frozenset[str], keys: Sequence[str]) -> tuple[str, str] | None:
-        """Return the first two neighbouring keys of which the finer one's domains reach across the coarser one's."""
+        """Return the first adjacent pair of topology keys that do not nest."""
         for coarse, fine in pairwise(keys):
-            if not self._divides(nodes, coarse, fine):
+            if not self._nests(nodes, coarse, fine):
                 return coarse, fine
         return None
 
-    def _divides(self, nodes: frozenset[str], coarse: str, fine: str) -> bool:
+    def _nests(self, nodes: frozenset[str], coarse: str, fine: str) -> bool:
         key = (nodes, coarse, fine)
-        found = self._divided.get(key)
-        if found is None:
-            found = self._divided[key] = _nested(self._view.nodes.values(fine), self._view.nodes.values(coarse), nodes)
-        return found
+        known = self._nesting.get(key)
+        if known is None:
+            known = self._nesting[key] = _are_nested(
+                self._view.nodes.values(fine), self._view.nodes.values(coarse), nodes
+            )
+        return known
 
 
-def _nested(fine: Mapping[str, str], coarse: Mapping[str, str], nodes: Iterable[str]) -> bool:
+def _are_nested(fine: Mapping[str, str], coarse: Mapping[str, str], nodes: Iterable[str]) -> bool:
     above: dict[str, str] = {}
     return all(above.setdefault(fine[name], coarse[name]) == coarse[name] for name in nodes)

@@ -1,4 +1,4 @@
-"""The pods of a group that may move, cheapest first: what moving one costs, and its rank by that."""
+"""The pods of a group that may move, cheapest first: the cost of moving each, and its rank by that cost."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -17,7 +17,7 @@ Cost = tuple[bool, int, int, bool, float, str]
 class Victim(Struct, frozen=True, gc=False):
     """A pod that may move, and the workload it belongs to.
 
-    `rank` is its place by cost among all of its kind that may move; `avoided` are victims of last resort.
+    `rank` is its position by cost among all pods of its group that may move; `avoided`: it is a victim of last resort.
     """
 
     pod: Pod
@@ -27,13 +27,13 @@ class Victim(Struct, frozen=True, gc=False):
 
     @property
     def cost(self) -> Cost:
-        """What moving it costs, the lowest goes first: wished to stay, important, costly to delete, ready, old."""
+        """The cost of moving it, lowest first: avoided by policy, priority, deletion cost, readiness, age, name."""
         pod = self.pod
         return self.avoided, pod.spec.priority, deletion_cost(pod), pod.ready, -pod.created.timestamp(), pod.name
 
 
 def deletion_cost(pod: Pod) -> int:
-    """Return what its annotation says that deleting a pod costs; 0 where it says nothing that can be read."""
+    """Return the pod-deletion-cost of a pod's annotation; 0 where it is absent or invalid."""
     try:
         return int(pod.annotations.get(_DELETION_COST, "0"))
     except ValueError:
@@ -41,7 +41,7 @@ def deletion_cost(pod: Pod) -> int:
 
 
 class RankedPods(Struct, frozen=True, eq=False, dict=True):
-    """The pods of a group that may move, cheapest first: a pod's rank is its place among them.
+    """The pods of a group that may move, cheapest first: a pod's rank is its position among them.
 
     `owners` gives the member that a pod belongs to by the pod's UID, where there are several. `avoided` are the UIDs
     of victims of last resort.
@@ -56,13 +56,13 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
         """Return the pod of this rank as a victim."""
         pod = self.pods[rank]
         member = self.owners.get(pod.uid, self.member)
-        assert member is not None, "who may move belongs to a member"
+        assert member is not None, "a pod that may move belongs to a member"
         return Victim(pod, member, rank, pod.uid in self.avoided)
 
     @cached_property
     def by_node(self) -> Mapping[str, list[Victim]]:
-        """The same by node: the nodes by their cheapest, and on each of them the cheapest first."""
-        found: dict[str, list[Victim]] = {}
+        """The victims by node, cheapest first; the nodes are in the order of their cheapest victim."""
+        victims: dict[str, list[Victim]] = {}
         for rank, pod in enumerate(self.pods):
-            found.setdefault(pod.node or "", []).append(self.victim(rank))
-        return found
+            victims.setdefault(pod.node or "", []).append(self.victim(rank))
+        return victims

@@ -1,20 +1,27 @@
-"""When no search is needed: repairs that the scheduler is forced to complete, as its own counts show.
+"""When no search is needed: repairs that the scheduler is forced to complete, as arithmetic on the counts shows.
 
-A pod lands only where a domain then holds at most what the emptiest holds and maxSkew. From that alone it follows, for
-the states below, that no pod is ever left without a node and that everything holds in the end: in whatever order pods
-go and come, and whichever feasible nodes are picked. What is chosen is how many pods each domain gives, not which; so
-the cheapest of a domain go, in any order, and any part of them is a step too. docs/design.md has the argument, the
-tests hold it against every interleaving of very many states.
+Problem: most repairs need no search, and searching thousands of workloads costs too much. Idea: the
+scheduler places a pod only where the domain then holds at most the count of the emptiest domain plus maxSkew. For the
+states below it follows from this rule alone that no pod is ever left without a node and that every bound is satisfied
+in the end, in every order of evictions and placements and whichever feasible nodes the scheduler picks. The certificate
+fixes how many pods leave each domain, not which pods; so the cheapest of a domain are evicted, in any order, and every
+part of the victims is a step too.
+
+Example: zones of 6, 6 and 0 pods, maxSkew 1: the windows are at least 4 and at most 4 for each zone that gives; any two
+pods of each of the first two may go.
+
+Cost: in proportion to the classes of the tree. docs/design.md has the argument; the tests compare it with every
+interleaving of many states.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple, cast
 
+from rebalancer.planning.scope.bounds import Bound
+from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.minimum import Windows, minimum_repair
 from rebalancer.planning.single_class.placement import (
-    Bound,
     Bounds,
     Inner,
     Leaf,
@@ -25,16 +32,18 @@ from rebalancer.planning.single_class.placement import (
     is_leaf,
 )
 
+_UNKNOWN: tuple[()] = ()
 
-class _Asked(NamedTuple):
-    """What is asked of a state, in numbers: `zone` is the coarser key's maxSkew, or the only one's.
 
-    `share` and `level` are what a zone and a node hold at the most while each is the emptiest; `host` is None where
-    nothing is asked of nodes below.
+class _Terms(NamedTuple):
+    """The numbers of the argument: `zone_skew` is the coarser key's maxSkew, or the only one's.
+
+    `share` is the most that the emptiest zone can hold, `level` the most that the emptiest node can hold; `host_skew`
+    is None where nothing is required of single nodes.
     """
 
-    zone: int
-    host: int | None
+    zone_skew: int
+    host_skew: int | None
     total: int
     zones: int
     share: int
@@ -42,92 +51,100 @@ class _Asked(NamedTuple):
 
     @property
     def lowest(self) -> int:
-        """What every zone holds at the least once maxSkew is kept."""
-        return max(0, -(-(self.total - (self.zones - 1) * self.zone) // self.zones))
+        """The fewest pods that every zone holds once maxSkew is satisfied."""
+        return max(0, -(-(self.total - (self.zones - 1) * self.zone_skew) // self.zones))
 
 
-@lru_cache(maxsize=1 << 14)
-def certify(root: Inner, bounds: Bounds, pending: int, lost: int = 0) -> Windows | None:
+def certify(root: Inner, bounds: Bounds, pending: int, cache: SearchCache, lost: int = 0) -> Windows | None:
     """Return within which windows any minimal set of victims is a step; None where that is not known.
 
-    The windows are those of `victims.cheapest`: what a domain that gives a pod keeps at the least, and what none may
-    keep more than. `lost` is how many places of every domain others may take meanwhile.
+    The windows are those of `selection.select_victims`: the least that a domain keeps if a pod leaves it, and the most
+    that any domain may keep. `lost` is how many places of every domain other pods may take meanwhile.
     """
-    solved = minimum_repair(root, bounds, pending)
-    if solved is None or not solved[0]:
+    key = root, bounds, pending, lost
+    known = cache.certificates.known.get(key, _UNKNOWN)
+    if known is not _UNKNOWN:
+        return cast("Windows | None", known)
+    return cast("Windows | None", cache.certificates.store(key, _certify(root, bounds, pending, cache, lost)))
+
+
+def _certify(root: Inner, bounds: Bounds, pending: int, cache: SearchCache, lost: int) -> Windows | None:
+    repair = minimum_repair(root, bounds, pending, cache)
+    if repair is None or not repair.evictions:
         return None
-    asked = _asked(root, bounds, pending)
-    if asked is None:
+    terms = _terms(root, bounds, pending, cache)
+    if terms is None:
         return None
-    if asked.host is None or asked.total < count_domains(root, 2):
-        if not _roomy(root, asked, lost):
+    if terms.host_skew is None or terms.total < count_domains(root, 2):
+        if not _has_free_nodes(root, terms, lost):
             return None
-        # The emptiest zone is filled first then, whoever went: not even the numbers matter.
-        if asked.zone == 1:
-            return solved[1]
-    elif lost or not _passable(root, asked):
+        # The emptiest zone is then filled first, whichever pods were evicted: the numbers do not matter either.
+        if terms.zone_skew == 1:
+            return repair.windows
+    elif lost or not _always_has_a_free_node(root, terms, terms.host_skew, cache):
         return None
-    return _levelled(root, asked, solved[0])
+    return _fullest_first(root, terms, repair.evictions, cache)
 
 
-def _asked(root: Inner, bounds: Bounds, pending: int) -> _Asked | None:
-    """Return what is asked of one level or two; None where it is of another kind."""
+def _terms(root: Inner, bounds: Bounds, pending: int, cache: SearchCache) -> _Terms | None:
+    """Return the terms of one level or two; None where the bounds have another form."""
     skew = bounds[0].max_skew
     if len(bounds) > 2 or skew is None:
         return None
-    total, zones = count_pods(root) + pending, count_domains(root, 1)
+    total, zones = count_pods(root, cache) + pending, count_domains(root, 1)
     nodes = count_domains(root, len(bounds))
     host = bounds[1].max_skew if len(bounds) > 1 else None
     level = total // nodes if host is not None else 0
-    asked = _Asked(skew, host, total, zones, total // zones, level)
-    needless = _needless(bounds[0], asked.share + skew, asked.lowest) and all(
-        _needless(each, None if host is None else level + host, 0) for each in bounds[1:]
+    terms = _Terms(skew, host, total, zones, total // zones, level)
+    implied = _is_implied(bounds[0], terms.share + skew, terms.lowest) and all(
+        _is_implied(bound, None if host is None else level + host, 0) for bound in bounds[1:]
     )
-    return asked if needless else None
+    return terms if implied else None
 
 
-def _needless(bound: Bound, most: int | None, lowest: int) -> bool:
-    """Say whether the scheduler enforces what is wished for, and any limit holds by that, with `most` and `lowest`."""
+def _is_implied(bound: Bound, most: int | None, lowest: int) -> bool:
+    """Return whether the scheduler enforces the required maxSkew, and `most` and `lowest` then imply every limit."""
     if bound.floor_at_zero or bound.by_scheduler != bound.max_skew or bound.least > lowest:
         return False
     return bound.cap is None or (most is not None and most <= bound.cap)
 
 
-def _roomy(root: Inner, asked: _Asked, lost: int) -> bool:
-    """Say whether every zone has a free node whenever the scheduler may choose it; some node is always empty."""
-    return all(_room(child, asked.host) >= asked.share + asked.zone + lost for child, _ in root)
+def _has_free_nodes(root: Inner, terms: _Terms, lost: int) -> bool:
+    """Return whether every zone has a free node whenever the scheduler may choose it; some node is always empty."""
+    return all(_capacity(zone, terms.host_skew) >= terms.share + terms.zone_skew + lost for zone, _ in root)
 
 
-def _room(place: Subtree, most: int | None) -> int:
+def _capacity(subtree: Subtree, most: int | None) -> int:
     """Return how many pods a domain can hold, at most `most` on each of its nodes."""
-    if is_leaf(place):
-        cap = cast("Leaf", place)[2]
+    if is_leaf(subtree):
+        cap = cast("Leaf", subtree)[2]
         return cap if most is None else min(cap, most)
-    return sum(times * _room(child, most) for child, times in cast("Inner", place))
+    return sum([times * _capacity(child, most) for child, times in cast("Inner", subtree)])
 
 
-def _passable(root: Inner, asked: _Asked) -> bool:
-    """Say whether there is a free node whenever a pod is to be placed, though every node holds pods.
+def _always_has_a_free_node(root: Inner, terms: _Terms, host_skew: int, cache: SearchCache) -> bool:
+    """Return whether there is a free node whenever a pod is to be placed, though every node holds pods.
 
-    A pod would be stuck if the emptiest node were in a zone that is closed, and an open zone had only nodes as full as
-    they may be. A zone that is even enough inside holds too little for that, unless it has more nodes than the other.
+    A pod would be stuck if the emptiest node were in a zone that may take no pod, and the other zones had only nodes
+    that are full. A zone whose nodes hold nearly equal counts holds too few pods for that, unless it has more nodes
+    than the other zone.
     """
-    assert asked.host is not None, "else some node is free at once"
-    most = asked.level + asked.host
+    most = terms.level + host_skew
     sizes = [count_domains(zone, 1) for zone, _ in root]
-    if (max(sizes) - min(sizes)) * most >= asked.host + asked.zone or min(sizes) * most <= asked.share:
+    if (max(sizes) - min(sizes)) * most >= host_skew + terms.zone_skew or min(sizes) * most <= terms.share:
         return False
+    needed = min(most, terms.share + terms.zone_skew)
     for zone, _ in root:
-        low, high = count_range(zone, 1)
-        if high - low > asked.host:
+        low, high = count_range(zone, 1, cache)
+        if high - low > host_skew:
             return False
-        if any(cast("Leaf", node)[2] < min(most, asked.share + asked.zone) for node, _ in cast("Inner", zone)):
+        if any(cast("Leaf", node)[2] < needed for node, _ in cast("Inner", zone)):
             return False
     return True
 
 
 class _Zone(NamedTuple):
-    """`times` equal zones: what each keeps when its nodes have given what they must, and may give after that."""
+    """`times` equal zones. `given` pods must leave each, `held` stay after that, and `more` of them may leave."""
 
     times: int
     held: int
@@ -135,66 +152,77 @@ class _Zone(NamedTuple):
     more: int
 
 
-def _levelled(root: Inner, asked: _Asked, fewest: int) -> Windows | None:
-    """Return the windows that take `fewest` victims from the fullest zones; None if the scheduler could waste one.
-
-    It wastes one if the emptiest zone can stay emptier than a zone that has given all by more than maxSkew, the pods
-    being put where the others are not yet too full for that.
-    """
-    top = None if asked.host is None else _top(root, asked.host, asked)
-    found = _given(root, asked.level, top)
-    if found is None or (top is None and asked.host is not None):
+def _fullest_first(root: Inner, terms: _Terms, evictions: int, cache: SearchCache) -> Windows | None:
+    """Return the windows that take so many victims from the fullest zones; None if the scheduler could waste one."""
+    top = None
+    if terms.host_skew is not None:
+        top = _top_of_nodes(root, terms.host_skew, terms, cache)
+        if top is None:
+            return None
+    zones = _zones_after_giving(root, terms.level, top, cache)
+    if zones is None:
         return None
-    left = fewest - sum(zone.times * zone.given for zone in found)
-    height = _height(found, left, asked.share)
-    floor = max(asked.share, height - 1)
-    fullest = [zone for zone in found if zone.held >= height]
-    spare = left - _over(found, height)
-    giving = sum(zone.times for zone in fullest if min(zone.more, zone.held - floor) > zone.held - height)
-    if not 0 <= spare <= giving or any(zone.more < zone.held - height for zone in fullest):
+    left = evictions - sum(zone.times * zone.given for zone in zones)
+    height = _height_after(zones, left, terms.share)
+    floor = max(terms.share, height - 1)
+    if not _gives_without_waste(zones, terms, left, height, floor):
         return None
-    remaining = sum(zone.times for zone in fullest) - spare
-    wasted = asked.total + asked.zone <= asked.zones * (height - 1) + remaining
-    if height > asked.share + asked.zone or (wasted and min(zone.held for zone in found) < height - asked.zone):
-        return None
-    # With maxSkew 1 a zone that has given too much is filled again before any other.
-    if asked.zone > 1 and any(zone.given and zone.held < asked.share for zone in found):
-        return None
-    windows = (floor, height), (asked.level, top)
+    windows = (floor, height), (terms.level, top)
     return windows[:1] if is_leaf(root[0][0]) else windows
 
 
-def _top(root: Inner, host: int, asked: _Asked) -> int | None:
-    """Return the most that a node may keep: so much that the emptiest must come near enough to it; None if nothing."""
-    zones = [(count_range(zone, 1)[0], count_domains(zone, 1)) for zone, _ in root]
-    for top in range(asked.level + host, asked.level - 1, -1):
-        if all(low >= top - host or asked.lowest + host > size * (top - 1) for low, size in zones):
+def _gives_without_waste(zones: Sequence[_Zone], terms: _Terms, left: int, height: int, floor: int) -> bool:
+    """Return whether taking `left` victims down to `height` is possible, and no eviction can be wasted.
+
+    An eviction is wasted if a zone that no pod can leave any more can hold over maxSkew more than the emptiest zone,
+    because the scheduler could place the replacements in the other zones.
+    """
+    fullest = [zone for zone in zones if zone.held >= height]
+    spare = left - _count_above(zones, height)
+    giving = sum(zone.times for zone in fullest if min(zone.more, zone.held - floor) > zone.held - height)
+    if not 0 <= spare <= giving or any(zone.more < zone.held - height for zone in fullest):
+        return False
+    if height > terms.share + terms.zone_skew:
+        return False
+    remaining = sum(zone.times for zone in fullest) - spare
+    could_waste = terms.total + terms.zone_skew <= terms.zones * (height - 1) + remaining
+    if could_waste and min(zone.held for zone in zones) < height - terms.zone_skew:
+        return False
+    # With maxSkew 1 a zone that too many pods have left is filled again before any other.
+    return terms.zone_skew == 1 or not any(zone.given and zone.held < terms.share for zone in zones)
+
+
+def _top_of_nodes(root: Inner, host_skew: int, terms: _Terms, cache: SearchCache) -> int | None:
+    """Return the most that a node may keep so that host maxSkew holds in the end; None where no count guarantees it."""
+    zones = [(count_range(zone, 1, cache)[0], count_domains(zone, 1)) for zone, _ in root]
+    for top in range(terms.level + host_skew, terms.level - 1, -1):
+        if all(low >= top - host_skew or terms.lowest + host_skew > size * (top - 1) for low, size in zones):
             return top
     return None
 
 
-def _given(root: Inner, level: int, top: int | None) -> Sequence[_Zone] | None:
-    """Return what the zones give so that no node keeps more than `top`; None if pods that cannot move are too many."""
-    found = []
+def _zones_after_giving(root: Inner, level: int, top: int | None, cache: SearchCache) -> Sequence[_Zone] | None:
+    """Return the zones after no node keeps more than `top`; None where too many pods cannot move."""
+    zones = []
     for zone, times in root:
         given = more = 0
-        for leaf, many in [(zone, 1)] if is_leaf(zone) else cast("Inner", zone):
+        for leaf, nodes in [(zone, 1)] if is_leaf(zone) else cast("Inner", zone):
             held, fixed, _, _ = cast("Leaf", leaf)
             must = 0 if top is None else max(0, held - top)
             if must > held - fixed:
                 return None
-            given += many * must
-            more += many * (min(held - fixed, max(must, held - level)) - must)
-        found.append(_Zone(times, count_pods(zone) - given, given, more))
-    return found
+            given += nodes * must
+            more += nodes * (min(held - fixed, max(must, held - level)) - must)
+        zones.append(_Zone(times, count_pods(zone, cache) - given, given, more))
+    return zones
 
 
-def _height(zones: Sequence[_Zone], left: int, lowest: int) -> int:
-    """Return the most that a zone keeps if so many are taken from the fullest, each time; `lowest` at the least."""
+def _height_after(zones: Sequence[_Zone], left: int, lowest: int) -> int:
+    """Return the most that a zone keeps after `left` evictions, each from the fullest zone; at least `lowest`."""
     most = max(zone.held for zone in zones)
     heights = range(lowest, most)
-    return lowest + bisect_left(heights, True, key=lambda height: _over(zones, height) <= left)
+    return lowest + bisect_left(heights, True, key=lambda height: _count_above(zones, height) <= left)
 
 
-def _over(zones: Sequence[_Zone], height: int) -> int:
+def _count_above(zones: Sequence[_Zone], height: int) -> int:
     return sum(zone.times * max(0, zone.held - height) for zone in zones)

@@ -1,7 +1,7 @@
-"""One group on its real nodes: the arrangement with names, and the way back from a class to a pod.
+"""One group on its real nodes: the placement as a tree of classes, and the nodes and pods behind each class.
 
-Searches work on classes of equal places; this module knows which node and which pod is meant in the end, and chooses
-the cheapest victim among equals. Only nodes that hold pods of the group are objects; the others are counted.
+Searches work on classes of equal nodes; this module maps a class back to a node and its cheapest victim. Only nodes
+that hold pods of the group are objects; the others are counted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from msgspec import Struct
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.topology import DomainPath, Topology
 from rebalancer.planning.scope.victims import RankedPods, Victim
-from rebalancer.planning.single_class.placement import Bound, Bounds, Inner, Leaf, Path, Subtree, make_inner
+from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, Path, Subtree, make_inner
 
 
 class Site(Struct, eq=False, gc=False):
@@ -29,56 +29,56 @@ class Site(Struct, eq=False, gc=False):
 
     @property
     def leaf(self) -> Leaf:
-        """The node as the search sees it."""
+        """The node as a leaf of the tree."""
         return self.count, self.count - len(self.movable) - self.leaving, self.cap, self.leaving
 
 
 class Layout:
-    """The tree of one group: the ground's nodes under its keys, with the group's pods on them.
+    """The tree of one group: the topology's nodes under its keys, with the group's pods on them.
 
-    `counts` are the group's pods by node, `ranked` those that may go. `useful` is the most that any
-    node can come to hold: room beyond it is left out, so that most nodes look alike. `taken` is the room that is
-    spoken for.
+    `counts` are the group's pods by node, `ranked` those that may move. `useful` is the most that any node can ever
+    hold: capacity beyond it is left out, so that most nodes are equal. `reserved` is capacity that other pods may take.
     """
 
     def __init__(
         self,
-        ground: Topology,
-        bounds: tuple[Bound, ...],
+        topology: Topology,
+        bounds: Bounds,
         counts: Mapping[str, int],
         ranked: RankedPods,
-        reception: NodeCapacity,
-        taken: ReservedCapacity,
+        capacity: NodeCapacity,
+        reserved: ReservedCapacity,
         useful: int,
     ) -> None:
-        self.ground = ground
-        self.keys = ground.keys
-        self.bounds: Bounds = bounds
-        self.reception = reception
-        self._taken = taken
+        self.topology = topology
+        self.keys = topology.keys
+        self.bounds = bounds
+        self.capacity = capacity
+        self._reserved = reserved
         self._useful = useful
         self._counts = counts
         self.ranked = ranked
         self._leaves: dict[DomainPath, dict[Leaf, int]] = {
-            path: leaves.copy() for path, leaves in reception.background(ground, useful, taken.everywhere).items()
+            path: {(0, 0, room, 0): nodes for room, nodes in rooms.items()}
+            for path, rooms in capacity.rooms(topology, useful, reserved.everywhere).items()
         }
         self.singles: dict[DomainPath, list[int]] = {}
-        """The ranks, cheapest first, of pods that may move and are alone on a node with room enough.
+        """The ranks, cheapest first, of pods that may move and are alone on a node with enough room.
 
-        Most are, so they are no sites at first.
+        Most pods are, so they become sites only when `sites` is read.
         """
         self.crowded: list[Site] = []
         """The nodes that hold more than one pod, or one that must stay, or have little room."""
-        self._places: dict[DomainPath, Subtree] = {}
+        self._subtrees: dict[DomainPath, Subtree] = {}
         self._root: Inner | None = None
-        for name in taken.on:
-            if name in ground.path and name not in counts:
-                self._swap(ground.path[name], (0, 0, self._bare(name), 0), (0, 0, self._empty(name), 0))
-        self._sort_out(reception.roomy(useful + taken.everywhere) if not taken.on else frozenset())
+        for name in reserved.on:
+            if name in topology.path and name not in counts:
+                self._swap(topology.path[name], (0, 0, self._room_in_leaf(name), 0), (0, 0, self._room(name), 0))
+        self._place_pods(capacity.nodes_with(useful + reserved.everywhere) if not reserved.on else frozenset())
 
-    def _sort_out(self, roomy: frozenset[str]) -> None:
+    def _place_pods(self, roomy: frozenset[str]) -> None:
         """Count the group's pods into the leaves."""
-        paths, singles, counts, useful = self.ground.path, self.singles, self._counts, self._useful
+        paths, singles, counts, useful = self.topology.path, self.singles, self._counts, self._useful
         alone = {pod.node or "": rank for rank, pod in enumerate(self.ranked.pods)}
         if not (roomy.issuperset(alone) and alone.keys() == counts.keys() and max(counts.values(), default=0) == 1):
             alone = {name: rank for name, rank in alone.items() if name in roomy and counts.get(name) == 1}
@@ -89,42 +89,42 @@ class Layout:
                 singles[path].append(rank)
             else:
                 singles[path] = [rank]
-        for path, found in singles.items():
+        for path, ranks in singles.items():
             leaves, bare, held = self._leaves[path], (0, 0, useful, 0), (1, 0, useful, 0)
-            leaves[bare] -= len(found)
+            leaves[bare] -= len(ranks)
             if not leaves[bare]:
                 del leaves[bare]
-            leaves[held] = leaves.get(held, 0) + len(found)
+            leaves[held] = leaves.get(held, 0) + len(ranks)
         for site in self.crowded:
-            self._swap(site.path, (0, 0, self._bare(site.node), 0), site.leaf)
+            self._swap(site.path, (0, 0, self._room_in_leaf(site.node), 0), site.leaf)
 
     @cached_property
     def sites(self) -> Mapping[str, Site]:
         """Every node that holds pods of the group, by name."""
-        found = {site.node: site for site in self.crowded}
+        sites = {site.node: site for site in self.crowded}
         for ranks in self.singles.values():
             for rank in ranks:
                 name = self.ranked.pods[rank].node or ""
-                found[name] = self._site(name)
-        return found
+                sites[name] = self._site(name)
+        return sites
 
     def _site(self, name: str) -> Site:
-        count, movers = self._counts[name], self.ranked.by_node.get(name, [])
-        left = self.reception.room.get(name, 0) - self._taken.of(name)
+        count, movable = self._counts[name], self.ranked.by_node.get(name, [])
+        left = self.capacity.room.get(name, 0) - self._reserved.of(name)
         cap = count if left <= 0 else max(count, min(count + left, self._useful))
-        return Site(name, self.ground.path[name], count, cap, movers)
+        return Site(name, self.topology.path[name], count, cap, movable)
 
-    def _bare(self, name: str) -> int:
-        """Return the room that the background counts for a node."""
-        return min(self._useful, max(0, self.reception.room.get(name, 0) - self._taken.everywhere))
+    def _room_in_leaf(self, name: str) -> int:
+        """Return the room that a node has among the empty leaves."""
+        return min(self._useful, max(0, self.capacity.room.get(name, 0) - self._reserved.everywhere))
 
-    def _empty(self, name: str) -> int:
-        return min(self._useful, max(0, self.reception.room.get(name, 0) - self._taken.of(name)))
+    def _room(self, name: str) -> int:
+        return min(self._useful, max(0, self.capacity.room.get(name, 0) - self._reserved.of(name)))
 
     def cap(self, name: str) -> int:
         """Return how many pods of the group a node can hold."""
         site = self.sites.get(name)
-        return site.cap if site is not None else self._empty(name)
+        return site.cap if site is not None else self._room(name)
 
     def _swap(self, path: DomainPath, old: Leaf, new: Leaf) -> None:
         leaves = self._leaves[path]
@@ -135,17 +135,17 @@ class Layout:
         leaves[new] = leaves.get(new, 0) + 1
 
     def spare(self, site: Site) -> int:
-        """Return how many more a node takes beside what is on its way; room that a leaving pod frees is its own."""
-        return self.reception.room.get(site.node, 0) - self._taken.of(site.node) + len(site.movable)
+        """Return how many more pods a node can take beside the reserved ones, the room of its movable pods included."""
+        return self.capacity.room.get(site.node, 0) - self._reserved.of(site.node) + len(site.movable)
 
     @property
     def root(self) -> Inner:
-        """The arrangement as the search sees it."""
+        """The placement as a tree of classes."""
         if self._root is None:
             for path, leaves in self._leaves.items():
-                if path not in self._places:
-                    self._places[path] = tuple(sorted(leaves.items()))
-            self._root = _nested(self._places)
+                if path not in self._subtrees:
+                    self._subtrees[path] = tuple(sorted(leaves.items()))
+            self._root = _nest(self._subtrees)
         return self._root
 
     def unmark(self, site: Site, victim: Victim) -> None:
@@ -155,16 +155,16 @@ class Layout:
         site.movable.sort(key=attrgetter("rank"))
         site.leaving -= 1
         self._swap(site.path, before, site.leaf)
-        self._places.pop(site.path, None)
+        self._subtrees.pop(site.path, None)
         self._root = None
 
     def shifted(self, deltas: Mapping[str, int]) -> Inner:
-        """Return the arrangement with pods more or less on nodes; those that come can move again."""
-        assert self.root, "its places are known"
-        places = dict(self._places)
+        """Return the placement with pods added to or removed from nodes; added pods can move again."""
+        assert self.root, "its subtrees are known"
+        subtrees = dict(self._subtrees)
         changed: dict[DomainPath, dict[Leaf, int]] = {}
         for name, change in deltas.items():
-            path = self.ground.path.get(name)
+            path = self.topology.path.get(name)
             if path is None or not change:
                 continue
             leaves = changed.setdefault(path, self._leaves[path].copy())
@@ -175,78 +175,78 @@ class Layout:
             new = count, min(fixed, count), max(cap, count), leaving
             leaves[new] = leaves.get(new, 0) + 1
         for path, leaves in changed.items():
-            places[path] = tuple(sorted((leaf, times) for leaf, times in leaves.items() if times))
-        return _nested(places)
+            subtrees[path] = tuple(sorted((leaf, times) for leaf, times in leaves.items() if times))
+        return _nest(subtrees)
 
     def place(self, path: DomainPath) -> Subtree:
-        """Return a part of the ground as the search sees it."""
-        assert self.root, "its places are known"
-        return self._places[path]
+        """Return the subtree of a domain."""
+        assert self.root, "its subtrees are known"
+        return self._subtrees[path]
 
     def takes_more(self, path: DomainPath) -> bool:
-        """Say whether some node of a part of the ground has room for another pod."""
+        """Return whether some node of a domain has room for another pod."""
         return any(cap > held for held, _, cap, _ in self._leaves[path])
 
     def held(self, path: DomainPath) -> int:
-        """Count the pods in a part of the ground."""
+        """Count the pods in a domain."""
         return sum(leaf[0] * times for leaf, times in self._leaves[path].items())
 
-    def best(self, path: Path) -> tuple[Site, Victim]:
+    def cheapest_victim(self, path: Path) -> tuple[Site, Victim]:
         """Return the cheapest victim among all nodes of the class that a path describes."""
         site = min((site for site in self._sites(path) if site.movable), key=lambda site: site.movable[0].rank)
         return site, site.movable[0]
 
     def _sites(self, path: Path) -> Iterator[Site]:
-        assert self.root, "its places are known"
+        assert self.root, "its subtrees are known"
         fitting: dict[DomainPath, bool] = {}
         for site in self.sites.values():
             if site.leaf == path[-1]:
                 fits = fitting.get(site.path)
                 if fits is None:
-                    fits = fitting[site.path] = self._leads(site.path, path[:-1])
+                    fits = fitting[site.path] = self._is_under(site.path, path[:-1])
                 if fits:
                     yield site
 
-    def _leads(self, domain: DomainPath, path: Path) -> bool:
-        """Say whether the places above a domain are those of a path, from the coarsest on."""
+    def _is_under(self, domain: DomainPath, path: Path) -> bool:
+        """Return whether the subtrees above a domain are those of a path, from the coarsest on."""
         return all(
-            _nested({key[level + 1 :]: place for key, place in self._places.items() if key[: level + 1] == head})
+            _nest({key[level + 1 :]: subtree for key, subtree in self._subtrees.items() if key[: level + 1] == head})
             == path[level]
             for level, head in enumerate(domain[: level + 1] for level in range(len(domain)))
         )
 
     def mark(self, site: Site, victim: Victim) -> None:
-        """Note that a pod is to leave its node."""
+        """Mark a pod to leave its node."""
         before = site.leaf
         site.movable.remove(victim)
         site.leaving += 1
         self._swap(site.path, before, site.leaf)
-        self._places.pop(site.path, None)
+        self._subtrees.pop(site.path, None)
         self._root = None
 
     def counts(self, level: int, going: Mapping[str, int]) -> Mapping[str, int]:
-        """Count the pods that stay, by domain of a level; of the last level only domains that hold any.
+        """Count the pods that stay, by domain of a level; on the last level empty domains are left out.
 
         `going` are the pods that leave, by node.
         """
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         last = level == len(self.keys) - 1
         if not last:
-            found = dict.fromkeys(self.ground.values(level), 0)
+            counts = dict.fromkeys(self.topology.values(level), 0)
         for site in self.sites.values():
-            value = self.ground.last[site.node] if last else site.path[level]
-            found[value] = found.get(value, 0) + site.count - going.get(site.node, 0)
-        return found
+            value = self.topology.last[site.node] if last else site.path[level]
+            counts[value] = counts.get(value, 0) + site.count - going.get(site.node, 0)
+        return counts
 
 
-def _nested(places: Mapping[DomainPath, Subtree]) -> Inner:
-    """Put the domains under their common heads, level by level, equal ones together."""
-    depth = max((len(path) for path in places), default=0)
+def _nest(subtrees: Mapping[DomainPath, Subtree]) -> Inner:
+    """Nest the domains under their common parents, level by level, and merge equal ones."""
+    depth = max((len(path) for path in subtrees), default=0)
     if depth == 0:
-        return cast("Inner", next(iter(places.values()), ()))
+        return cast("Inner", next(iter(subtrees.values()), ()))
     if depth == 1:
-        return make_inner(places.values())
+        return make_inner(subtrees.values())
     by_head: dict[str, dict[DomainPath, Subtree]] = {}
-    for path, place in places.items():
-        by_head.setdefault(path[0], {})[path[1:]] = place
-    return make_inner(_nested(under) for under in by_head.values())
+    for path, subtree in subtrees.items():
+        by_head.setdefault(path[0], {})[path[1:]] = subtree
+    return make_inner(_nest(under) for under in by_head.values())

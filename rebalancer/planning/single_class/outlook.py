@@ -1,61 +1,120 @@
-"""Where the replacements of a step may land, and how the domains will look when they have."""
+"""Where the replacements of a step of equal pods may be placed, and the counts after that."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from rebalancer.model.moves import Target
+from rebalancer.planning.scope.components import Counts
 from rebalancer.planning.single_class.layout import Layout
-
-_MOST_NAMED = 100
-"""A key with more domains that may take a replacement is not named: a list that long says nothing, and is kept with
-every move."""
+from rebalancer.planning.single_class.placement import Bounds
 
 
-def expected_targets(layout: Layout, going: Mapping[str, int], arriving: int) -> tuple[Target, ...]:
-    """Return for each key the domains on which the scheduler may place one of the arriving pods.
+class SingleClassOutlook:
+    """The outlook of a step of equal pods.
 
-    `going` are the pods that leave, by node.
-
-    A key's minimum can rise only as far as the other arriving pods can fill up its emptiest domains; a domain that is
-    full even then is no target, nor is one without a node that has room.
+    `going` are the pods that leave, by node; `arriving` is the number of pods that will be placed. A key is left out
+    where more than `most_domains` of its domains may take a replacement.
     """
-    made = []
-    ground, last = layout.ground, len(layout.keys) - 1
-    for level, (key, bound) in enumerate(zip(layout.keys, layout.bounds, strict=True)):
-        allowed = bound.by_scheduler
-        if allowed is None:
-            continue
-        counts = layout.counts(level, going)
-        empty = len(ground.nodes) - len(counts) if level == last else 0
-        highest = 0 if bound.floor_at_zero else _filled(counts.values(), empty, arriving - 1)
-        full = highest + allowed
+
+    def __init__(self, layout: Layout, going: Mapping[str, int], arriving: int, most_domains: int) -> None:
+        self._layout = layout
+        self._going = going
+        self._arriving = arriving
+        self._most_domains = most_domains
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return for each key the domains on which the scheduler may place one of the arriving pods.
+
+        The minimum of a key can rise only as far as the other arriving pods can fill its emptiest domains; a domain
+        that is full even then is no target, nor is a domain without a node that has room.
+        """
+        layout, last = self._layout, len(self._layout.keys) - 1
+        targets = []
+        for level, (key, bound) in enumerate(zip(layout.keys, layout.bounds, strict=True)):
+            allowed = bound.by_scheduler
+            if allowed is None:
+                continue
+            counts = layout.counts(level, self._going)
+            empty = len(layout.topology.nodes) - len(counts) if level == last else 0
+            highest = 0 if bound.floor_at_zero else _highest_minimum(counts.values(), empty, self._arriving - 1)
+            named = self._open_domains(level, counts, highest + allowed)
+            if len(named) <= self._most_domains:
+                targets.append(Target(key, tuple(sorted(named))))
+        return tuple(targets)
+
+    def _open_domains(self, level: int, counts: Mapping[str, int], full: int) -> set[str]:
+        """Return the domains of a level that hold less than `full` and have a node with room.
+
+        It stops soon after more than `most_domains` of them.
+        """
+        layout = self._layout
+        topology, is_last = layout.topology, level == len(layout.keys) - 1
         named: set[str] = set()
-        for path, members in ground.members.items():
-            if level < last and (path[level] in named or counts[path[level]] >= full):
+        for path, members in topology.members.items():
+            if not is_last and (path[level] in named or counts[path[level]] >= full):
                 continue
             for name in members:
-                value = ground.last[name] if level == last else path[level]
                 site = layout.sites.get(name)
-                held = site.count - going.get(name, 0) if site is not None else 0
-                if layout.cap(name) > held and (level < last or held < full):
-                    named.add(value)
-                    if level < last or len(named) > _MOST_NAMED:
+                held = site.count - self._going.get(name, 0) if site is not None else 0
+                if layout.cap(name) > held and (not is_last or held < full):
+                    named.add(topology.last[name] if is_last else path[level])
+                    if not is_last or len(named) > self._most_domains:
                         break
-            if len(named) > _MOST_NAMED:
+            if len(named) > self._most_domains:
                 break
-        if len(named) <= _MOST_NAMED:
-            made.append(Target(key, tuple(sorted(named))))
-    return tuple(made)
+        return named
+
+    def counts(self) -> Counts | None:
+        """Return the counts by key and domain once the arriving pods are on the emptiest domains with room.
+
+        This is one of the possible outcomes of a step, to show its purpose. All arriving pods have room, or the group
+        would have no minimum. The counts of the last key contain every node. None where the pods would be placed where
+        they were: a step improves the placement, so the scheduler must place them elsewhere.
+        """
+        layout = self._layout
+        topology = layout.topology
+        levels = self._levels(self._going)
+        before = _counts_of_bounded(layout.keys, layout.bounds, self._levels({}))
+        *coarse, held = levels
+        open_nodes = {path: _by_count(layout, members, held) for path, members in topology.members.items()}
+        for _ in range(self._arriving):
+            open_paths = [path for path, nodes in open_nodes.items() if nodes]
+            if not open_paths:
+                break
+            path = min(open_paths, key=lambda path: (*_counts_on(path, coarse), path))
+            _, name = heappop(open_nodes[path])
+            value = topology.last[name]
+            held[value] += 1
+            for counts, domain in zip(coarse, path, strict=True):
+                counts[domain] += 1
+            if held[value] < layout.cap(name):
+                heappush(open_nodes[path], (held[value], name))
+        after = _counts_of_bounded(layout.keys, layout.bounds, levels)
+        return None if after == before else after
+
+    def _levels(self, going: Mapping[str, int]) -> list[dict[str, int]]:
+        """Return the counts of each level once these pods have left, of the last level with every node."""
+        layout = self._layout
+        levels = [dict(layout.counts(level, going)) for level in range(len(layout.keys))]
+        for name in layout.topology.nodes:
+            levels[-1].setdefault(layout.topology.last[name], 0)
+        return levels
 
 
-def targets_on(domains: Mapping[str, Mapping[str, str]], landing: Iterable[str]) -> tuple[Target, ...]:
-    """Return for each key the domains of the nodes on which pods may land; `domains` are by key and node."""
-    nodes = frozenset(landing)
-    found = [Target(key, tuple(sorted({values[node] for node in nodes}))) for key, values in domains.items()]
-    return tuple(each for each in found if len(each.values) <= _MOST_NAMED)
+def _counts_on(path: Sequence[str], coarse: Sequence[Mapping[str, int]]) -> Sequence[int]:
+    return [counts[value] for counts, value in zip(coarse, path, strict=True)]
 
 
-def _filled(counts: Iterable[int], empty: int, arriving: int) -> int:
+def _counts_of_bounded(keys: Sequence[str], bounds: Bounds, levels: Sequence[Mapping[str, int]]) -> Counts:
+    """Return the counts of the keys for which a maxSkew is required."""
+    return {
+        key: dict(sorted(counts.items()))
+        for key, bound, counts in zip(keys, bounds, levels, strict=True)
+        if bound.max_skew
+    }
+
+
+def _highest_minimum(counts: Iterable[int], empty: int, arriving: int) -> int:
     """Return the highest minimum that this many more pods can bring about; `empty` domains hold nothing."""
     ordered = sorted(counts)
     if empty:
@@ -72,40 +131,9 @@ def _filled(counts: Iterable[int], empty: int, arriving: int) -> int:
     return level + arriving // (below + 1)
 
 
-def expected_counts(layout: Layout, going: Mapping[str, int], arriving: int) -> Mapping[str, Mapping[str, int]]:
-    """Return the counts by key and domain once `arriving` pods have come to the emptiest domains with room.
-
-    One possible end among those that a step allows, to show what it is for. There is room for all of them, or the group
-    would have no distance. Of the last key every node is in it.
-    """
-    ground, last = layout.ground, len(layout.keys) - 1
-    levels = [dict(layout.counts(level, going)) for level in range(last + 1)]
-    *coarse, held = levels
-    for name in ground.nodes:
-        held.setdefault(ground.last[name], 0)
-    ordered = {path: _by_count(layout, members, held) for path, members in ground.members.items()}
-    for _ in range(arriving):
-        open_ = [path for path, waiting in ordered.items() if waiting]
-        if not open_:
-            break
-        path = min(open_, key=lambda path: (*(counts[value] for counts, value in zip(coarse, path, strict=True)), path))
-        _, name = heappop(ordered[path])
-        value = ground.last[name]
-        held[value] += 1
-        for counts, domain in zip(coarse, path, strict=True):
-            counts[domain] += 1
-        if held[value] < layout.cap(name):
-            heappush(ordered[path], (held[value], name))
-    return {
-        key: dict(sorted(counts.items()))
-        for key, bound, counts in zip(layout.keys, layout.bounds, levels, strict=True)
-        if bound.max_skew
-    }
-
-
 def _by_count(layout: Layout, members: Iterable[str], held: Mapping[str, int]) -> list[tuple[int, str]]:
     """Return the nodes that have room as a heap, the emptiest first."""
-    last = layout.ground.last
-    found = [(held[last[name]], name) for name in members if layout.cap(name) > held[last[name]]]
-    heapify(found)
-    return found
+    last = layout.topology.last
+    nodes = [(held[last[name]], name) for name in members if layout.cap(name) > held[last[name]]]
+    heapify(nodes)
+    return nodes

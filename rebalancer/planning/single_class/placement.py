@@ -1,67 +1,46 @@
-"""Where the equal pods of one group stand: a tree of domains, made of classes of equal places.
+"""The placement of equal pods: a tree of domains, made of classes of equal nodes.
 
-A leaf is a node of the cluster, (count, immovable, cap, leaving): pods of the group on it, how many of those cannot
-move, how many it can hold, and how many are to be evicted in the step under examination. An inner place is a domain of
-a coarser key, a multiset of equal children. Equal states are equal values whatever the nodes are called, so searches
-can be memoised and workloads of one shape share their answers.
+Problem: searches visit very many placements of one workload. Idea: names do not matter, so a placement is a multiset. A
+leaf is a node of the cluster, (count, immovable, capacity, leaving): its pods of the group, how many of those cannot
+move, how many it can hold, and how many are to be evicted in the step under examination. An inner subtree is a domain
+of a coarser key, a multiset of equal children. Equal placements are equal values whatever the names of the nodes, so
+results are shared between states and between workloads of one shape.
+
+Example: zones a (nodes of 2 and 1 pods) and b (nodes of 1 and 2 pods), all movable, room for 9 each, are
+`((((1, 0, 9, 0), 1), ((2, 0, 9, 0), 1)), 2),`: one class of zones, twice, with two classes of nodes.
+
+Cost: in proportion to the classes, not to nodes or pods.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
-from functools import lru_cache
 from typing import cast
 
-from msgspec import Struct
+from rebalancer.planning.scope.bounds import Bound
+from rebalancer.planning.search.cache import SearchCache
 
 Leaf = tuple[int, int, int, int]
-"""(count, immovable, cap, leaving); a node that takes no more pods has cap == count."""
+"""(count, immovable, capacity, leaving); a node that takes no more pods has capacity == count."""
 
 Inner = tuple[tuple["Subtree", int], ...]
 """Sorted (child, how many such children)."""
 
 Subtree = Leaf | Inner
 
-
-class Same(Enum):
-    """Says that the scheduler enforces what is wished for."""
-
-    SAME = "same"
-
-
-class Bound(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """What is asked of the domains of one level.
-
-    `max_skew` is what is wished for, None for any. `floor_at_zero`: the minimum counts as 0, as it does while fewer
-    domains exist than minDomains asks for. `cap`: no domain may hold more, None for no limit; `least`: none less.
-    `enforced` is the maxSkew to which the scheduler itself holds pods, None where it lets them be anywhere: by default
-    the same.
-    """
-
-    max_skew: int | None = None
-    floor_at_zero: bool = False
-    cap: int | None = None
-    least: int = 0
-    enforced: int | Same | None = Same.SAME
-
-    @property
-    def by_scheduler(self) -> int | None:
-        """The maxSkew that the scheduler enforces."""
-        return self.max_skew if self.enforced is Same.SAME else self.enforced
-
-
-FREE = Bound()
 Bounds = tuple[Bound, ...]
 """One for each level below the root; the last is the leaves'."""
 
+Path = tuple[Subtree, ...]
+"""The classes from the level below the root down to a leaf."""
 
-def is_leaf(place: Subtree) -> bool:
-    """Say whether a place is a single node. An inner place holds pairs, a leaf holds numbers."""
-    return len(place) == 4 and isinstance(place[0], int)
+
+def is_leaf(subtree: Subtree) -> bool:
+    """Return whether a subtree is a single node. An inner subtree holds pairs, a leaf holds numbers."""
+    return len(subtree) == 4 and isinstance(subtree[0], int)
 
 
 def make_inner(children: Iterable[Subtree]) -> Inner:
-    """Put equal children together, in canonical order."""
+    """Merge equal children, in canonical order."""
     counted: dict[Subtree, int] = {}
     for child in children:
         counted[child] = counted.get(child, 0) + 1
@@ -72,93 +51,86 @@ def _canonical(children: Counter[Subtree]) -> Inner:
     return cast("Inner", tuple(sorted((child, times) for child, times in children.items() if times)))
 
 
-@lru_cache(maxsize=1 << 16)
-def count_pods(place: Subtree) -> int:
-    """Count the pods in a place."""
-    if is_leaf(place):
-        return cast("Leaf", place)[0]
-    return sum(count_pods(child) * times for child, times in cast("Inner", place))
+def count_pods(subtree: Subtree, cache: SearchCache) -> int:
+    """Count the pods in a subtree."""
+    if is_leaf(subtree):
+        return cast("Leaf", subtree)[0]
+    known = cache.pod_counts.known.get(subtree)
+    if known is not None:
+        return known
+    total = sum([count_pods(child, cache) * times for child, times in cast("Inner", subtree)])
+    return cache.pod_counts.store(subtree, total)
 
 
-@lru_cache(maxsize=1 << 16)
-def count_range(place: Subtree, level: int) -> tuple[int, int]:
+def count_range(subtree: Subtree, level: int, cache: SearchCache) -> tuple[int, int]:
     """Return the (least, greatest) count over the domains `level` levels below; of no domain at all it is (0, 0)."""
     if level == 0:
-        return count_pods(place), count_pods(place)
-    found = [count_range(child, level - 1) for child, _ in cast("Inner", place)]
-    return min((low for low, _ in found), default=0), max((high for _, high in found), default=0)
+        count = count_pods(subtree, cache)
+        return count, count
+    known = cache.count_ranges.known.get((subtree, level))
+    if known is not None:
+        return known
+    ranges = [count_range(child, level - 1, cache) for child, _ in cast("Inner", subtree)]
+    both = min((low for low, _ in ranges), default=0), max((high for _, high in ranges), default=0)
+    return cache.count_ranges.store((subtree, level), both)
 
 
-def count_domains(place: Subtree, level: int) -> int:
-    """Count the domains `level` levels below a place."""
+def count_domains(subtree: Subtree, level: int) -> int:
+    """Count the domains `level` levels below a subtree."""
     if level == 0:
         return 1
-    return sum(times * count_domains(child, level - 1) for child, times in cast("Inner", place))
+    return sum([times * count_domains(child, level - 1) for child, times in cast("Inner", subtree)])
 
 
-def excess_by_level(root: Inner, bounds: Bounds) -> tuple[int, ...]:
-    """Return for each level by how many pods its bound is exceeded at rest; 0 where it holds."""
-    return tuple(_excess(root, level, bound) for level, bound in enumerate(bounds, start=1))
-
-
-def _excess(root: Inner, level: int, bound: Bound) -> int:
-    return excess_of(*count_range(root, level), bound)
-
-
-def excess_of(low: int, high: int, bound: Bound) -> int:
-    """Return by how many pods a bound is exceeded where domains hold from `low` to `high`; 0 where it holds."""
-    over = [0, bound.least - low]
-    if bound.max_skew is not None:
-        over.append(high - (0 if bound.floor_at_zero else low) - bound.max_skew)
-    if bound.cap is not None:
-        over.append(high - bound.cap)
-    return max(over)
+def excess_by_level(root: Inner, bounds: Bounds, cache: SearchCache) -> tuple[int, ...]:
+    """Return for each level by how many pods its bound is exceeded with no pod pending; 0 where it holds."""
+    return tuple([bound.excess(*count_range(root, level, cache)) for level, bound in enumerate(bounds, start=1)])
 
 
 def is_no_worse(after: Sequence[int], before: Sequence[int]) -> bool:
-    """Say whether nothing is exceeded by more than before."""
+    """Return whether nothing is exceeded by more than before."""
     return all(now <= then for now, then in zip(after, before, strict=True))
 
 
-def ceilings(root: Inner, bounds: Bounds) -> tuple[int | None, ...]:
-    """Return for each level the count up to which the scheduler lets a domain grow now; None: without end.
+def ceilings(root: Inner, bounds: Bounds, cache: SearchCache) -> tuple[int | None, ...]:
+    """Return for each level the highest count to which the scheduler fills a domain now; None: no limit.
 
-    This is the filter's rule count + 1 - minimum <= maxSkew (docs/semantics.md). Limits of ours bind the plan, never
-    the scheduler, so they are not in here.
+    This is the filter's rule count + 1 - minimum <= maxSkew (docs/semantics.md). The policy's limits bind the plan but
+    not the scheduler, so they are left out.
     """
-    found: list[int | None] = []
+    tops: list[int | None] = []
     for level, bound in enumerate(bounds, start=1):
         allowed = bound.by_scheduler
         if allowed is None:
-            found.append(None)
+            tops.append(None)
         else:
-            low = 0 if bound.floor_at_zero else count_range(root, level)[0]
-            found.append(low + allowed)
-    return tuple(found)
+            low = 0 if bound.floor_at_zero else count_range(root, level, cache)[0]
+            tops.append(low + allowed)
+    return tuple(tops)
 
 
-def placements_of_next(root: Inner, bounds: Bounds) -> Iterator[Inner]:
-    """Yield every state that follows when the scheduler places one more pod, one for each class of equal nodes."""
-    for place in _grown(root, (None, *ceilings(root, bounds))):
-        yield cast("Inner", place)
+def placements_of_next(root: Inner, bounds: Bounds, cache: SearchCache) -> Iterator[Inner]:
+    """Yield the placements after the scheduler places one more pod, one for each class of equal nodes."""
+    for grown in _grow(root, (None, *ceilings(root, bounds, cache)), cache):
+        yield cast("Inner", grown)
 
 
-def _grown(place: Subtree, limits: Sequence[int | None]) -> Iterator[Subtree]:
+def _grow(subtree: Subtree, limits: Sequence[int | None], cache: SearchCache) -> Iterator[Subtree]:
     limit = limits[0]
-    if limit is not None and count_pods(place) >= limit:
-        return
-    if is_leaf(place):
-        held, fixed, cap, leaving = cast("Leaf", place)
-        if held < cap:
+    if is_leaf(subtree):
+        held, fixed, cap, leaving = cast("Leaf", subtree)
+        if held < cap and (limit is None or held < limit):
             yield (held + 1, fixed, cap, leaving)
         return
-    for child, _ in cast("Inner", place):
-        for grown in _grown(child, limits[1:]):
-            yield exchange_child(cast("Inner", place), child, grown)
+    if limit is not None and count_pods(subtree, cache) >= limit:
+        return
+    for child, _ in cast("Inner", subtree):
+        for grown in _grow(child, limits[1:], cache):
+            yield exchange_child(cast("Inner", subtree), child, grown)
 
 
 def map_leaves(root: Inner, change: Callable[[Leaf], Leaf]) -> Inner:
-    """Return the arrangement with every leaf changed."""
+    """Return the placement with every leaf changed."""
     children: Counter[Subtree] = Counter()
     for child, times in root:
         new = change(cast("Leaf", child)) if is_leaf(child) else map_leaves(cast("Inner", child), change)
@@ -166,18 +138,14 @@ def map_leaves(root: Inner, change: Callable[[Leaf], Leaf]) -> Inner:
     return _canonical(children)
 
 
-def exchange_child(place: Inner, old: Subtree, new: Subtree) -> Inner:
-    """Return the place with one child of a class turned into one of another."""
-    children = dict(place)
+def exchange_child(subtree: Inner, old: Subtree, new: Subtree) -> Inner:
+    """Return the subtree with one child of a class turned into one of another."""
+    children = dict(subtree)
     children[old] -= 1
     if not children[old]:
         del children[old]
     children[new] = children.get(new, 0) + 1
     return tuple(sorted(children.items()))
-
-
-Path = tuple[Subtree, ...]
-"""The classes that lead from below the root down to a leaf."""
 
 
 def leaf_paths(root: Inner) -> Iterator[Path]:
@@ -191,19 +159,19 @@ def leaf_paths(root: Inner) -> Iterator[Path]:
 
 
 def mark_leaving(root: Inner, path: Path) -> Inner:
-    """Return the state in which one more pod of a leaf of this class is to be evicted."""
+    """Return the placement in which one more pod of a leaf of this class is to be evicted."""
     held, fixed, cap, leaving = cast("Leaf", path[-1])
-    return _replaced(root, path, (held, fixed, cap, leaving + 1))
+    return _replace_leaf(root, path, (held, fixed, cap, leaving + 1))
 
 
 def evict_one(root: Inner, path: Path) -> Inner:
-    """Return the state after one of the pods that are to leave a leaf of this class has left."""
+    """Return the placement after one of the pods that are to leave a leaf of this class has left."""
     held, fixed, cap, leaving = cast("Leaf", path[-1])
-    return _replaced(root, path, (held - 1, fixed, cap, leaving - 1))
+    return _replace_leaf(root, path, (held - 1, fixed, cap, leaving - 1))
 
 
 def evict_leaving(root: Inner) -> Inner:
-    """Return the state after everything that is to leave has left."""
+    """Return the placement after everything that is to leave has left."""
     children: Counter[Subtree] = Counter()
     for child, times in root:
         if is_leaf(child):
@@ -214,7 +182,7 @@ def evict_leaving(root: Inner) -> Inner:
     return _canonical(children)
 
 
-def _replaced(root: Inner, path: Path, leaf: Leaf) -> Inner:
+def _replace_leaf(root: Inner, path: Path, leaf: Leaf) -> Inner:
     if len(path) == 1:
         return exchange_child(root, path[0], leaf)
-    return exchange_child(root, path[0], _replaced(cast("Inner", path[0]), path[1:], leaf))
+    return exchange_child(root, path[0], _replace_leaf(cast("Inner", path[0]), path[1:], leaf))

@@ -1,7 +1,8 @@
-"""The cheapest of all minimal sets of victims, where any minimal set will do.
+"""The cheapest of all minimal sets of victims, where every minimal set is a step.
 
-What each node and each domain must shed, and may shed at most, are nested sets with lower and upper bounds, so greedy
-is exact: per node the cheapest that are too many, then per domain, then over all. Held against every choice in tests.
+Each node and each domain has a lower and an upper bound on the pods that leave it. These sets are nested, so a greedy
+choice is exact: the cheapest surplus pods of each node, then of each domain, then of all. The tests compare it with
+every possible choice.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ _rank = attrgetter("rank")
 
 
 def select_victims(layout: Layout, windows: Windows, fewest: int) -> list[Victim]:
-    """Return the cheapest `fewest` victims that an arrangement within these windows lets go, cheapest first.
+    """Return the cheapest `fewest` victims of a placement within these windows, cheapest first.
 
-    `windows` are those of `least` for the layout's arrangement, `fewest` its number of evictions.
+    `windows` are those of `certify` for the layout's placement, `fewest` its minimum of evictions.
     """
     least, most = windows[-1]
     counts: dict[DomainPath, int] = {}
@@ -42,38 +43,38 @@ def select_victims(layout: Layout, windows: Windows, fewest: int) -> list[Victim
         ranks.sort()
     ends = {path: (counts[path], gone.get(path, []), spare.get(path, [])) for path in counts}
     for level in range(len(windows) - 2, -1, -1):
-        ends = _joined(ends, *windows[level], level)
-    _, chosen, rest = _gathered(ends)
+        ends = _shed(ends, *windows[level], level)
+    _, chosen, rest = _combine(ends)
     chosen += rest[: fewest - len(chosen)]
     return [layout.ranked.victim(rank) for rank in sorted(chosen)]
 
 
 _End = tuple[int, list[int], list[int]]
-"""How many stay in a domain so far, the ranks of who must leave it, and of who else may, cheapest first."""
+"""The pods that stay in a domain so far, and the ranks of victims that must and that may leave, cheapest first."""
 
 
-def _joined(ends: Mapping[DomainPath, _End], least: int, most: int | None, level: int) -> dict[DomainPath, _End]:
-    """Make each domain of a level shed what it holds too many, and note how much more it may shed."""
+def _shed(ends: Mapping[DomainPath, _End], least: int, most: int | None, level: int) -> dict[DomainPath, _End]:
+    """Return the domains of a level after their surplus pods leave, with the further victims that may leave."""
     under: dict[DomainPath, dict[DomainPath, _End]] = {}
     for path, end in ends.items():
         under.setdefault(path[: level + 1], {})[path] = end
-    found = {}
+    shed = {}
     for path, parts in under.items():
-        held, gone, rest = _gathered(parts)
+        held, gone, rest = _combine(parts)
         must = 0 if most is None else max(0, held - most)
         may = max(must, held - least)
-        found[path] = held - must, gone + rest[:must], rest[must:may]
-    return found
+        shed[path] = held - must, gone + rest[:must], rest[must:may]
+    return shed
 
 
-def _gathered(ends: Mapping[DomainPath, _End]) -> _End:
+def _combine(ends: Mapping[DomainPath, _End]) -> _End:
     if len(ends) == 1:
         return next(iter(ends.values()))
     held = 0
     gone: list[int] = []
     rest: list[int] = []
-    for each in ends.values():
-        held += each[0]
-        gone += each[1]
-        rest += each[2]
+    for end in ends.values():
+        held += end[0]
+        gone += end[1]
+        rest += end[2]
     return held, gone, sorted(rest)

@@ -1,1 +1,1 @@
-"""Evictions whose replacements improve the placement: whatever the scheduler picks, or by its scores."""
+"""Search for evictions whose replacements improve the placement: on any feasible node, or as scores predict."""

@@ -1,208 +1,199 @@
-"""The whole repair as a game against the scheduler: the evictions from which every way of its leads on to the end.
+"""The whole repair, each eviction chosen after the last replacements are placed.
 
-`reach.next_step` is short-sighted: a step that keeps its own promise may lead to a state from which nothing is forced
-any more, where another would not, and it cannot answer a landing that turned out badly. Here one pod is evicted; the
-scheduler places what is pending, on whichever feasible nodes, until nothing is pending or no node admits a pod; then it
-is our turn again, knowing where the pods went. What is returned is the first move, or as much of a step as leaves the
-end in reach. The number of evictions that are enough falls with each of them, so that neither a spare eviction nor a
-plan has to be remembered: together they are never more than were enough at the beginning.
+Problem: `forced.next_step` sees one step only. A step that is safe by itself may lead to a state from which no further
+step is forced, and it cannot react to an unfavourable placement. Idea: a contingent plan. One pod is evicted; the
+scheduler places the pending pods, on any feasible nodes, until none is pending or no node admits one; then the next
+eviction is chosen by where the pods are. The result is the first eviction of a plan that always succeeds, or as many
+evictions of a forced step as leave the rest of the plan possible. The number of evictions that is enough falls with
+each eviction, so neither the plan nor an extra eviction has to be stored: all together are never more than the number
+that was enough at the beginning.
+
+Example: three zones of four nodes holding 5,3,6,4 | 0,0,2,2 | 6,0,0,6, maxSkew 1 and 1: the minimum is 12; 13 always
+succeed if four may be pending at once; with fewer pending no number of evictions always succeeds.
+
+Cost: bounded by `SearchLimits.contingent_states` for one group and `contingent_states_of_plan` for a plan.
 """
 
-from collections.abc import Iterator
 from typing import cast
 
-from rebalancer.planning.single_class.minimum import min_evictions
-from rebalancer.planning.single_class.placement import (
-    Bounds,
-    Leaf,
-    Path,
-    evict_leaving,
-    excess_by_level,
-    is_no_worse,
-    leaf_paths,
-    mark_leaving,
-    placements_of_next,
-)
-from rebalancer.planning.steps.forced import (
-    WIDEST,
-    SearchBudget,
-    SearchLimitReached,
-    SearchState,
-    Step,
-    next_step,
-    rest_states,
-)
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.driver import Flaw, first_good, rest_states, worst_rest
+from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
+from rebalancer.planning.search.report import Attempt, Method, Tally
+from rebalancer.planning.single_class.placement import Bounds, Path, excess_by_level, is_no_worse, mark_leaving
+from rebalancer.planning.steps.forced import next_step
+from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState, TreeStep, evictions
 
 Excess = tuple[int, ...]
 
-_Question = tuple[SearchState, Bounds, int, int]
-played: dict[_Question, Step | None] = {}
-"""What games of this plan came to: workloads of one shape share it, and only the first of them pays for it."""
-
-_EFFORT = 10_000
-"""How many states one search may look at."""
-
-_LONGEST = 50
-"""Evictions, and waiting pods, beyond which no game is played to the end: it would be too large in any case."""
-
-_OUT = 4
-"""How many pods may be out at once; more never helped in trials."""
+_NONE = TreeStep(attempts=(Attempt(method=Method.CONTINGENT),))
 
 
 def contingent_step(
-    state: SearchState, bounds: Bounds, room: int, *, effort: SearchBudget | None = None, spare: int = 1
-) -> Step | None:
-    """Return evictions after which the whole repair is still forced, at the distance or with `spare` more.
+    state: TreeState,
+    bounds: Bounds,
+    concurrent: int,
+    cache: SearchCache,
+    *,
+    budget: SearchBudget | None = None,
+    extra: int = 1,
+) -> TreeStep:
+    """Return evictions after which the whole repair still always succeeds, with the minimum or `extra` more.
 
-    `room` is how many may be out at once; a prefix of what is returned, not shorter than `needed`, will do as well.
-    None where there are none, where pods are still to be placed without them, or where the game is too large: beyond
-    its own bound, or beyond what is left of `effort`.
+    `concurrent` is how many may be under way at once; a prefix of the result, not shorter than `needed`, is a step too.
+    The result has no victims where there are none, where pods are still to be placed, or where the search is too
+    large: it reaches its own limit, or spends the rest of `budget`.
     """
-    out = min(room, _OUT)
-    question = state, bounds, out, spare
-    if question in played:
-        return played[question]
-    own = effort.part(_EFFORT) if effort is not None else SearchBudget(_EFFORT)
+    concurrent = min(concurrent, cache.limits.concurrent)
+    question = state, bounds, concurrent, extra
+    if question in cache.contingent_steps:
+        return cast("TreeStep", cache.contingent_steps[question])
+    own = (budget or SearchBudget(cache.limits.contingent_states)).part(cache.limits.contingent_states)
     try:
-        found = _outcome(_Game(bounds, out, own), state, bounds, spare)
+        step = _ContingentSearch(bounds, concurrent, cache, own).step(state, extra)
     except SearchLimitReached:
+        step = TreeStep(attempts=(Attempt(method=Method.CONTINGENT, limit_reached=True),))
         if own.left >= 0:
-            return None  # for want of what others have spent: no answer to keep
-        found = None
-    played[question] = found
-    return found
+            return step  # other searches have spent the budget: the answer is not stored
+    cache.contingent_steps[question] = step
+    return step
 
 
-def _outcome(game: "_Game", state: SearchState, bounds: Bounds, spare: int) -> Step | None:
-    least = min_evictions(state.root, bounds, state.pending)
-    if least is None or least > _LONGEST or state.pending > _LONGEST or game.rests(state) != {state}:
-        return None
-    worst = excess_by_level(state.root, bounds)
-    enough = game.enough(state, worst, spare)
-    if not enough:
-        return None
-    return game.batch(state, worst, enough) or game.move(state, worst, enough)
+def repair_step(
+    state: TreeState,
+    bounds: Bounds,
+    allowed: int,
+    cache: SearchCache,
+    *,
+    concurrent: int | None = None,
+    budget: SearchBudget | None = None,
+) -> TreeStep:
+    """Return the step that the scheduler is forced to repay; without victims where none is found.
 
-
-def forced_step(
-    state: SearchState, bounds: Bounds, room: int, *, out: int = _OUT, effort: SearchBudget | None = None
-) -> Step:
-    """Return the step that the scheduler is forced to repay; empty where none is found.
-
-    The game's first move with `out` at once; where the game is too large, or cannot be won, a step of at most `room`
-    that keeps its own promise, rather one that leaves further pods a place. What needs more than `out` at once is
-    returned without victims, with the least number that would do.
+    It is the first eviction of a contingent plan with `concurrent` evictions at once. Where that search is too large or
+    finds none, it is a step of at most `allowed` evictions that is safe by itself, preferably one after which some node
+    still admits pods. A step that needs more than `concurrent` at once is returned without victims, with the least
+    number that would be enough.
     """
-    move = contingent_step(state, bounds, out, effort=effort)
-    if move is not None and move.victims:
-        return move
-    steps = [next_step(state, bounds, room, stay_open=True), next_step(state, bounds, room)]
-    fitting = next((step for step in steps if step.victims and step.needed <= out), None)
+    most = cache.limits.concurrent
+    concurrent = most if concurrent is None else concurrent
+    first = contingent_step(state, bounds, concurrent, cache, budget=budget)
+    if first.victims:
+        return first
+    steps = [next_step(state, bounds, allowed, cache, stay_open=True), next_step(state, bounds, allowed, cache)]
+    fitting = next((step for step in steps if step.victims and step.needed <= concurrent), None)
     if fitting is not None:
-        return fitting
-    for more in range(out + 1, _OUT + 1):
-        move = contingent_step(state, bounds, more, effort=effort)
-        if move is not None and move.victims:
-            return Step(needed=more)
-    return Step(needed=max(step.needed for step in steps), complete=steps[-1].complete)
+        return fitting._replace(attempts=first.attempts + fitting.attempts)
+    attempts = first.attempts + steps[-1].attempts
+    for more in range(concurrent + 1, most + 1):
+        if contingent_step(state, bounds, more, cache, budget=budget).victims:
+            return TreeStep(needed=more, attempts=attempts)
+    needed = max(step.needed for step in steps)
+    return TreeStep(needed=needed, complete=steps[-1].complete, attempts=attempts)
 
 
-class _Game:
-    """One group's game. `worst` is by how much each bound was exceeded when last nothing was pending.
+class _ContingentSearch:
+    """The search of one group.
 
-    By more than that it may not be exceeded when nothing is pending again.
+    In its methods `worst` is the excess of each bound when no pod was last pending; the next time that no pod is
+    pending, no bound may be exceeded by more.
     """
 
-    def __init__(self, bounds: Bounds, out: int, effort: SearchBudget) -> None:
+    def __init__(self, bounds: Bounds, concurrent: int, cache: SearchCache, budget: SearchBudget) -> None:
         self._bounds = bounds
-        self._out = out
-        self._effort = effort
-        self._rests: dict[SearchState, frozenset[SearchState]] = {}
-        self._won: dict[tuple[SearchState, Excess], int] = {}
-        self._lost: dict[tuple[SearchState, Excess], int] = {}
+        self._concurrent = concurrent
+        self._cache = cache
+        self._budget = budget
+        self._moves = TreeMoves(bounds, cache, budget)
+        self._rests: dict[TreeState, frozenset[TreeState]] = {}
+        self._enough: dict[tuple[TreeState, Excess], int] = {}
+        """The fewest evictions that are known to be enough."""
+        self._too_few: dict[tuple[TreeState, Excess], int] = {}
 
-    def enough(self, state: SearchState, worst: Excess, spare: int) -> int | None:
-        """Return the fewest evictions that repair it whatever the scheduler picks, None if there is no such number."""
-        least = self._distance(state) or 0
-        return next((number for number in range(least, least + spare + 1) if self._wins(state, worst, number)), None)
+    def step(self, state: TreeState, extra: int) -> TreeStep:
+        """Return the first evictions of a plan that always succeeds."""
+        least, limit = self._moves.min_evictions(state), self._cache.limits.contingent_evictions
+        if least is None or least > limit or state.pending > limit or self._rest_states(state) != {state}:
+            return _NONE
+        worst = self._excess(state)
+        numbers = range(least, least + extra + 1)
+        enough = next((number for number in numbers if self._settles(state, worst, number) > 0), None)
+        if not enough:
+            return _NONE
+        return self._batch(state, worst, enough) or self._first(state, worst, enough)
 
-    def batch(self, state: SearchState, worst: Excess, enough: int) -> Step | None:
-        """Return as much of a step as may go at once: after each prefix, in every interleaving, the rest is enough."""
-        step = next_step(state, self._bounds, min(enough, WIDEST))
-        victims = step.victims if step.needed <= self._out else ()
+    def _batch(self, state: TreeState, worst: Excess, enough: int) -> TreeStep | None:
+        """Return the longest prefix of a forced step after which the remaining evictions are always enough."""
+        step = next_step(state, self._bounds, min(enough, self._cache.limits.step_evictions), self._cache)
+        victims = step.victims if step.needed <= self._concurrent else ()
         root, taken = state.root, 0
         for size, path in enumerate(victims, start=1):
             root = mark_leaving(root, path)
             if size >= step.needed:
-                found = rest_states(SearchState(root, state.pending), self._bounds, self._effort)
-                if not all(self._wins(end, worst, enough - size) for end in found):
+                rests = rest_states(TreeState(root, state.pending), TreeMoves(self._bounds, self._cache, self._budget))
+                if worst_rest(rests, lambda end, left=enough - size: self._settles(end, worst, left)) <= 0:  # type: ignore[misc]
                     break
                 taken = size
-        return Step(victims=victims[:taken], needed=step.needed) if taken else None
+        if not taken:
+            return None
+        return TreeStep(victims[:taken], step.needed, attempts=(Attempt(method=Method.CONTINGENT, answered=True),))
 
-    def move(self, state: SearchState, worst: Excess, enough: int) -> Step | None:
+    def _first(self, state: TreeState, worst: Excess, enough: int) -> TreeStep:
         """Return the one eviction to begin with."""
-        path = self._move(state, worst, enough)
-        return None if path is None else Step(victims=(path,), needed=1)
+        tally = Tally()
+        path = self._eviction(state, worst, enough, tally)
+        victims = () if path is None else (path,)
+        return TreeStep(victims, 1, attempts=(tally.attempt(Method.CONTINGENT),))
 
-    def rests(self, state: SearchState) -> frozenset[SearchState]:
-        """Return every state in which the scheduler can come to rest from here."""
-        found = self._rests.get(state)
-        if found is None:
-            following = [SearchState(root, state.pending - 1) for root in placements_of_next(state.root, self._bounds)]
-            if not state.pending or not following:
-                found = frozenset({state})
-            else:
-                found = frozenset().union(*(self.rests(each) for each in following))
-            self._effort.spend(1 + len(following))
-            self._rests[state] = found
-        return found
+    def _rest_states(self, state: TreeState) -> frozenset[TreeState]:
+        known = self._rests.get(state)
+        if known is None:
+            known = self._rests[state] = frozenset(rest_states(state, self._moves))
+        return known
 
-    def _wins(self, now: SearchState, worst: Excess, evictions: int) -> bool:
-        least = self._distance(now)
-        if least is None or least > evictions:
-            return False
+    def _settles(self, now: TreeState, worst: Excess, evictions_left: int) -> int:
+        """Return 1 if so many evictions are enough from a rest state, else its flaw."""
+        least = self._moves.min_evictions(now)
+        if least is None or least > evictions_left:
+            return Flaw.NOT_NEARER
         if not now.pending:
-            found = excess_by_level(now.root, self._bounds)
-            if not is_no_worse(found, worst):
-                return False
+            excess = self._excess(now)
+            if not is_no_worse(excess, worst):
+                return Flaw.WORSE
             if not least:
-                return True
-            worst = found
-        if not evictions or now.pending >= self._out:
-            return False
+                return 1
+            worst = excess
+        if not evictions_left or now.pending >= self._concurrent:
+            return Flaw.PENDING if now.pending else Flaw.NOT_NEARER
         key = now, worst
-        if self._won.get(key, evictions + 1) <= evictions:
-            return True
-        if self._lost.get(key, -1) >= evictions:
-            return False
-        won = self._move(now, worst, evictions) is not None
-        (self._won if won else self._lost)[key] = evictions
-        return won
+        if self._enough.get(key, evictions_left + 1) <= evictions_left:
+            return 1
+        if self._too_few.get(key, -1) >= evictions_left:
+            return Flaw.PENDING
+        succeeds = self._eviction(now, worst, evictions_left, Tally()) is not None
+        (self._enough if succeeds else self._too_few)[key] = evictions_left
+        return 1 if succeeds else Flaw.PENDING
 
-    def _move(self, now: SearchState, worst: Excess, evictions: int) -> Path | None:
-        for path, after in self._choices(now, evictions):
-            if all(self._wins(end, worst, evictions - 1) for end in self.rests(after)):
-                return path
-        return None
+    def _eviction(self, now: TreeState, worst: Excess, evictions_left: int, tally: Tally) -> Path | None:
+        good = first_good(
+            self._candidates(now, evictions_left),
+            lambda after: worst_rest(
+                self._rest_states(after), lambda end: self._settles(end, worst, evictions_left - 1)
+            ),
+            tally,
+        )
+        return None if good is None else good[0]
 
-    def _choices(self, now: SearchState, evictions: int) -> list[tuple[Path, SearchState]]:
-        """Return what may be evicted, most promising first: the fewest ways for the scheduler, the least distance."""
-        found = []
-        for path, after in _evictions(now):
-            self._effort.spend(1)
-            least = self._distance(after)
-            if least is not None and least < evictions:
-                found.append((len(self.rests(after)), least, path, after))
-        found.sort(key=lambda each: each[:3])
-        return [(path, after) for _, _, path, after in found]
+    def _candidates(self, now: TreeState, evictions_left: int) -> list[tuple[Path, TreeState]]:
+        """Return candidates, most promising first: the fewest rest states, then the least minimum."""
+        ranked = []
+        for path, after in evictions(now):
+            self._budget.spend(1)
+            least = self._moves.min_evictions(after)
+            if least is not None and least < evictions_left:
+                ranked.append((len(self._rest_states(after)), least, path, after))
+        ranked.sort(key=lambda candidate: candidate[:3])
+        return [(path, after) for _, _, path, after in ranked]
 
-    def _distance(self, state: SearchState) -> int | None:
-        return min_evictions(state.root, self._bounds, state.pending)
-
-
-def _evictions(now: SearchState) -> Iterator[tuple[Path, SearchState]]:
-    for path in leaf_paths(now.root):
-        held, fixed, _, _ = cast("Leaf", path[-1])
-        if held > fixed:
-            yield path, SearchState(evict_leaving(mark_leaving(now.root, path)), now.pending + 1)
+    def _excess(self, state: TreeState) -> Excess:
+        return excess_by_level(state.root, self._bounds, self._cache)

@@ -1,17 +1,24 @@
-"""Which evictions the scheduler is forced to repay.
+"""A step that the scheduler is forced to repay: it is safe by itself, whatever follows.
 
-An arrangement on paper is not always one that the default scheduler can get to: it places one pod at a time, on any
-feasible node, and its own constraints can lock it out. Here a set of evictions counts as a step only if after it, in
-every interleaving of evictions and placements and whichever feasible nodes the scheduler picks, nothing is left
-pending and the distance has fallen by their number.
+Problem: the scheduler cannot reach every placement that satisfies the bounds. It places one pod at a time, on any
+feasible node, and the pods' own constraints can exclude every node. Idea: a set of evictions counts as a step only if
+after it, in every interleaving of evictions and placements and whichever feasible nodes the scheduler picks, nothing is
+left pending, nothing is worse than before, and the minimum has fallen by their number. The smallest such set is taken,
+then it grows one eviction at a time while that still holds, so that every longer prefix is a step too.
+
+Example: zones of 1 and 2 nodes holding 1 | 5,1, maxSkew 2 and 1: no single eviction is a step, its replacement is
+stuck; two are, the second frees the first.
+
+Cost: bounded by `SearchLimits.step_states`.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum
-from functools import lru_cache
 from typing import cast
 
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.driver import Flaw, StepGoal, first_good, rest_states, worst_rest
+from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
+from rebalancer.planning.search.report import Attempt, Method, Tally
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
 from rebalancer.planning.single_class.placement import (
     Bounds,
@@ -20,269 +27,186 @@ from rebalancer.planning.single_class.placement import (
     Path,
     count_pods,
     evict_leaving,
-    evict_one,
     excess_by_level,
     is_no_worse,
     leaf_paths,
     mark_leaving,
     placements_of_next,
 )
-
-WIDEST = 12
-"""Beyond this many at once the interleavings are not explored; the rest goes in the next step."""
-
-_DEEPEST = 4
-"""How many evictions a smallest step may need before it is given up as not forced; more never helped in trials."""
-
-_EFFORT = 20_000
-"""How many states and classes one search may look at: a bound in numbers, not in seconds, so that the same snapshot
-gives the same plan on every machine."""
+from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState, TreeStep
 
 
-@dataclass(frozen=True)
-class SearchState:
-    """Where the pods stand and how many of the group have no place yet."""
-
-    root: Inner
-    pending: int = 0
-
-
-@dataclass(frozen=True)
-class Step:
-    """Leaf classes to evict from, in an order of which every prefix is a step again; empty where none was found.
-
-    `needed` is how many must be out at once at the least; more than the room given means that the step waits for
-    room. `complete` is false where the search was cut short.
-    """
-
-    victims: tuple[Path, ...] = ()
-    needed: int = 0
-    complete: bool = True
-
-
-class SearchLimitReached(Exception):  # noqa: N818  # a signal: the search would look at more than it may
-    """Nothing is left of a search's bound."""
-
-
-class SearchBudget:
-    """What is left of a search's bound."""
-
-    def __init__(self, left: int = _EFFORT, wholes: "tuple[SearchBudget, ...]" = ()) -> None:
-        self.left = left
-        self.cut = False
-        """Whether something was not looked at for it, here or in a part."""
-        self._all = (self, *wholes)
-
-    def spend(self, number: int) -> None:
-        """Count what is looked at; raises TooLarge when nothing is left."""
-        for each in self._all:
-            each.left -= number
-        if any(each.left < 0 for each in self._all):
-            self.cut_short()
-            raise SearchLimitReached
-
-    def cut_short(self) -> None:
-        """Note that something was not looked at, here and in what this is a part of."""
-        for each in self._all:
-            each.cut = True
-
-    def part(self, most: int) -> "SearchBudget":
-        """Return a bound of its own for a part of the search, which counts against this one too."""
-        return SearchBudget(most, self._all)
-
-
-class StepGoal(Enum):
-    """What a step promises."""
-
-    EVERY = "every eviction lowers the distance by one"
-    ALL_BUT_ONE = "one eviction may turn out to have been for nothing"
-    PART = (
-        "the constraints come nearer to right one by one, and with each eviction an arrangement of all, if there is one"
-    )
-
-
-@lru_cache(maxsize=1 << 14)
 def next_step(
-    state: SearchState, bounds: Bounds, room: int, aim: StepGoal = StepGoal.EVERY, *, stay_open: bool = False
-) -> Step:
-    """Find evictions of which the scheduler is forced to make good what the aim says; at most `room` of them.
+    state: TreeState,
+    bounds: Bounds,
+    allowed: int,
+    cache: SearchCache,
+    goal: StepGoal = StepGoal.FULL,
+    *,
+    stay_open: bool = False,
+) -> TreeStep:
+    """Find at most `allowed` evictions after which the goal is reached whatever feasible nodes the scheduler picks.
 
-    With `stay_open` no end may be a state that admits no further pod, unless it is right.
+    With `stay_open` some node must admit a further pod in every rest state, unless all bounds are satisfied there.
 
-    The smallest step first (one eviction, or two or three where only a stuck replacement's successor frees it), then
-    grown while every interleaving still settles. A step that is larger than `room` is returned without victims but
-    with the number it needs.
+    The smallest step is searched first (one eviction, or two or three where only a further eviction frees a stuck
+    replacement) and then grown while every rest state is good. A step that is larger than `allowed` is returned without
+    victims, but with the number of evictions that it needs.
     """
-    effort = SearchBudget()
-    try:
-        for size in range(1, _DEEPEST + 1):
-            found = _smallest(state, bounds, size, aim, effort, stay_open=stay_open)
-            if found is not None:
-                return (
-                    _grown(state, bounds, found, room, aim, effort, stay_open=stay_open)
-                    if size <= room
-                    else Step(needed=size)
-                )
-    except SearchLimitReached:
-        return Step(complete=False)
-    return Step()
+    key = state, bounds, allowed, goal, stay_open
+    known = cache.steps.known.get(key)
+    if known is None:
+        known = cache.steps.store(key, _StepSearch(bounds, goal, cache, stay_open=stay_open).step(state, allowed))
+    return cast("TreeStep", known)
 
 
-def _smallest(
-    state: SearchState, bounds: Bounds, size: int, aim: StepGoal, effort: SearchBudget, *, stay_open: bool
-) -> tuple[Path, ...] | None:
-    """Look for exactly `size` evictions that settle."""
-    for victims, after in eviction_sets(state, bounds, size, effort, aim):
-        if is_step(after, bounds, effort, aim, stay_open=stay_open):
-            return victims
-    return None
+class _StepSearch:
+    """One search for a step with one goal."""
+
+    def __init__(self, bounds: Bounds, goal: StepGoal, cache: SearchCache, *, stay_open: bool) -> None:
+        self._bounds = bounds
+        self._goal = goal
+        self._cache = cache
+        self._stay_open = stay_open
+        self._budget = SearchBudget(cache.limits.step_states)
+        self._tally = Tally()
+
+    def step(self, state: TreeState, allowed: int) -> TreeStep:
+        """Return the smallest step, grown; without victims where none is allowed or found."""
+        try:
+            for size in range(1, self._cache.limits.smallest_step + 1):
+                sets = eviction_sets(state, self._bounds, size, self._budget, self._cache, self._goal)
+                good = first_good(sets, self._settle, self._tally)
+                if good is not None:
+                    return self._grow(good[1], good[0], allowed) if size <= allowed else TreeStep(needed=size)
+        except SearchLimitReached:
+            self._tally.limit_reached()
+            return TreeStep(complete=False, attempts=self._attempts(answered=False))
+        return TreeStep(attempts=self._attempts(answered=False))
+
+    def _grow(self, now: TreeState, victims: tuple[Path, ...], allowed: int) -> TreeStep:
+        """Add evictions to a step one by one, from the state in which its victims are marked."""
+        grown, complete = list(victims), True
+        most = min(allowed, self._cache.limits.step_evictions)
+        while self._goal is StepGoal.FULL and len(grown) < most:
+            try:
+                options = eviction_candidates(now, self._bounds, self._budget, self._cache)
+                following = next((option for option in options if self._settle(option[1]) > 0), None)
+            except SearchLimitReached:
+                complete = False
+                break
+            if following is None:
+                break
+            path, now = following
+            grown.append(path)
+        return TreeStep(tuple(grown), len(victims), complete=complete, attempts=self._attempts(answered=True))
+
+    def _settle(self, state: TreeState) -> int:
+        return settle(state, self._bounds, self._cache, self._budget, self._goal, stay_open=self._stay_open)
+
+    def _attempts(self, *, answered: bool) -> tuple[Attempt]:
+        method = Method.PARTIAL if self._goal is StepGoal.PARTIAL else Method.FORCED
+        return (self._tally.attempt(method, answered=answered),)
 
 
 def eviction_sets(
-    state: SearchState, bounds: Bounds, size: int, effort: SearchBudget, aim: StepGoal = StepGoal.EVERY
-) -> Iterator[tuple[tuple[Path, ...], SearchState]]:
+    state: TreeState, bounds: Bounds, size: int, budget: SearchBudget, cache: SearchCache, goal: StepGoal
+) -> Iterator[tuple[tuple[Path, ...], TreeState]]:
     """Yield (victims, state in which they are marked) for each useful set of `size` victims, most promising first."""
     if size == 0:
         yield (), state
         return
-    for path, after in eviction_candidates(state, bounds, effort, aim):
-        for rest, end in eviction_sets(after, bounds, size - 1, effort, aim):
+    for path, after in eviction_candidates(state, bounds, budget, cache, goal):
+        for rest, end in eviction_sets(after, bounds, size - 1, budget, cache, goal):
             yield (path, *rest), end
 
 
 def eviction_candidates(
-    state: SearchState, bounds: Bounds, effort: SearchBudget, aim: StepGoal = StepGoal.EVERY
-) -> list[tuple[Path, SearchState]]:
-    """Return the leaf classes of which one more eviction lowers the distance by one, most promising first.
+    state: TreeState, bounds: Bounds, budget: SearchBudget, cache: SearchCache, goal: StepGoal = StepGoal.FULL
+) -> list[tuple[Path, TreeState]]:
+    """Return the leaf classes of which one more eviction lowers the minimum by one, most promising first.
 
-    First those after which the scheduler has the fewest ways to go, then the fullest domain, then the highest node.
-    Where only a part is aimed at, every class that has pods to give is one.
+    First those after which the scheduler has the fewest choices, then the fullest domain, then the fullest node. With
+    the partial goal, every class that has movable pods is a candidate.
     """
-    leaving = _leaving(state.root)
-    before = min_evictions(evict_leaving(state.root), bounds, state.pending + leaving)
-    if aim is not StepGoal.PART and not before:
+    leaving = count_leaving(state.root)
+    before = min_evictions(evict_leaving(state.root), bounds, state.pending + leaving, cache)
+    if goal is not StepGoal.PARTIAL and not before:
         return []
-    found = []
+    ranked = []
     for path in leaf_paths(state.root):
         held, fixed, _, going = cast("Leaf", path[-1])
         if held - going <= fixed:
             continue
-        effort.spend(1)
-        after = SearchState(mark_leaving(state.root, path), state.pending)
+        budget.spend(1)
+        after = TreeState(mark_leaving(state.root, path), state.pending)
         gone = evict_leaving(after.root)
-        if aim is StepGoal.PART or (before and min_evictions(gone, bounds, state.pending + leaving + 1) == before - 1):
-            ways = sum(1 for _ in placements_of_next(gone, bounds))
-            found.append((ways, tuple(-count_pods(place) for place in path), path, after))
-    found.sort(key=lambda each: each[:3])
-    return [(path, after) for _, _, path, after in found]
+        if goal is StepGoal.PARTIAL or (
+            before and min_evictions(gone, bounds, state.pending + leaving + 1, cache) == before - 1
+        ):
+            choices = sum(1 for _ in placements_of_next(gone, bounds, cache))
+            ranked.append((choices, tuple([-count_pods(subtree, cache) for subtree in path]), path, after))
+    ranked.sort(key=lambda candidate: candidate[:3])
+    return [(path, after) for _, _, path, after in ranked]
 
 
-def _grown(
-    state: SearchState,
+def settle(
+    state: TreeState,
     bounds: Bounds,
-    victims: tuple[Path, ...],
-    room: int,
-    aim: StepGoal,
-    effort: SearchBudget,
-    *,
-    stay_open: bool,
-) -> Step:
-    now = state
-    for path in victims:
-        now = SearchState(mark_leaving(now.root, path), now.pending)
-    grown = list(victims)
-    complete = True
-    while aim is StepGoal.EVERY and len(grown) < min(room, WIDEST) and complete:
-        try:
-            following = eviction_candidates(now, bounds, effort)
-            more = next(
-                ((path, after) for path, after in following if is_step(after, bounds, effort, stay_open=stay_open)),
-                None,
-            )
-        except SearchLimitReached:
-            complete = False
-            continue
-        if more is None:
-            break
-        grown.append(more[0])
-        now = more[1]
-    return Step(victims=tuple(grown), needed=len(victims), complete=complete)
-
-
-def is_step(
-    state: SearchState,
-    bounds: Bounds,
-    effort: SearchBudget | None = None,
-    aim: StepGoal = StepGoal.EVERY,
+    cache: SearchCache,
+    budget: SearchBudget | None = None,
+    goal: StepGoal = StepGoal.FULL,
     *,
     stay_open: bool = False,
-) -> bool:
-    """Say whether evicting the marked pods, in whatever order it happens and is answered, is a step.
+) -> int:
+    """Return 1 if every rest state is good after the marked pods are evicted, in any order; otherwise a `Flaw`.
 
-    Without a bound on the effort every state is looked at.
+    Without a budget every state is visited.
     """
-    goal = _goal(state, bounds, aim)
-    return goal is not None and all(
-        goal(end) and not (stay_open and admits_no_pod(end, bounds)) for end in rest_states(state, bounds, effort)
-    )
+    value = _rest_value(state, bounds, cache, goal, stay_open=stay_open)
+    if value is None:
+        return Flaw.NOT_NEARER
+    return worst_rest(rest_states(state, TreeMoves(bounds, cache, budget)), value)
 
 
-def admits_no_pod(state: SearchState, bounds: Bounds) -> bool:
-    """Say whether a state that is not right admits no further pod: the next eviction there would be stuck."""
-    return not any(True for _ in placements_of_next(state.root, bounds)) and bool(
-        min_evictions(state.root, bounds, state.pending)
-    )
+def admits_no_pod(state: TreeState, bounds: Bounds, cache: SearchCache) -> bool:
+    """Return whether a state that violates a bound admits no further pod: the next replacement would be stuck."""
+    if any(True for _ in placements_of_next(state.root, bounds, cache)):
+        return False
+    return bool(min_evictions(state.root, bounds, state.pending, cache))
 
 
-def rest_states(state: SearchState, bounds: Bounds, effort: SearchBudget | None = None) -> Iterator[SearchState]:
-    """Yield every state in which the scheduler can come to rest after the marked evictions, whatever the order."""
-    seen = {state}
-    open_ = [state]
-    while open_:
-        now = open_.pop()
-        following = _following(now, bounds)
-        if not following:
-            yield now
-        for each in following:
-            if each not in seen:
-                seen.add(each)
-                open_.append(each)
-        if effort is not None:
-            effort.spend(1 + len(following))
+def _rest_value(
+    state: TreeState, bounds: Bounds, cache: SearchCache, goal: StepGoal, *, stay_open: bool
+) -> Callable[[TreeState], int] | None:
+    """Return the value of a rest state: 1 where no pod is pending, nothing is worse and the goal is met, or a flaw."""
+    worst = excess_by_level(state.root, bounds, cache)
+    least = min_evictions(state.root, bounds, state.pending, cache)
+    partial_goal = goal is StepGoal.PARTIAL
+    if least is None and not partial_goal:
+        return None
+    before = (sum_of_minima(state.root, bounds, cache), state.pending) if partial_goal else None
+    nearer = None if least is None else least - count_leaving(state.root)
+
+    def value(end: TreeState) -> int:
+        if end.pending:
+            return Flaw.PENDING
+        if not is_no_worse(excess_by_level(end.root, bounds, cache), worst):
+            return Flaw.WORSE
+        if before is not None and not (sum_of_minima(end.root, bounds, cache), 0) < before:
+            return Flaw.NOT_NEARER
+        if before is None or least:
+            needed = min_evictions(end.root, bounds, 0, cache)
+            if needed is None or nearer is None or needed > nearer:
+                return Flaw.NOT_NEARER
+        return Flaw.CLOSED if stay_open and admits_no_pod(end, bounds, cache) else 1
+
+    return value
 
 
-def _goal(state: SearchState, bounds: Bounds, aim: StepGoal) -> Callable[[SearchState], bool] | None:
-    """Return what every end of a step must satisfy: nothing pending, nothing worse, and what the aim asks."""
-    worst = excess_by_level(state.root, bounds)
-
-    def at_rest(end: SearchState) -> bool:
-        return not end.pending and is_no_worse(excess_by_level(end.root, bounds), worst)
-
-    least = min_evictions(state.root, bounds, state.pending)
-
-    def near(end: SearchState) -> bool:
-        found = min_evictions(end.root, bounds, 0)
-        return found is not None and least is not None and found <= least - _leaving(state.root)
-
-    if aim is StepGoal.PART:
-        before = sum_of_minima(state.root, bounds), state.pending
-        return lambda end: at_rest(end) and (sum_of_minima(end.root, bounds), 0) < before and (not least or near(end))
-    return None if least is None else lambda end: at_rest(end) and near(end)
-
-
-def _following(now: SearchState, bounds: Bounds) -> list[SearchState]:
-    found = [
-        SearchState(evict_one(now.root, path), now.pending + 1)
-        for path in leaf_paths(now.root)
-        if cast("Leaf", path[-1])[3]
-    ]
-    if now.pending:
-        found += [SearchState(root, now.pending - 1) for root in placements_of_next(now.root, bounds)]
-    return found
-
-
-def _leaving(root: Inner) -> int:
-    return sum(_times(root, path) * cast("Leaf", path[-1])[3] for path in leaf_paths(root))
+def count_leaving(root: Inner) -> int:
+    """Count the pods that are marked to leave."""
+    return sum([_times(root, path) * cast("Leaf", path[-1])[3] for path in leaf_paths(root)])
 
 
 def _times(root: Inner, path: Path) -> int:

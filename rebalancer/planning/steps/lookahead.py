@@ -1,89 +1,80 @@
-"""Steps on the real nodes: what the scheduler will do with a replacement, looked at with its own rules.
+"""Steps on the real nodes: where the scheduler will place a replacement, by its own rules.
 
-Where pods are of several kinds, or where nothing forces them, classes of equal nodes do not tell enough. Here every
-way is played through on the view itself: the victim gone, or still terminating; the pods that wait, in the order of the
-queue; and for each of them every feasible node (`any_feasible`: then a step is forced), or every top-scoring one
-(`any_best`: then it is predicted, docs/fidelity.md).
+Problem: where pods are of several classes, or where no step is forced, classes of equal nodes are not precise enough.
+Idea: follow every outcome on the view itself. The victim is gone, or still terminating; pending pods are placed in the
+order of the scheduling queue, each on every feasible node (then a step is forced), or on every top-scoring node (then
+it is predicted, docs/fidelity.md).
+
+Example: web-3 is evicted from zone a. Two nodes of zone c score best for its replacement: both outcomes are followed.
+On one of them a pending pod of db then finds no node, so web-3 is a step only if a second eviction frees that pod.
+
+Cost: in nodes examined, bounded by `SearchLimits.lookahead_nodes`.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from rebalancer.model.pods import Pod
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.search.driver import Flaw, StepGoal, first_good, rest_states, worst_rest
+from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached, SearchLimits
+from rebalancer.planning.search.report import Attempt, Method, Tally
 from rebalancer.planning.single_class.placement import is_no_worse
-from rebalancer.planning.steps.forced import SearchBudget, StepGoal
-from rebalancer.scheduling.feasibility import feasible
-from rebalancer.scheduling.place import queue
+from rebalancer.scheduling.place import Choose, any_feasible, candidate_nodes, next_placement, queue, top_scoring
 from rebalancer.scheduling.replacement import replacement
-from rebalancer.scheduling.scoring import best
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
-_ATTEMPT = 1_000
-"""What a search costs before it has looked at a node: ranking the victims."""
-
-_OUT = 4
-"""How many may be out at once where one eviction follows another; more never helped in trials."""
-
-_CHAIN = 8
-"""How many evictions may follow each other until everything has landed."""
-
-_LOOK = 100
-"""What finding the nodes for a pod costs at the least, in nodes looked at one by one."""
-
-_SWIFT = 50
-"""How many times faster nodes are sifted as sets than looked at one by one."""
-
 Deltas = Mapping[Hashable, int]
-"""Pods more or less than now, by cell."""
+"""Pods more or fewer than now, by cell."""
 
 
-class Board(Protocol):
-    """What a search must know of a component: how far a state is from right, and who might go."""
+class LookaheadModel(Protocol):
+    """The questions of a search about a component: how many evictions a state needs, and which pods to try.
+
+    A cell is what a pod is counted by: its node, or its class and node.
+    """
 
     @property
-    def sorted(self) -> PodPartition:
+    def pods(self) -> PodPartition:
         """The component's pods."""
 
+    @property
+    def most_choices(self) -> int:
+        """Nodes among which the scheduler may choose for one pod; more are too many to follow."""
+
+    @property
+    def min_evictions(self) -> int | None:
+        """The minimum of the component; None where no placement is within all bounds."""
+
     def cell(self, pod: Pod, node: str) -> Hashable:
-        """Return where a pod stands, in the terms of the board."""
+        """Return the cell of a pod on a node."""
 
-    @property
-    def ways(self) -> int:
-        """More nodes than this that a pod may get, none like another, are too many to follow."""
+    def is_within(self, deltas: Deltas, pending: Sequence[Pod], goal: int, *, quick: bool) -> bool:
+        """Return whether a state with these pods pending needs at most `goal` evictions; `quick`: without solving."""
 
-    @property
-    def fewest(self) -> int | None:
-        """How far the component is from right; None where nothing brings it there."""
-
-    def within(self, deltas: Deltas, pending: Sequence[Pod], goal: int, *, hasty: bool) -> bool:
-        """Say whether a state with these pods pending is at most so far from right; in haste, no if that takes long."""
-
-    def alone(self, deltas: Deltas) -> int:
-        """Return the sum of what each thing that is asked needs by itself."""
+    def sum_of_minima(self, deltas: Deltas) -> int:
+        """Return the sum of what each bound requires by itself."""
 
     def excess(self, deltas: Deltas) -> tuple[int, ...]:
-        """Return by how much each thing that is asked is exceeded."""
+        """Return by how much each bound is exceeded."""
 
     def candidates(self, deltas: Deltas, gone: frozenset[str]) -> Sequence[Victim]:
-        """Return one pod for each choice there is in a state, the most promising first; `gone` are UIDs."""
+        """Return one pod for each distinct choice in a state, most promising first, without the UIDs `gone`."""
 
-    def has_room(self, pod: Pod, node: str) -> bool:
-        """Say whether a node has room for a pod beside everything that is on its way elsewhere."""
+    def has_capacity(self, pod: Pod, node: str) -> bool:
+        """Return whether a node has room for a pod beside the capacity that is reserved for others."""
 
-    def alike(self, deltas: Deltas, nodes: Iterable[str]) -> Iterable[str]:
-        """Return one node for each class of nodes that are alike for the board in a state."""
+    def distinct_nodes(self, deltas: Deltas, nodes: Iterable[str]) -> Iterable[str]:
+        """Return one node for each class of nodes that no bound tells apart in a state."""
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A state on the way: who stands where, who waits, who has been evicted and may still be terminating."""
+class ViewState(NamedTuple):
+    """A state of the search: the view, the pending pods, and the evicted pods that may still be terminating."""
 
     view: View
     deltas: tuple[tuple[Hashable, int], ...]
@@ -91,194 +82,225 @@ class _Point:
     gone: tuple[Pod, ...]
 
 
-@dataclass(frozen=True)
-class PredictedStep:
-    """A victim, how many may have to be out at once with those that follow it, and where pods may land."""
+class PredictedStep(Struct, frozen=True, gc=False):
+    """A victim and the nodes on which replacements may be placed.
+
+    `concurrent` is how many evictions may be under way at once, including those that may have to follow.
+    """
 
     victim: Victim
-    out: int
-    landing: frozenset[str]
+    concurrent: int
+    nodes: frozenset[str]
 
 
-class _NotFollowed(Exception):  # noqa: N818  # a signal: nothing is known of this victim
-    """A pod may land in too many ways, or where room is spoken for."""
+class _NotFollowed(Exception):  # noqa: N818  # a signal: the outcomes of this victim are not known
+    """A pod may be placed on too many nodes, or where capacity is reserved for others."""
 
 
 def lookahead_step(
-    view: View, board: Board, aim: StepGoal, effort: SearchBudget, *, forced: bool, hasty: bool = False
-) -> PredictedStep | None:
-    """Return a victim whose every outcome is what the aim promises; None if there is none.
+    view: View,
+    model: LookaheadModel,
+    goal: StepGoal,
+    budget: SearchBudget,
+    limits: SearchLimits,
+    *,
+    forced: bool,
+    quick: bool = False,
+) -> tuple[PredictedStep | None, Attempt]:
+    """Return a victim whose every outcome reaches the goal, None if none is found; and the attempt.
 
-    Where its replacement gets stuck, others may have to follow: they are looked for as well, unless in haste. Raises
-    TooLarge when the effort is spent.
+    Where its replacement is stuck, further evictions may have to follow: they are searched too, unless `quick`.
     """
-    effort.spend(_ATTEMPT)
-    search = _Search(view, board, aim, effort, forced=forced, hasty=hasty)
-    for victim in board.candidates({}, frozenset()):
-        search.landing.clear()
-        try:
-            out = search.out(search.evicted(search.start, victim), 1)
-        except _NotFollowed:
-            effort.cut_short()
-            continue
-        if out:
-            return PredictedStep(victim, out, frozenset(search.landing))
-    return None
+    search = _Lookahead(view, model, goal, budget, limits, forced=forced, quick=quick)
+    step = search.step()
+    return step, search.tally.attempt(Method.PARTIAL if goal is StepGoal.PARTIAL else Method.LOOKAHEAD)
 
 
-class _Search:
-    """The outcomes of one board under one rule for the scheduler's choice."""
+class ViewMoves:
+    """What can happen on a view without a new eviction: the next pod of the queue is placed, on each possible node.
 
-    def __init__(
-        self, view: View, board: Board, aim: StepGoal, effort: SearchBudget, *, forced: bool, hasty: bool
-    ) -> None:
-        self._view = view
-        self._board = board
-        self._aim = aim
-        self._effort = effort
-        self._forced = forced
-        self._hasty = hasty
-        found = board.sorted
-        unborn = [
-            structs.replace(sample, uid=f"{sample.uid}{number}", node=None)
-            for sample, times in found.unborn
-            for number in range(times)
+    `choose` is the scheduler's rule. `visited` are the nodes on which pods may be placed, since it was last cleared.
+    """
+
+    def __init__(self, model: LookaheadModel, choose: Choose, budget: SearchBudget, limits: SearchLimits) -> None:
+        self._model = model
+        self._choose = choose
+        self._budget = budget
+        self._limits = limits
+        self.visited: set[str] = set()
+
+    def key(self, state: ViewState) -> Hashable:
+        """Return the pods by cell and the pending pods: states that agree in both are equal."""
+        return state.deltas, tuple([pod.uid for pod in state.waiting])
+
+    def successors(self, state: ViewState) -> Sequence[ViewState]:
+        """Return the states after the next placement; none where no waiting pod finds a node."""
+        placed = next_placement(queue(state.waiting), lambda pod: self._nodes(pod, state))
+        if placed is None:
+            return ()
+        _, pod, nodes = placed
+        rest = tuple([other for other in state.waiting if other is not pod])
+        return [
+            ViewState(
+                state.view.with_placed(pod, node),
+                change_cell(state.deltas, self._model.cell(pod, node), 1),
+                rest,
+                state.gone,
+            )
+            for node in nodes
         ]
-        self.start = _Point(view, (), (*found.waiting, *unborn), ())
-        self._alone = board.alone({}), len(self.start.waiting)
-        self._excess = board.excess({})
-        self._known: dict[Hashable, int] = {}
-        self.landing: set[str] = set()
-        """Where pods may land after the victim that was looked at last, and those that may follow it."""
 
-    def evicted(self, point: _Point, victim: Victim) -> _Point | None:
-        """Return the state after an eviction; None where what comes in its place is not known."""
-        pod = victim.pod
-        made = replacement(pod, self._view)
-        if isinstance(made, Unpredictable):
-            return None
-        return _Point(
-            point.view.without([pod]),
-            _changed(point.deltas, self._board.cell(pod, pod.node or ""), -1),
-            # The new pod is the youngest: it comes after those that wait already.
-            (*point.waiting, made),
-            (*point.gone, pod),
-        )
-
-    def out(self, point: _Point | None, evictions: int) -> int:
-        """Return how many are out at the most until everything has landed well; 0 where it may end badly."""
-        if point is None:
-            return 0
-        most = 0
-        for end in self._rests(point):
-            found = self._closed(end, evictions)
-            if not found:
-                return 0
-            most = max(most, found)
-        return most
-
-    def _closed(self, end: _Point, evictions: int) -> int:
-        key = end.deltas, tuple(pod.uid for pod in end.waiting), evictions
-        if key not in self._known:
-            self._known[key] = 0
-            good = self._good(end, evictions)
-            self._known[key] = 1 if good and not end.waiting else self._freed(end, evictions) if good else 0
-        return self._known[key]
-
-    def _freed(self, end: _Point, evictions: int) -> int:
-        """Look for an eviction that frees what is stuck."""
-        if self._hasty or len(end.waiting) >= _OUT or evictions >= _CHAIN:
-            return 0
-        for victim in self._board.candidates(dict(end.deltas), frozenset(pod.uid for pod in end.gone)):
-            try:
-                out = self.out(self.evicted(end, victim), evictions + 1)
-            except _NotFollowed:
-                self._effort.cut_short()
-                continue
-            if out:
-                return max(out, len(end.waiting) + 1)
-        return 0
-
-    def _good(self, end: _Point, evictions: int) -> bool:
-        """Say whether a state at rest is as good as the aim promises, or may still become so where pods wait."""
-        deltas, pending = dict(end.deltas), len(end.waiting)
-        fewest = self._board.fewest
-        if self._aim is StepGoal.PART:
-            if fewest and not self._within(end, fewest - evictions):
-                return False
-            return bool(pending) or (self._no_worse(deltas) and (self._board.alone(deltas), 0) < self._alone)
-        if fewest is None or not (pending or self._no_worse(deltas)):
-            return False
-        goal = fewest - evictions + (self._aim is StepGoal.ALL_BUT_ONE)
-        return self._within(end, goal) and (bool(pending) or goal < fewest or bool(self._alone[1]))
-
-    def _within(self, end: _Point, goal: int) -> bool:
-        return self._board.within(dict(end.deltas), end.waiting, goal, hasty=self._hasty)
-
-    def _no_worse(self, deltas: Deltas) -> bool:
-        return is_no_worse(self._board.excess(deltas), self._excess)
-
-    def _rests(self, start: _Point) -> Iterator[_Point]:
-        """Yield every state in which the scheduler can come to rest."""
-        seen: set[Hashable] = set()
-        open_ = [start]
-        while open_:
-            point = open_.pop()
-            key = point.deltas, tuple(pod.uid for pod in point.waiting)
-            if key in seen:
-                continue
-            seen.add(key)
-            following = self._placed(point)
-            if following is None:
-                yield point
-            else:
-                open_ += following
-
-    def _placed(self, point: _Point) -> list[_Point] | None:
-        """Return the states after the next placement; None where no waiting pod finds a node."""
-        for pod in queue(point.waiting):
-            nodes = self._open(pod, point)
-            if nodes:
-                rest = tuple(each for each in point.waiting if each is not pod)
-                return [
-                    _Point(
-                        point.view.with_placed(pod, node),
-                        _changed(point.deltas, self._board.cell(pod, node), 1),
-                        rest,
-                        point.gone,
-                    )
-                    for node in nodes
-                ]
-        return None
-
-    def _open(self, pod: Pod, point: _Point) -> Sequence[str]:
-        """Return the nodes that a pod may get, the victims gone or not yet gone."""
-        found = self._choice(pod, point.view)
-        ghosts = [each for each in point.gone if each.owner is not None and each.owner.kind != "StatefulSet"]
-        if ghosts:
-            present = point.view
-            for ghost in ghosts:
+    def _nodes(self, pod: Pod, state: ViewState) -> Sequence[str]:
+        """Return the nodes on which a pod may be placed, whether the victims are gone or still terminating."""
+        nodes = self._candidates(pod, state.view)
+        terminating = [gone for gone in state.gone if gone.owner is not None and gone.owner.kind != "StatefulSet"]
+        if terminating:
+            present = state.view
+            for ghost in terminating:
                 present = present.with_placed(ghost, ghost.node or "")
-            found = found | self._choice(pod, present.terminating(ghosts))
-        self.landing |= found
-        self._effort.spend(len(found))
-        # Room that is spoken for may be gone by then: where the pod would land after all is not known.
-        if not all(self._board.has_room(pod, node) for node in found):
+            nodes |= self._candidates(pod, present.terminating(terminating))
+        self.visited |= nodes
+        self._budget.spend(len(nodes))
+        # Others may have taken reserved capacity by then: where the pod would be placed is not known.
+        if not all(self._model.has_capacity(pod, node) for node in nodes):
             raise _NotFollowed
-        ordered = sorted(found)
-        if self._forced:
-            ordered = list(self._board.alike(dict(point.deltas), ordered))
-        if len(ordered) > self._board.ways:
+        ordered = sorted(nodes)
+        if self._choose is any_feasible:
+            ordered = list(self._model.distinct_nodes(dict(state.deltas), ordered))
+        if len(ordered) > self._model.most_choices:
             raise _NotFollowed
         return ordered
 
-    def _choice(self, pod: Pod, view: View) -> frozenset[str]:
-        nodes = feasible(pod, view)
-        self._effort.spend(_LOOK + len(view.nodes.by_name) // _SWIFT + len(nodes))
-        return nodes if self._forced or not nodes else best(pod, view, nodes)
+    def _candidates(self, pod: Pod, view: View) -> frozenset[str]:
+        feasible, chosen = candidate_nodes(pod, view, self._choose)
+        limits = self._limits
+        sets = len(view.nodes.by_name) // limits.nodes_per_set_operation
+        self._budget.spend(limits.lookahead_pod + sets + len(feasible))
+        return frozenset(chosen)
 
 
-def _changed(deltas: tuple[tuple[Hashable, int], ...], cell: Hashable, by: int) -> tuple[tuple[Hashable, int], ...]:
-    found = Counter(dict(deltas))
-    found[cell] += by
-    return tuple(sorted(((each, number) for each, number in found.items() if number), key=repr))
+class _Lookahead:
+    """One search over one model, with one rule for the scheduler's choice."""
+
+    def __init__(
+        self,
+        view: View,
+        model: LookaheadModel,
+        goal: StepGoal,
+        budget: SearchBudget,
+        limits: SearchLimits,
+        *,
+        forced: bool,
+        quick: bool,
+    ) -> None:
+        self._view = view
+        self._model = model
+        self._goal = goal
+        self._budget = budget
+        self._limits = limits
+        self._quick = quick
+        self._moves = ViewMoves(model, any_feasible if forced else top_scoring, budget, limits)
+        self._start = ViewState(view, (), (*model.pods.waiting, *_uncreated(model.pods)), ())
+        self._sums = model.sum_of_minima({}), len(self._start.waiting)
+        self._excess = model.excess({})
+        self._values: dict[Hashable, int] = {}
+        self.tally = Tally()
+
+    def step(self) -> PredictedStep | None:
+        try:
+            self._budget.spend(self._limits.lookahead_start)
+            good = first_good(self._first_evictions(), lambda after: self._settle(after, 1), self.tally)
+        except SearchLimitReached:
+            self.tally.limit_reached()
+            return None
+        return None if good is None else PredictedStep(good[0], good[2], frozenset(self._moves.visited))
+
+    def _first_evictions(self) -> Iterator[tuple[Victim, ViewState]]:
+        for victim, after in self._evictions(self._start):
+            self._moves.visited.clear()
+            yield victim, after
+
+    def _evictions(self, state: ViewState) -> Iterator[tuple[Victim, ViewState]]:
+        """Yield each candidate whose replacement is predictable, and the state after its eviction."""
+        gone = frozenset([pod.uid for pod in state.gone])
+        for victim in self._model.candidates(dict(state.deltas), gone):
+            pod = victim.pod
+            made = replacement(pod, self._view)
+            if isinstance(made, Unpredictable):
+                self.tally.rejected(Flaw.UNKNOWN)
+                continue
+            yield (
+                victim,
+                ViewState(
+                    state.view.without([pod]),
+                    change_cell(state.deltas, self._model.cell(pod, pod.node or ""), -1),
+                    # The new pod is the youngest, so it is behind the pods that are pending already.
+                    (*state.waiting, made),
+                    (*state.gone, pod),
+                ),
+            )
+
+    def _settle(self, state: ViewState, evictions: int) -> int:
+        """Return the most evictions that are under way at once until all rest states are good, or a flaw."""
+        try:
+            return worst_rest(rest_states(state, self._moves), lambda end: self._value(end, evictions))
+        except _NotFollowed:
+            self._budget.note_limit()
+            return Flaw.UNKNOWN
+
+    def _value(self, end: ViewState, evictions: int) -> int:
+        key = self._moves.key(end), evictions
+        known = self._values.get(key)
+        if known is None:
+            self._values[key] = Flaw.PENDING
+            flaw = self._flaw(end, evictions)
+            known = self._values[key] = 1 if flaw is None and not end.waiting else self._free(end, evictions, flaw)
+        return known
+
+    def _free(self, end: ViewState, evictions: int, flaw: Flaw | None) -> int:
+        """Search for an eviction that frees a stuck pod; return how many are then under way at once, or a flaw."""
+        if flaw is not None:
+            return flaw
+        limits = self._limits
+        if self._quick or len(end.waiting) >= limits.concurrent or evictions >= limits.lookahead_chain:
+            return Flaw.PENDING
+        good = first_good(self._evictions(end), lambda after: self._settle(after, evictions + 1), Tally())
+        return Flaw.PENDING if good is None else max(good[2], len(end.waiting) + 1)
+
+    def _flaw(self, end: ViewState, evictions: int) -> Flaw | None:
+        """Return why a rest state misses the goal; None also where pods are pending and it may still reach it."""
+        model, deltas, pending = self._model, dict(end.deltas), len(end.waiting)
+        fewest = model.min_evictions
+        if self._goal is StepGoal.PARTIAL:
+            if fewest and not self._is_within(end, deltas, fewest - evictions):
+                return Flaw.NOT_NEARER
+            if pending:
+                return None
+            if not is_no_worse(model.excess(deltas), self._excess):
+                return Flaw.WORSE
+            return None if (model.sum_of_minima(deltas), 0) < self._sums else Flaw.NOT_NEARER
+        if fewest is None:
+            return Flaw.NOT_NEARER
+        if not pending and not is_no_worse(model.excess(deltas), self._excess):
+            return Flaw.WORSE
+        goal = fewest - evictions + (self._goal is StepGoal.ONE_EXTRA)
+        if not self._is_within(end, deltas, goal):
+            return Flaw.NOT_NEARER
+        return None if pending or goal < fewest or self._sums[1] else Flaw.NOT_NEARER
+
+    def _is_within(self, end: ViewState, deltas: Deltas, goal: int) -> bool:
+        return self._model.is_within(deltas, end.waiting, goal, quick=self._quick)
+
+
+def _uncreated(pods: PodPartition) -> Iterator[Pod]:
+    """Yield the pods that owners have still to create."""
+    for sample, times in pods.uncreated:
+        for number in range(times):
+            yield structs.replace(sample, uid=f"{sample.uid}{number}", node=None)
+
+
+def change_cell(deltas: tuple[tuple[Hashable, int], ...], cell: Hashable, by: int) -> tuple[tuple[Hashable, int], ...]:
+    """Return the deltas after adding `by` pods to one cell."""
+    counted = Counter(dict(deltas))
+    counted[cell] += by
+    return tuple(sorted([(other, number) for other, number in counted.items() if number], key=repr))

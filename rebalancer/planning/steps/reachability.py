@@ -1,60 +1,52 @@
-"""The proof that nothing leads to the end: every state that evictions and placements can make of a small group."""
+"""The proof that no sequence of evictions and placements repairs a small group: every reachable state is visited.
+
+Example: zones of 2 and 3 nodes holding 2,1 | 4,1,3, zone and hostname maxSkew 1: the minimum is 3, and no sequence of
+placements reaches it. Cost: bounded by `SearchLimits.unreachable_states`.
+"""
 
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import cast
 
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
 from rebalancer.planning.single_class.minimum import min_evictions
-from rebalancer.planning.single_class.placement import (
-    Bounds,
-    Leaf,
-    count_pods,
-    evict_leaving,
-    leaf_paths,
-    mark_leaving,
-    placements_of_next,
-)
-from rebalancer.planning.steps.forced import SearchBudget, SearchLimitReached, SearchState
-
-SMALL = 12
-"""Pods of a group up to which every state is looked at."""
-
-_EFFORT = 100_000
-_OUT = 3
+from rebalancer.planning.single_class.placement import Bounds, count_pods, placements_of_next
+from rebalancer.planning.steps.tree_moves import TreeState, evictions
 
 
-@lru_cache(maxsize=1 << 12)
-def is_unreachable(state: SearchState, bounds: Bounds) -> bool:
-    """Say whether no evictions and no placements at all lead to the end, at most three pods being out at once.
+def is_unreachable(state: TreeState, bounds: Bounds, cache: SearchCache) -> bool:
+    """Return whether it is proved that no sequence of evictions, few of them at once, repairs a group.
 
-    Proved by looking at every state that there is; False also where the group is not small, or there are too many.
+    False also where the group is not small, or has too many states.
     """
-    if count_pods(state.root) + state.pending > SMALL:
+    if count_pods(state.root, cache) + state.pending > cache.limits.unreachable_pods:
         return False
-    effort = SearchBudget(_EFFORT)
+    key = state, bounds
+    known = cache.unreachable.known.get(key)
+    return cache.unreachable.store(key, _is_unreachable(state, bounds, cache)) if known is None else known
+
+
+def _is_unreachable(state: TreeState, bounds: Bounds, cache: SearchCache) -> bool:
+    budget = SearchBudget(cache.limits.unreachable_states)
     seen = {state}
     open_ = [state]
     try:
         while open_:
             now = open_.pop()
-            if not now.pending and min_evictions(now.root, bounds, 0) == 0:
+            if not now.pending and min_evictions(now.root, bounds, 0, cache) == 0:
                 return False
-            for each in _anything(now, bounds):
-                effort.spend(1)
-                if each not in seen:
-                    seen.add(each)
-                    open_.append(each)
+            for following in _anything(now, bounds, cache):
+                budget.spend(1)
+                if following not in seen:
+                    seen.add(following)
+                    open_.append(following)
     except SearchLimitReached:
         return False
     return True
 
 
-def _anything(now: SearchState, bounds: Bounds) -> Iterator[SearchState]:
-    """Yield what may follow if everybody does as we would like."""
+def _anything(now: TreeState, bounds: Bounds, cache: SearchCache) -> Iterator[TreeState]:
+    """Yield every state that an eviction, or the most favourable placement, can lead to."""
     if now.pending:
-        yield from (SearchState(root, now.pending - 1) for root in placements_of_next(now.root, bounds))
-    if now.pending < _OUT:
-        for path in leaf_paths(now.root):
-            held, fixed, _, _ = cast("Leaf", path[-1])
-            if held > fixed:
-                yield SearchState(evict_leaving(mark_leaving(now.root, path)), now.pending + 1)
+        yield from (TreeState(root, now.pending - 1) for root in placements_of_next(now.root, bounds, cache))
+    if now.pending < cache.limits.unreachable_concurrent:
+        yield from (after for _, after in evictions(now))

@@ -4,6 +4,7 @@ The answers come from the assessment, the plan and the scheduler model that the 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from rebalancer.advice import constraints
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
@@ -12,11 +13,11 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.expected_counts import decided_evictions, expected_counts
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import LimitAction
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
-from rebalancer.reporting.expected_counts import decided_evictions, expected_counts
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import (
     certainty,
@@ -28,6 +29,8 @@ from rebalancer.reporting.phrases import (
     repair_cost,
     unsatisfied_limits,
 )
+from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
+from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.replacement import replacement
@@ -58,26 +61,48 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     path: tuple[Answer, ...]
 
 
-def explain_pod(pod: Pod, view: View, assessment: Assessment, plan: Plan) -> ExplanationDocument:
+class ExplanationDetails(NamedTuple):
+    """Details on request: relaxations of infeasible groups, and the methods that the planner tried."""
+
+    relaxations: Relaxations = NO_RELAXATIONS
+    verbose: bool = False
+
+
+NO_DETAILS = ExplanationDetails()
+
+
+def explain_pod(
+    pod: Pod, view: View, assessment: Assessment, plan: Plan, details: ExplanationDetails = NO_DETAILS
+) -> ExplanationDocument:
     """Explain a pod: its constraints and limits, its replacement and where that would go, and what is planned."""
     top = view.snapshot.top_owner_of(pod)
     reference = Reference(pod.namespace, top.kind, top.name) if top else Reference(pod.namespace, "Pod", pod.name)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}
-    path = [*_state_answers(groups, limits, labels, StateReasons(plan)), *_replacement_answers(pod, view)]
-    verdict, reason, answer = _eviction_answer(pod, reference, plan, _why_not_needed(groups, limits))
-    path += [answer, *_repair_answers(reference, plan, view.snapshot)]
+    path = [
+        *_state_answers(groups, limits, labels, StateReasons(plan, details.relaxations)),
+        *_replacement_answers(pod, view),
+    ]
+    verdict, reason, answer = _eviction_answer(pod, reference, plan, details, _why_not_needed(groups, limits))
+    path += [answer, *_repair_answers(reference, plan, view.snapshot), *_method_answers(reference, plan, details)]
     path += _constraint_suggestions(reference, groups, limits, plan)
     return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, path=tuple(path))
 
 
 def explain_workload(
-    reference: Reference, assessment: Assessment, plan: Plan, snapshot: Snapshot
+    reference: Reference,
+    assessment: Assessment,
+    plan: Plan,
+    snapshot: Snapshot,
+    details: ExplanationDetails = NO_DETAILS,
 ) -> ExplanationDocument:
     """Explain a workload: its constraints and limits, what is planned for it, and why not more."""
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
-    path = [*_state_answers(groups, limits, {}, StateReasons(plan)), *_repair_answers(reference, plan, snapshot)]
+    path = [
+        *_state_answers(groups, limits, {}, StateReasons(plan, details.relaxations)),
+        *_repair_answers(reference, plan, snapshot),
+    ]
     going = [eviction.pod.name for eviction in plan.evictions if eviction.workload == reference]
     waiting = [wait for wait in plan.waiting if wait.eviction.workload == reference]
     reason: str | None = waiting[0].reason if waiting and not going else None
@@ -92,10 +117,23 @@ def explain_workload(
     for group in plan.groups:
         if reference in group.workloads and group.reason is not None:
             reason = reason or group.reason
-            path.append(Answer(question="Why not more?", answer=group.reason, evidence=group.message))
-    path += [*_refusal_answers(reference, plan), *_constraint_suggestions(reference, groups, limits, plan)]
+            evidence = component_text(group, details.relaxations)
+            path.append(Answer(question="Why not more?", answer=group.reason, evidence=evidence))
+    path += [
+        *_refusal_answers(reference, plan),
+        *_method_answers(reference, plan, details),
+        *_constraint_suggestions(reference, groups, limits, plan),
+    ]
     verdict = MOVES if going else WAITS if waiting else STAYS
     return ExplanationDocument(object=str(reference), verdict=verdict, reason=reason, path=tuple(path))
+
+
+def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetails) -> Iterator[Answer]:
+    """Yield which method found the step of the workload's repair, and why others did not."""
+    for group in plan.groups:
+        if details.verbose and reference in group.workloads and group.attempts:
+            question = "Which method found the step?"
+            yield Answer(question=question, answer=group.method or "none", evidence="\n".join(method_lines(group)))
 
 
 def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
@@ -103,7 +141,7 @@ def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
     staying: dict[tuple[str, str], list[str]] = {}
     for refusal in plan.refusals:
         if refusal.workload == reference and refusal.pod is not None:
-            staying.setdefault((refusal.reason, refusal.message), []).append(refusal.pod)
+            staying.setdefault((refusal.reason, refusal_text(refusal.refusal)), []).append(refusal.pod)
     for (reason, message), pods in staying.items():
         yield Answer(question=f"Why not {name_list(pods)}?", answer=reason, evidence=message)
 
@@ -255,22 +293,27 @@ def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[Evaluated
     return "all constraints and limits that count this pod are satisfied"
 
 
-def _eviction_answer(pod: Pod, reference: Reference, plan: Plan, otherwise: str) -> tuple[str, str | None, Answer]:
+def _eviction_answer(
+    pod: Pod, reference: Reference, plan: Plan, details: ExplanationDetails, otherwise: str
+) -> tuple[str, str | None, Answer]:
     """Return the verdict, the reason and the answer to whether a pod is evicted."""
     question = "Is it evicted?"
     for eviction in plan.evictions:
         if eviction.pod.uid == pod.uid:
-            evidence = f"{eviction.message}\n{_target_text(eviction)}"
+            evidence = f"{eviction_text(eviction)}\n{_target_text(eviction)}"
             return MOVES, eviction.cause, Answer(question=question, answer="now", evidence=evidence)
     for waiting in plan.waiting:
         if waiting.eviction.pod.uid == pod.uid:
-            return WAITS, waiting.reason, Answer(question=question, answer=waiting.reason, evidence=waiting.message)
+            evidence = refusal_text(waiting.refusal)
+            return WAITS, waiting.reason, Answer(question=question, answer=waiting.reason, evidence=evidence)
     for refusal in plan.refusals:
         if refusal.workload == reference and refusal.pod in {None, pod.name}:
-            return STAYS, refusal.reason, Answer(question=question, answer=refusal.reason, evidence=refusal.message)
+            evidence = refusal_text(refusal.refusal)
+            return STAYS, refusal.reason, Answer(question=question, answer=refusal.reason, evidence=evidence)
     for group in plan.groups:
         if reference in group.workloads and group.reason is not None:
-            return STAYS, group.reason, Answer(question=question, answer=group.reason, evidence=group.message)
+            evidence = component_text(group, details.relaxations)
+            return STAYS, group.reason, Answer(question=question, answer=group.reason, evidence=evidence)
     going = [eviction.pod.name for eviction in plan.evictions if eviction.workload == reference]
     verb = "is" if len(going) == 1 else "are"
     instead = f"; {name_list(going)} {verb} evicted instead" if going else ""

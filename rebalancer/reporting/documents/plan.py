@@ -10,9 +10,11 @@ from msgspec import Meta
 
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.planning import plan as planning
+from rebalancer.planning.expected_counts import decided_evictions, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
+from rebalancer.planning.scope import components as planning_scope
 from rebalancer.planning.scope.components import current_counts
+from rebalancer.planning.search.report import Attempt
 from rebalancer.reporting.documents.document import (
     API_VERSION,
     CamelCaseStruct,
@@ -22,8 +24,15 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
-from rebalancer.reporting.expected_counts import decided_evictions, expected_counts
 from rebalancer.reporting.plan_totals import is_fully_repaired, plan_totals
+from rebalancer.reporting.refusals import (
+    NO_RELAXATIONS,
+    Relaxations,
+    component_text,
+    eviction_text,
+    refusal_text,
+)
+from rebalancer.reporting.searches import flaw_name
 
 
 class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
@@ -86,8 +95,24 @@ class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True):
     message: str
 
 
+class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
+    """A method that was tried: whether it gave the step, and how many candidates it rejected for which reason.
+
+    `limitReached`: it did not visit every candidate.
+    """
+
+    method: Text
+    answered: bool
+    rejected: Mapping[str, Number]
+    limit_reached: bool
+
+
 class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
-    """Groups and limits that are repaired together: the proof, the counts before and after, the state."""
+    """Groups and limits that are repaired together: the proof, the counts before and after, the state.
+
+    `method` is the method that found the step (certificate, contingent, forced, lookahead, partial), null where there
+    is no step; `attempts` are all methods that were tried, in order.
+    """
 
     namespace: Text
     workloads: tuple[WorkloadName, ...]
@@ -101,6 +126,8 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     state: Text
     reason: str | None
     message: str
+    method: str | None
+    attempts: tuple[SearchAttempt, ...]
 
 
 class PlannedRefusal(CamelCaseStruct, frozen=True, kw_only=True):
@@ -129,8 +156,8 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     refusals: tuple[PlannedRefusal, ...]
 
 
-def plan_document(plan: Plan, snapshot: Snapshot) -> PlanDocument:
-    """Convert a plan to its document."""
+def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_RELAXATIONS) -> PlanDocument:
+    """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
     evictions = decided_evictions(plan)
     return PlanDocument(
         generated_at=get_known_time(plan.made_at),
@@ -141,7 +168,7 @@ def plan_document(plan: Plan, snapshot: Snapshot) -> PlanDocument:
         evictions=tuple(_planned_eviction(eviction) for eviction in plan.evictions),
         waiting=tuple(_waiting_eviction(waiting) for waiting in plan.waiting),
         groups=tuple(
-            _planned_group(group, expected_counts(group, evictions.get(group.name, ()), snapshot))
+            _planned_group(group, expected_counts(group, evictions.get(group.name, ()), snapshot), relaxations)
             for group in plan.groups
         ),
         refusals=tuple(_planned_refusal(refusal) for refusal in plan.refusals),
@@ -169,7 +196,7 @@ def _planned_eviction(eviction: Eviction) -> PlannedEviction:
         node=pod.node or "",
         workload=workload_name(eviction.workload),
         reason=eviction.cause,
-        message=eviction.message,
+        message=eviction_text(eviction),
         predicted=PredictedPlacement(
             forced=eviction.forced, domains={target.topology_key: target.values for target in eviction.targets}
         ),
@@ -179,11 +206,11 @@ def _planned_eviction(eviction: Eviction) -> PlannedEviction:
 def _waiting_eviction(waiting: Waiting) -> WaitingEviction:
     pod = waiting.eviction.pod
     return WaitingEviction(
-        namespace=pod.namespace, pod=pod.name, uid=pod.uid, for_=waiting.reason, message=waiting.message
+        namespace=pod.namespace, pod=pod.name, uid=pod.uid, for_=waiting.reason, message=refusal_text(waiting.refusal)
     )
 
 
-def _planned_group(group: ComponentPlan, after: planning.Counts) -> PlannedGroup:
+def _planned_group(group: ComponentPlan, after: planning_scope.Counts, relaxations: Relaxations) -> PlannedGroup:
     return PlannedGroup(
         namespace=group.component.namespace,
         workloads=tuple(workload_name(workload) for workload in group.workloads),
@@ -196,7 +223,16 @@ def _planned_group(group: ComponentPlan, after: planning.Counts) -> PlannedGroup
         after=after,
         state=group.state,
         reason=group.reason,
-        message=group.message,
+        message=component_text(group, relaxations),
+        method=group.method,
+        attempts=tuple(_search_attempt(attempt) for attempt in group.attempts),
+    )
+
+
+def _search_attempt(attempt: Attempt) -> SearchAttempt:
+    rejected = {flaw_name(flaw): number for flaw, number in attempt.rejected}
+    return SearchAttempt(
+        method=attempt.method, answered=attempt.answered, rejected=rejected, limit_reached=attempt.limit_reached
     )
 
 
@@ -220,7 +256,7 @@ def _planned_refusal(refusal: PlanRefusal) -> PlannedRefusal:
         workload=workload_name(refusal.workload),
         pod=refusal.pod,
         reason=refusal.reason,
-        message=refusal.message,
+        message=refusal_text(refusal.refusal),
     )
 
 

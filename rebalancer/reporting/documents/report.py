@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
-from rebalancer.assessment.domain_failures import Failure, Failures
+from rebalancer.assessment.domain_failures import DomainFailure, DomainFailures
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
@@ -24,6 +24,7 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
+from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations
 from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
 from rebalancer.reporting.state_reasons import StateReason, StateReasons, limit_workloads
 
@@ -172,13 +173,14 @@ def report_document(
     causes: Causes,
     findings: Sequence[Finding],
     chosen: WorkloadFilter = every_workload,
-    lost: Failures | None = None,
+    lost: DomainFailures | None = None,
+    relaxations: Relaxations = NO_RELAXATIONS,
 ) -> ReportDocument:
     """Report on the chosen workloads, violations first; `lost` is the simulated loss of each domain.
 
-    `causes` and `findings` are the results of `find_causes` and `find_findings`.
+    `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
-    reasons = StateReasons(plan)
+    reasons = StateReasons(plan, relaxations)
     zero_budgets = _zero_budgets(findings)
     constraints = [
         row
@@ -207,12 +209,12 @@ def report_document(
             for finding in findings
             if any(map(chosen, finding.workloads)) or (chosen is every_workload and not finding.workloads)
         ),
-        failures=tuple(_reported_failures(lost.found, chosen)) if lost is not None else None,
+        failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
     )
 
 
-def _reported_failures(failures: Sequence[Failure], chosen: WorkloadFilter) -> Iterator[ReportedFailure]:
+def _reported_failures(failures: Sequence[DomainFailure], chosen: WorkloadFilter) -> Iterator[ReportedFailure]:
     for failure in failures:
         losses = [loss for loss in failure.losses if any(map(chosen, loss.workloads))]
         if losses:

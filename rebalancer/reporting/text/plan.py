@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.planning.expected_counts import decided_evictions, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
-from rebalancer.reporting.expected_counts import decided_evictions, expected_counts
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import (
     certainty,
@@ -20,6 +20,8 @@ from rebalancer.reporting.phrases import (
     workload_names,
 )
 from rebalancer.reporting.plan_totals import plan_totals
+from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
+from rebalancer.reporting.searches import method_lines
 
 _MOST_DOMAINS = 4
 """So many target domains of an eviction are listed; the rest is counted."""
@@ -28,11 +30,21 @@ _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 """Kinds of workloads that `rebalancer explain` accepts."""
 
 
-def plan_text(plan: Plan, snapshot: Snapshot, *, mode: str, satisfied: int, unplanned: int = 0) -> str:
+def plan_text(
+    plan: Plan,
+    snapshot: Snapshot,
+    relaxations: Relaxations = NO_RELAXATIONS,
+    *,
+    mode: str,
+    satisfied: int,
+    unplanned: int = 0,
+    verbose: bool = False,
+) -> str:
     """Show a plan.
 
-    `satisfied` is how many other workloads satisfy all constraints and limits, `unplanned` how many violate only
-    constraints and limits that no eviction repairs.
+    `relaxations` say what would make infeasible groups feasible. `satisfied` is how many other workloads satisfy all
+    constraints and limits, `unplanned` how many violate only constraints and limits that no eviction repairs. If
+    `verbose`, each group says which method found its step, and why others did not.
     """
     taken_at = get_known_time(plan.made_at)
     time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"
@@ -44,7 +56,9 @@ def plan_text(plan: Plan, snapshot: Snapshot, *, mode: str, satisfied: int, unpl
         lines += _changes(group, decided.get(name, ()), snapshot)
         for eviction in going.get(name, ()):
             lines += _eviction_lines(eviction)
-        lines += _obstacles(group, waiting.get(name, ()), plan)
+        lines += _obstacles(group, waiting.get(name, ()), plan, relaxations)
+        if verbose:
+            lines += [f"    {line}" for line in method_lines(group)]
     return "\n".join([*lines, "", *_others(satisfied, unplanned), "Nothing was changed.", ""])
 
 
@@ -135,7 +149,7 @@ def _eviction_lines(eviction: Eviction) -> Iterable[str]:
     note = f"  ({how})" if how != "forced" else ""
     where = f"{eviction.pod.node} -> {targets or 'any feasible node'}" if eviction.pod.node else "pending"
     yield f"    {eviction.step}  {eviction.pod.name}  {where}{note}"
-    message = eviction.message
+    message = eviction_text(eviction)
     for key in {target.topology_key for target in eviction.targets}:
         message = message.replace(key, short_key(key))
     yield f"       {message}"
@@ -146,24 +160,25 @@ def _alternatives(domains: Sequence[str]) -> str:
     return "/".join(domains[:_MOST_DOMAINS]) + more
 
 
-def _obstacles(group: ComponentPlan, waiting: Sequence[Waiting], plan: Plan) -> Iterable[str]:
+def _obstacles(group: ComponentPlan, waiting: Sequence[Waiting], plan: Plan, relaxations: Relaxations) -> Iterable[str]:
     """Show which pods wait and which are not evicted, by reason; and the command that explains it."""
     waiting_pods: dict[tuple[str, str], list[str]] = {}
     for wait in waiting:
-        waiting_pods.setdefault((wait.reason, wait.message), []).append(wait.eviction.pod.name)
-    if group.reason is not None and (group.reason, group.message) not in waiting_pods:
-        yield f"    {group.reason}: {group.message}"
-    for (reason, message), names in waiting_pods.items():
+        waiting_pods.setdefault((wait.reason, refusal_text(wait.refusal)), []).append(wait.eviction.pod.name)
+    message = component_text(group, relaxations)
+    if group.reason is not None and (group.reason, message) not in waiting_pods:
+        yield f"    {group.reason}: {message}"
+    for (reason, why), names in waiting_pods.items():
         verb = "waits" if len(names) == 1 else "wait"
-        yield f"    {name_list(names)} {verb}  {reason}: {message}"
+        yield f"    {name_list(names)} {verb}  {reason}: {why}"
     staying_pods: dict[tuple[str, str], list[str]] = {}
     workloads = set(group.workloads)
     for refusal in plan.refusals:
         if refusal.pod is not None and refusal.workload in workloads:
-            staying_pods.setdefault((refusal.reason, refusal.message), []).append(refusal.pod)
-    for (reason, message), names in staying_pods.items():
+            staying_pods.setdefault((refusal.reason, refusal_text(refusal.refusal)), []).append(refusal.pod)
+    for (reason, why), names in staying_pods.items():
         verb = "is" if len(names) == 1 else "are"
-        yield f"    {name_list(names)} {verb} not evicted  {reason}: {message}"
+        yield f"    {name_list(names)} {verb} not evicted  {reason}: {why}"
     first = next((workload for workload in group.workloads if workload.kind in _EXPLAINED), None)
     if group.state is not State.VIOLATED and first is not None:
         yield f"    For details: rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}"

@@ -50,7 +50,7 @@ class Script:
             return
         script = self.watches.pop(0) if self.watches else [b""]
         if script and isinstance(script[0], int):
-            answer(request, script[0], {"kind": "Status", "code": script[0], "message": "as told"})
+            answer(request, script[0], {"kind": "Status", "code": script[0], "message": "as scripted"})
             return
         begin_stream(request)
         for step in script:

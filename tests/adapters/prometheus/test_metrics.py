@@ -21,7 +21,7 @@ from rebalancer.adapters.prometheus import (
     Type,
     WatchSamples,
 )
-from rebalancer.adapters.prometheus.requests import parse_request
+from rebalancer.adapters.prometheus.metrics import parse_request
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionResult

@@ -36,12 +36,12 @@ def shop(**constraint: Any) -> Snapshot:
 
 def only(snapshot: Snapshot, kind: FindingKind) -> str:
     """Return the one finding of a kind, which must be about the Deployment."""
-    (found,) = findings(snapshot, kind)
-    assert found.object == "default/web (Deployment)"
-    return found.message
+    (finding,) = findings(snapshot, kind)
+    assert finding.object == "default/web (Deployment)"
+    return finding.message
 
 
-def test_nothing_is_found_where_all_is_well() -> None:
+def test_a_healthy_cluster_has_no_findings() -> None:
     """An even cluster with good constraints has no findings at all."""
     view = View(shop())
     assert all_findings(view, assess(view, default_policy(), NO_MEMORY), default_policy()) == ()
@@ -65,10 +65,10 @@ def without_key(snapshot: Snapshot, name: str, **labels: str) -> Snapshot:
 
 def test_a_topology_key_that_is_missing_or_misspelt() -> None:
     """Named with the nodes; a misspelling is named as one. Nodes that the pods cannot use are no finding."""
-    (found,) = findings(without_key(shop(), "c-1"), FindingKind.TOPOLOGY_KEY_MISSING)
-    assert found.object == f"node label {ZONE}"
-    assert found.message.startswith("1 of 3 nodes that default/web (Deployment) may use lack it (c-1): ")
-    assert found.message.endswith("; label them, or keep the pods off them by node affinity")
+    (finding,) = findings(without_key(shop(), "c-1"), FindingKind.TOPOLOGY_KEY_MISSING)
+    assert finding.object == f"node label {ZONE}"
+    assert finding.message.startswith("1 of 3 nodes that default/web (Deployment) may use lack it (c-1): ")
+    assert finding.message.endswith("; label them, or exclude them by node affinity")
     tainted = with_nodes(without_key(shop(), "c-1"), {"c-1": {"taints": (taint("dedicated"),)}})
     assert findings(tainted, FindingKind.TOPOLOGY_KEY_MISSING) == []
     plain = ClusterBuilder()
@@ -92,14 +92,14 @@ def test_a_topology_key_that_is_missing_or_misspelt() -> None:
         ("kubernetes.io/os", False),
     ],
 )
-def test_near_misses(label: str, misspelt: bool) -> None:
+def test_misspelt_labels_are_recognized(label: str, misspelt: bool) -> None:
     """The documentation's zone-typo, an old name and a missing letter are taken for the key; other labels are not."""
-    (found,) = findings(without_key(shop(), "c-1", **{label: "c"}), FindingKind.TOPOLOGY_KEY_MISSING)
-    assert (f"c-1 has {label} instead: rename it to {ZONE}" in found.message) is misspelt
+    (finding,) = findings(without_key(shop(), "c-1", **{label: "c"}), FindingKind.TOPOLOGY_KEY_MISSING)
+    assert (f"c-1 has {label} instead: rename it to {ZONE}" in finding.message) is misspelt
 
 
 @pytest.mark.parametrize(
-    ("asked", "there", "nodes", "remedy"),
+    ("requested", "there", "nodes", "remedy"),
     [
         (f"{ZONE}e", ZONE, 3, f"correct the constraint's topologyKey to {ZONE}"),
         (f"{ZONE}e", ZONE, 1, f"correct the constraint's topologyKey to {ZONE}"),
@@ -111,17 +111,19 @@ def test_near_misses(label: str, misspelt: bool) -> None:
         ("example.com/rack", "example.com/racks", 1, "rename it to example.com/rack"),
     ],
 )
-def test_which_of_two_spellings_is_wrong(asked: str, there: str, nodes: int, remedy: str) -> None:
+def test_which_of_two_spellings_is_wrong(requested: str, there: str, nodes: int, remedy: str) -> None:
     """Nobody renames a label that the cloud sets, nor those of all nodes, to agree with a slip in one constraint."""
     names = [f"{zone}-1" for zone in "abc"]
     labels = {
-        name: {"labels": Labels({HOSTNAME: name, there if place < nodes else asked: name[0]})}
+        name: {"labels": Labels({HOSTNAME: name, there if place < nodes else requested: name[0]})}
         for place, name in enumerate(names)
     }
-    made = with_nodes(with_specs(shop(), spread=(spread(asked, 1, selects=WEB),)), labels)
-    (found,) = [each for each in findings(made, FindingKind.TOPOLOGY_KEY_MISSING) if "may use lack it" in each.message]
-    assert found.object == f"node label {asked}"
-    assert found.message.endswith(f"; a-1 has {there} instead: {remedy}")
+    made = with_nodes(with_specs(shop(), spread=(spread(requested, 1, selects=WEB),)), labels)
+    (missing,) = [
+        finding for finding in findings(made, FindingKind.TOPOLOGY_KEY_MISSING) if "may use lack it" in finding.message
+    ]
+    assert missing.object == f"node label {requested}"
+    assert missing.message.endswith(f"; a-1 has {there} instead: {remedy}")
 
 
 def test_a_domain_that_counts_and_is_closed_for_good() -> None:
@@ -133,7 +135,7 @@ def test_a_domain_that_counts_and_is_closed_for_good() -> None:
 
     def contradiction(**constraint: Any) -> list[str]:
         made = with_specs(tainted, spread=(spread(ZONE, constraint.pop("skew", 1), selects=WEB, **constraint),))
-        return [each.message for each in findings(made, FindingKind.CONSTRAINTS_CONTRADICT)]
+        return [finding.message for finding in findings(made, FindingKind.CONSTRAINTS_CONTRADICT)]
 
     (message,) = contradiction()
     assert message.startswith(f"its constraint counts {ZONE} c, but affinity or taints keep its pods out: at most ")
@@ -164,7 +166,7 @@ def test_affinity_and_anti_affinity_to_the_same_pods() -> None:
     near = PodAffinityTerm(topology_key=ZONE, selector=WEB)
     far = PodAffinityTerm(topology_key=HOSTNAME, selector=WEB)
     both = with_specs(shop(), pod_affinity=PodAffinity(required=(near,), anti_required=(near,)))
-    assert "it requires affinity and anti-affinity to app=web" in only(both, FindingKind.CONSTRAINTS_CONTRADICT)
+    assert "it requires both affinity and anti-affinity to app=web" in only(both, FindingKind.CONSTRAINTS_CONTRADICT)
     fine = with_specs(shop(), pod_affinity=PodAffinity(required=(near,), anti_required=(far,)))
     assert findings(fine, FindingKind.CONSTRAINTS_CONTRADICT) == []
 
@@ -178,7 +180,9 @@ def test_too_few_domains() -> None:
     assert unknown.startswith(f"no node that counts for its constraint over {ZONE}e has this label: ")
     assert "minDomains" not in unknown
     apart = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=WEB),))
-    assert "keeps its 6 pods apart, and there are 3 domains" in only(with_specs(shop(), pod_affinity=apart), kind)
+    assert "allows one of its 6 pods per domain, and there are 3 domains" in only(
+        with_specs(shop(), pod_affinity=apart), kind
+    )
     others = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"a": "b"})),))
     assert findings(with_specs(shop(), pod_affinity=others), kind) == []
     share = load_policy(
@@ -186,10 +190,10 @@ def test_too_few_domains() -> None:
         b'  - {name: third, topologyKey: kubernetes.io/hostname, maxShare: "<1/3"}\n',
         source="policy.yaml",
     )
-    (found,) = findings(shop(), kind, share)
-    assert found.object == "default/web (Deployment)"
-    assert found.message.startswith("all/third: ")
-    assert found.message.endswith("Add nodes in more domains, or loosen the limit")
+    (finding,) = findings(shop(), kind, share)
+    assert finding.object == "default/web (Deployment)"
+    assert finding.message.startswith("all/third: ")
+    assert finding.message.endswith("Add nodes in more domains, or relax the limit")
 
 
 def redis_group() -> Any:
@@ -203,43 +207,43 @@ def redis_group() -> Any:
 
 
 def test_a_declared_zone_that_holds_none() -> None:
-    """Four zones named by affinity, six pods in three of them: legal for every constraint, and told."""
+    """Four zones named by affinity, six pods in three of them: allowed by every constraint, and reported."""
     kind = FindingKind.DOMAIN_UNUSED
     places: list[list[str | None]] = [["a1", "b1"], ["c1", "a2"], ["b2", "c2"]]
     made = redis(machines("abcd", 2), places, zones=list("abcd"))
-    (found,) = findings(made, kind, redis_group())
-    assert found.object == f"group redis cache {CLUSTER}=one"
-    assert found.message.startswith(f"{AZ} d is declared and holds none of 6 pods; spread constraints need not")
+    (finding,) = findings(made, kind, redis_group())
+    assert finding.object == f"group redis cache {CLUSTER}=one"
+    assert finding.message.startswith(f"{AZ} d is declared but holds none of 6 pods; spread constraints do not")
     (gone,) = findings(redis(machines("abc", 2), places, zones=list("abcd")), kind, redis_group())
-    assert gone.message.endswith("no node of d exists: add nodes, or declare it no longer")
+    assert gone.message.endswith("no node of d exists: add nodes, or remove it from the declaration")
     assert findings(redis(machines("abcd", 2), places, zones=list("abc")), kind, redis_group()) == []
     assert findings(redis(machines("abcd", 2), places), kind, redis_group()) == []
     assert findings(redis(machines("abcd", 2), [["a1", "b1"]], zones=list("abcd")), kind, redis_group()) == []
 
 
-def test_mixed_values_after_a_scaling() -> None:
+def test_different_values_after_a_scaling_are_reported() -> None:
     """From 6 to 10 pods the node's maxSkew goes from 1 to 3: the old shards carry the old value until they restart."""
     kind = FindingKind.MIXED_CONSTRAINTS
     old = redis(machines("abc", 2), [["a1", "b1"], ["b2", "c1"], ["c2", "a2"]], skews={HOSTNAME: 1})
     new = redis(machines("abc", 2), [["a1", "b1"], ["b2", "c1"]], skews={HOSTNAME: 3}, first=3)
     grown = replace(old, pods=(*old.pods, *new.pods), workloads=(*old.workloads, *new.workloads))
-    (found,) = findings(grown, kind)
-    assert found.object == "cache/one-0 (StatefulSet)"
-    assert len(found.workloads) == 5
-    assert "is carried as maxSkew 1 (6 pods), as maxSkew 3 (4 pods)" in found.message
+    (finding,) = findings(grown, kind)
+    assert finding.object == "cache/one-0 (StatefulSet)"
+    assert len(finding.workloads) == 5
+    assert "is carried as maxSkew 1 (6 pods), as maxSkew 3 (4 pods)" in finding.message
     assert findings(old, kind) == []
 
 
 def test_a_template_with_another_value_than_its_pods() -> None:
     """The next pod is placed by another rule than those that run."""
     changed = with_specs(shop(), pods=False, spread=(spread(ZONE, 2, selects=WEB, min_domains=2),))
-    workloads = tuple(structs.replace(each, revision="") for each in changed.workloads)
+    workloads = tuple(structs.replace(workload, revision="") for workload in changed.workloads)
     message = only(replace(changed, workloads=workloads), FindingKind.MIXED_CONSTRAINTS)
     assert "as maxSkew 1 and minDomains 1 (6 pods), as maxSkew 2 and minDomains 2 (the next pod)" in message
 
 
-def budgets(*found: DisruptionBudget) -> Snapshot:
-    return replace(shop(), budgets=found)
+def budgets(*disruption_budgets: DisruptionBudget) -> Snapshot:
+    return replace(shop(), budgets=disruption_budgets)
 
 
 def budget(name: str, **fields: Any) -> DisruptionBudget:
@@ -271,11 +275,13 @@ def test_several_budgets_on_a_pod() -> None:
 )
 def test_a_budget_that_never_allows_anything(fields: dict[str, Any], why: str | None) -> None:
     """From what it says, or from what its status of today says that this means; not from one of yesterday."""
-    found = findings(budgets(budget("web", **fields)), FindingKind.BUDGET_ALWAYS_ZERO)
-    assert [each.object for each in found] == (["PodDisruptionBudget default/web"] if why else [])
+    always_zero = findings(budgets(budget("web", **fields)), FindingKind.BUDGET_ALWAYS_ZERO)
+    assert [finding.object for finding in always_zero] == (["PodDisruptionBudget default/web"] if why else [])
     if why:
-        assert found[0].message.startswith(f"{why}: no pod can ever be evicted")
-        assert [each.name for each in found[0].workloads] == (["web"] if fields.get("selector", WEB) else [])
+        assert always_zero[0].message.startswith(f"{why}: no pod can ever be evicted")
+        assert [workload.name for workload in always_zero[0].workloads] == (
+            ["web"] if fields.get("selector", WEB) else []
+        )
 
 
 def test_a_template_whose_pods_are_refused() -> None:
@@ -284,5 +290,5 @@ def test_a_template_whose_pods_are_refused() -> None:
     refused = shop(keys=("app",))
     assert only(refused, kind).startswith("app is in both matchLabelKeys and labelSelector")
     assert len(findings(replace(refused, pods=()), kind)) == 1
-    idle = tuple(structs.replace(each, replicas=0) for each in refused.workloads)
+    idle = tuple(structs.replace(workload, replicas=0) for workload in refused.workloads)
     assert findings(replace(refused, pods=(), workloads=idle), kind) == []

@@ -1,4 +1,4 @@
-"""ReplacementBlocked is told exactly where the scheduling model leaves the replacement of some pod no node."""
+"""ReplacementBlocked is reported exactly where the scheduling model leaves the replacement of some pod no node."""
 
 from dataclasses import replace
 
@@ -30,12 +30,12 @@ def shop(spread: dict[str, int] | None = None, **on: int) -> Snapshot:
 
 def test_a_cordoned_zone_is_an_outage_in_waiting() -> None:
     """Even spread, nothing violated: yet what vanishes in the cordoned zone can come back nowhere."""
-    (found,) = findings(cordoned(shop(a=2, b=2, c=2), "c-1"), KIND)
-    assert found.object == "default/web (Deployment)"
-    assert found.message.startswith("were web-")
-    assert found.message.endswith(
-        f" on c-1 to vanish, no node would admit its replacement: {ZONE} (maxSkew 1) admits c only, and no node there "
-        "takes such pods: they are cordoned, tainted or left out by its affinity. "
+    (finding,) = findings(cordoned(shop(a=2, b=2, c=2), "c-1"), KIND)
+    assert finding.object == "default/web (Deployment)"
+    assert finding.message.startswith("if web-")
+    assert finding.message.endswith(
+        f" on c-1 were deleted, no node would admit its replacement: {ZONE} (maxSkew 1) admits only c, where no node "
+        "takes such pods: the nodes are cordoned, tainted or excluded by its affinity. "
         "Let them take pods again, or set nodeTaintsPolicy: Honor"
     )
 
@@ -52,27 +52,27 @@ def test_a_cordoned_zone_is_an_outage_in_waiting() -> None:
     ids=["even", "a zone that is back", "a loose constraint", "the fullest zone", "room enough"],
 )
 def test_what_is_no_finding(fine: Snapshot) -> None:
-    """Wherever each replacement has a node, nothing is told."""
+    """Where each replacement has a node, nothing is reported."""
     assert findings(fine, KIND) == []
 
 
 def test_full_nodes_block_a_pod_of_a_cordoned_one() -> None:
-    """Without any constraint, too: the nodes that take pods have no room."""
+    """Without any constraint, too: the nodes that admit pods are full."""
     blueprint = ClusterBuilder()
     blueprint.node("a", cpu=1_000)
     blueprint.node("b", cpu=1_000)
     blueprint.deployment("web", on={"a": 1, "b": 1}, cpu=600)
     full = blueprint.snapshot()
     assert findings(full, KIND) == []
-    (found,) = findings(cordoned(full, "b"), KIND)
-    assert "NodeResourcesFit rejects a. Free room, or add a node" in found.message
+    (finding,) = findings(cordoned(full, "b"), KIND)
+    assert "NodeResourcesFit rejects a. Free capacity, or add a node" in finding.message
 
 
 def test_a_key_that_no_node_has() -> None:
     """No larger maxSkew would help: there is no domain at all."""
-    (found,) = findings(shop({f"{ZONE}e": 1}, a=1, b=1), KIND)
-    assert "PodTopologySpread rejects a-1, b-1, c-1. " in found.message
-    assert found.message.endswith(f". No node has {ZONE}e: correct the topologyKey, or label the nodes")
+    (finding,) = findings(shop({f"{ZONE}e": 1}, a=1, b=1), KIND)
+    assert "PodTopologySpread rejects a-1, b-1, c-1. " in finding.message
+    assert finding.message.endswith(f". No node has {ZONE}e: correct the topologyKey, or label the nodes")
 
 
 def test_a_template_that_asks_for_more_than_its_pods_have() -> None:
@@ -81,7 +81,7 @@ def test_a_template_that_asks_for_more_than_its_pods_have() -> None:
     blueprint.node("a", cpu=1_000)
     made = blueprint.deployment("web", on={"a": 1}, cpu=600)
     small = blueprint.snapshot()
-    (owner,) = [each for each in small.workloads if each.kind == "ReplicaSet"]
+    (owner,) = [workload for workload in small.workloads if workload.kind == "ReplicaSet"]
     assert owner.template is not None
     assert made.name == "web"
     larger = structs.replace(owner.template.requests, cpu=1_200)
@@ -89,7 +89,7 @@ def test_a_template_that_asks_for_more_than_its_pods_have() -> None:
     grown = structs.replace(
         owner, revision="next", template=structs.replace(owner.template, requests=larger, spec=spec)
     )
-    workloads = tuple(grown if each is owner else each for each in small.workloads)
+    workloads = tuple(grown if workload is owner else workload for workload in small.workloads)
     assert findings(small, KIND) == []
     assert len(findings(replace(small, workloads=workloads), KIND)) == 1
 
@@ -99,11 +99,11 @@ def test_anti_affinity_without_a_spare_domain() -> None:
     term = PodAffinityTerm(topology_key=ZONE, selector=LabelSelector.of({"app": "web"}))
     alone = with_specs(shop({ZONE: 3}, a=1, b=1, c=1), pod_affinity=PodAffinity(anti_required=(term,)))
     assert findings(alone, KIND) == []
-    (found,) = findings(cordoned(alone, "c-1"), KIND)
-    assert "InterPodAffinity rejects a-1, b-1. Add a domain" in found.message
+    (finding,) = findings(cordoned(alone, "c-1"), KIND)
+    assert "InterPodAffinity rejects a-1, b-1. Add a domain" in finding.message
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_nothing_is_reported_without_knowledge_of_nodes() -> None:
     """A pod whose place the model cannot know, an owner without pods, a cluster whose nodes were not read."""
     gated = with_specs(cordoned(shop(a=2, b=2, c=2), "c-1"), gated=True)
     assert findings(gated, KIND) == []
@@ -138,18 +138,18 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     if draw(st.booleans()):
         other = draw(st.sampled_from([LabelSelector.of({"app": "web"}), LabelSelector(), None]))
         constraints = made.pods[0].spec.spread if made.pods else ()
-        made = with_specs(made, spread=tuple(structs.replace(each, selector=other) for each in constraints))
+        made = with_specs(made, spread=tuple(structs.replace(constraint, selector=other) for constraint in constraints))
     return made
 
 
 @settings(max_examples=300, deadline=None)
 @given(made=clusters())
 def test_against_every_pod(made: Snapshot) -> None:
-    """A workload is told of exactly if one of its pods, taken away, could be replaced nowhere."""
+    """A workload is reported exactly if no node could take the replacement of one of its pods."""
     view = View(made)
     expected = set()
     for pod in made.pods:
         coming = replacement(pod, view)
         if pod.node is not None and not isinstance(coming, Unpredictable) and not feasible(coming, view.without([pod])):
             expected.add(str(made.top_owner_of(pod)))
-    assert {each.object for each in findings(made, KIND)} == expected
+    assert {finding.object for finding in findings(made, KIND)} == expected

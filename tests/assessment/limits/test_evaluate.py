@@ -1,4 +1,4 @@
-"""Limits are judged on exact numbers: which are in force, what they count, whether they hold, and what is said."""
+"""Limits are evaluated on exact numbers: which are in force, what they count, their state and their message."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,21 +37,21 @@ NETEASE = load_policy(
 )
 
 
-def judged(snapshot: Snapshot, policy: Policy = NETEASE, memory: Memory = NO_MEMORY) -> list[EvaluatedLimit]:
+def limits_of(snapshot: Snapshot, policy: Policy = NETEASE, memory: Memory = NO_MEMORY) -> list[EvaluatedLimit]:
     return list(assess(View(snapshot), policy, memory).limits)
 
 
 def named(limits: Sequence[EvaluatedLimit], name: str) -> EvaluatedLimit:
-    (found,) = [limit for limit in limits if limit.limit == name]
-    return found
+    (named,) = [limit for limit in limits if limit.limit == name]
+    return named
 
 
 def one(
     snapshot: Snapshot, *, memory: Memory = NO_MEMORY, group_by: Sequence[str] = (CLUSTER,), **rule: Any
 ) -> EvaluatedLimit:
-    """Judge a single limit of a single group."""
-    (found,) = several(snapshot, memory=memory, group_by=group_by, **rule)
-    return found
+    """Evaluate a single limit of a single group."""
+    (only,) = several(snapshot, memory=memory, group_by=group_by, **rule)
+    return only
 
 
 def several(
@@ -61,7 +61,7 @@ def several(
         rule["max_share"] = Share.of(rule["max_share"])
     limit = Limit(name="only", **{"topology_key": HOSTNAME, **rule})
     group = PolicyGroup(name="group", selector=Selector(), group_by=tuple(group_by), zone_key=AZ, limits=(limit,))
-    return judged(snapshot, default_policy().model_copy(update={"groups": (group,)}), memory)
+    return limits_of(snapshot, default_policy().model_copy(update={"groups": (group,)}), memory)
 
 
 def in_pairs(places: Sequence[str | None]) -> list[Sequence[str | None]]:
@@ -76,7 +76,7 @@ def spread_over(counts: dict[str, int]) -> list[Sequence[str | None]]:
 
 
 @pytest.mark.parametrize(
-    ("zones", "each", "places", "violated"),
+    ("zones", "machines_per_zone", "places", "violated"),
     [
         # one zone: a shard's pods on one node (R1), a node with a third (R2)
         ("a", 6, ["a1", "a2", "a3", "a4", "a5", "a6"], set()),
@@ -100,13 +100,13 @@ def spread_over(counts: dict[str, int]) -> list[Sequence[str | None]]:
         ("abc", 2, ["a1", "b1", "a1", "c1", "b2", "c2", "a1", "b1", "a1", "c1"], {"R2"}),
     ],
 )
-def test_each_rule_of_the_design_is_told_when_broken(
-    zones: str, each: int, places: list[str | None], violated: set[str]
+def test_each_rule_of_the_design_is_reported_when_broken(
+    zones: str, machines_per_zone: int, places: list[str | None], violated: set[str]
 ) -> None:
     """R1 to R8 for one, two and three zones, three and five shards, and the exception for three."""
-    found = judged(redis(machines(zones, each), in_pairs(places), zones=list(zones)))
-    assert {limit.limit for limit in found if limit.state is State.VIOLATED} == violated
-    assert {limit.state for limit in found} <= {State.SATISFIED, State.VIOLATED}
+    evaluated = limits_of(redis(machines(zones, machines_per_zone), in_pairs(places), zones=list(zones)))
+    assert {limit.limit for limit in evaluated if limit.state is State.VIOLATED} == violated
+    assert {limit.state for limit in evaluated} <= {State.SATISFIED, State.VIOLATED}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_how_many_domains_a_guarantee_takes(pods: int, skew: int, key: str, shar
     ],
 )
 def test_distributions_that_constraints_allow_and_limits_do_not(counts: dict[str, int], largest: int, cap: int) -> None:
-    """The worst that satisfies the constraints of the design on its six nodes is over a third, and is told."""
+    """The worst that satisfies the constraints of the design on its six nodes is over a third, and is reported."""
     pods = sum(counts.values())
     limit = one(redis(machines("abc", 2), spread_over(counts), skews={HOSTNAME: cap}), max_share="<1/3")
     assert (limit.state, limit.maximum, limit.cap, limit.headroom) == (State.VIOLATED, largest, cap, cap - largest)
@@ -185,9 +185,9 @@ def test_fewer_nodes_than_the_limit_needs() -> None:
 def test_the_walk_through_of_three_shards() -> None:
     """One pod a node and two a zone is within everything; relaxed to two a node, 3/2/1 is exactly half and a third."""
     nodes = machines("abc", 2)
-    strict = judged(redis(nodes, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc"))
+    strict = limits_of(redis(nodes, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc"))
     assert {limit.state for limit in strict} == {State.SATISFIED}
-    relaxed = judged(redis(nodes, [("a1", "b1"), ("a1", "c1"), ("a2", "b1")], zones="abc"))
+    relaxed = limits_of(redis(nodes, [("a1", "b1"), ("a1", "c1"), ("a2", "b1")], zones="abc"))
     assert {limit.limit for limit in relaxed if limit.state is not State.SATISFIED} == set()
     at_the_bound = named(relaxed, "R7-three-shards")
     assert (at_the_bound.headroom, at_the_bound.largest and at_the_bound.largest.share) == (0, Fraction(1, 2))
@@ -197,12 +197,12 @@ def test_the_walk_through_of_three_shards() -> None:
 # What is counted
 
 
-def test_shards_are_judged_one_by_one() -> None:
+def test_shards_are_evaluated_one_by_one() -> None:
     """A finer groupBy gives a limit for each shard, and the key says which."""
-    found = judged(redis(machines("ab", 3), [("a1", "a2"), ("a3", "b1")], zones="ab"))
-    shards = {limit.key[SHARD]: limit.state for limit in found if limit.limit == "R3-R6"}
+    evaluated = limits_of(redis(machines("ab", 3), [("a1", "a2"), ("a3", "b1")], zones="ab"))
+    shards = {limit.key[SHARD]: limit.state for limit in evaluated if limit.limit == "R3-R6"}
     assert shards == {"one-0": State.VIOLATED, "one-1": State.SATISFIED}
-    assert all(limit.key[CLUSTER] == "one" for limit in found)
+    assert all(limit.key[CLUSTER] == "one" for limit in evaluated)
 
 
 def test_a_role_counts_alone_and_is_never_evicted_for() -> None:
@@ -212,7 +212,7 @@ def test_a_role_counts_alone_and_is_never_evicted_for() -> None:
     limit = one(snapshot, max_share="<1/2", selector=masters, action="Evict")
     assert (limit.total, limit.maximum, limit.state) == (4, 2, State.VIOLATED)
     assert not limit.enforceable
-    assert "lacks the label redis-role: a new pod would not carry it" in limit.message
+    assert "lacks the label redis-role: a replacement would not carry it" in limit.message
     assert one(snapshot, max_share="<1/2", action="Evict").enforceable
 
 
@@ -221,15 +221,15 @@ def test_a_part_of_one_owner_wants_its_part_of_the_replicas() -> None:
     snapshot = redis(machines("a", 4), [("a1", "a2", "a3", "a4") * 2], replicas=10)
     chosen = {"one-0-0", "one-0-3", "one-0-5", "one-0-6"}
     pods = tuple(
-        msgspec.structs.replace(each, labels=Labels({**each.labels, "half": str(each.name in chosen)}))
-        for each in snapshot.pods
+        msgspec.structs.replace(pod, labels=Labels({**pod.labels, "half": str(pod.name in chosen)}))
+        for pod in snapshot.pods
     )
     limit = one(replace(snapshot, pods=pods), max_pods=1, selector=Selector(match_labels={"half": "True"}))
     assert (limit.total, len(limit.pods)) == (5, 4)
 
 
 def test_a_label_that_must_be_absent_is_absent_from_a_new_pod_too() -> None:
-    """Nothing is asked for that the template lacks."""
+    """A label that the template lacks is not required."""
     without = Selector.model_validate({"matchExpressions": [{"key": "drained", "operator": "DoesNotExist"}]})
     limit = one(redis(machines("a", 2), [("a1", "a1")]), max_pods=1, selector=without)
     assert limit.enforceable
@@ -238,42 +238,42 @@ def test_a_label_that_must_be_absent_is_absent_from_a_new_pod_too() -> None:
 def test_within_a_larger_domain() -> None:
     """Nodes are compared inside each zone; the zone is part of the key."""
     snapshot = redis(machines("ab", 2), spread_over({"a1": 3, "a2": 1, "b1": 1, "b2": 1}))
-    found = {limit.key[AZ]: limit for limit in several(snapshot, within=AZ, max_skew=1)}
-    assert {zone: (limit.state, dict(limit.counts)) for zone, limit in found.items()} == {
+    by_zone = {limit.key[AZ]: limit for limit in several(snapshot, within=AZ, max_skew=1)}
+    assert {zone: (limit.state, dict(limit.counts)) for zone, limit in by_zone.items()} == {
         "a": (State.VIOLATED, {"a1": 3, "a2": 1}),
         "b": (State.SATISFIED, {"b1": 1, "b2": 1}),
     }
-    assert found["a"].message == "kubernetes.io/hostname a1 holds 3 of 4, the emptiest 1, maxSkew is 1"
+    assert by_zone["a"].message == "kubernetes.io/hostname a1 holds 3 of 4, the emptiest 1, maxSkew is 1"
 
 
 def test_a_share_within_a_larger_domain_is_of_what_that_holds() -> None:
     """Half of a zone's pods on one of its nodes, whatever stands elsewhere; what a zone holds nobody guarantees."""
     snapshot = redis(machines("ab", 2), spread_over({"a1": 2, "a2": 2, "b1": 3, "b2": 1}), skews={HOSTNAME: 1})
-    found = {limit.key[AZ]: limit for limit in several(snapshot, within=AZ, max_share="<=1/2")}
-    assert {zone: (limit.total, limit.cap, limit.state) for zone, limit in found.items()} == {
+    by_zone = {limit.key[AZ]: limit for limit in several(snapshot, within=AZ, max_share="<=1/2")}
+    assert {zone: (limit.total, limit.cap, limit.state) for zone, limit in by_zone.items()} == {
         "a": (4, 2, State.SATISFIED),
         "b": (4, 2, State.VIOLATED),
     }
-    assert not found["a"].guaranteed
+    assert not by_zone["a"].guaranteed
 
 
 def test_a_limit_may_divide_a_group_by_workload() -> None:
     """Each shard apart without a label of its own."""
-    found = several(redis(machines("a", 2), [("a1", "a1"), ("a1", "a2")]), group_by=(CLUSTER,), max_pods=1)
-    assert [limit.total for limit in found] == [4]
+    limits = several(redis(machines("a", 2), [("a1", "a1"), ("a1", "a2")]), group_by=(CLUSTER,), max_pods=1)
+    assert [limit.total for limit in limits] == [4]
     limit = Limit(name="l", topology_key=HOSTNAME, group_by=("Workload",), max_pods=1)
     group = PolicyGroup(name="g", selector=Selector(), group_by=(CLUSTER,), limits=(limit,))
     policy = default_policy().model_copy(update={"groups": (group,)})
-    each = judged(redis(machines("a", 2), [("a1", "a1"), ("a1", "a2")]), policy)
-    assert {one.key["workload"]: one.state for one in each} == {
+    limits = limits_of(redis(machines("a", 2), [("a1", "a1"), ("a1", "a2")]), policy)
+    assert {one.key["workload"]: one.state for one in limits} == {
         "StatefulSet/one-0": State.VIOLATED,
         "StatefulSet/one-1": State.SATISFIED,
     }
-    assert all(one.key[CLUSTER] == "one" for one in each)
+    assert all(one.key[CLUSTER] == "one" for one in limits)
 
 
 def test_too_few_pods_for_a_minimum() -> None:
-    """Two pods cannot stand in three zones; the most even arrangement is the goal."""
+    """Two pods cannot be in three zones; the most even placement is the goal."""
     limit = one(redis(machines("abc", 1), [("a1", "b1")]), topology_key=AZ, min_pods=1)
     assert (limit.state, limit.reason, limit.goal) == (State.INFEASIBLE, Reason.NO_ARRANGEMENT, 0)
     assert limit.message.endswith("holds 0 of 2, minPods is 1; 3 domains need 3 pods")
@@ -288,9 +288,7 @@ def test_too_few_pods_for_a_minimum() -> None:
 def test_a_label_whose_value_the_template_does_not_give() -> None:
     """The label is there, the value is set at run time."""
     snapshot = redis(machines("a", 2), [("a1", "a1")], roles=False)
-    pods = tuple(
-        msgspec.structs.replace(each, labels=Labels({**each.labels, SHARD: "moved"})) for each in snapshot.pods
-    )
+    pods = tuple(msgspec.structs.replace(pod, labels=Labels({**pod.labels, SHARD: "moved"})) for pod in snapshot.pods)
     limit = one(replace(snapshot, pods=pods), max_pods=1, selector=Selector(match_labels={SHARD: "moved"}))
     assert limit.unenforceable == "the selector does not match the template of cache/one-0 (StatefulSet)"
 
@@ -298,12 +296,13 @@ def test_a_label_whose_value_the_template_does_not_give() -> None:
 def test_a_group_whose_label_is_set_at_run_time() -> None:
     """A new pod would belong to another cluster."""
     snapshot = redis(machines("a", 2), [("a1", "a1")])
-    pods = tuple(
-        msgspec.structs.replace(each, labels=Labels({**each.labels, CLUSTER: "two"})) for each in snapshot.pods
-    )
+    pods = tuple(msgspec.structs.replace(pod, labels=Labels({**pod.labels, CLUSTER: "two"})) for pod in snapshot.pods)
     limit = one(replace(snapshot, pods=pods), max_pods=1)
     assert limit.key == {CLUSTER: "two"}
-    assert limit.unenforceable == f"the template of cache/one-0 (StatefulSet) has another {CLUSTER} than these pods"
+    assert (
+        limit.unenforceable
+        == f"the template of cache/one-0 (StatefulSet) has another value of {CLUSTER} than these pods"
+    )
 
 
 def test_pods_that_stand_where_they_may_not_are_counted() -> None:
@@ -317,7 +316,7 @@ def test_pods_that_stand_where_they_may_not_are_counted() -> None:
 
 
 def test_domains_that_are_declared() -> None:
-    """A declared zone without nodes is missing; a zone that is not declared is not looked at."""
+    """A declared zone without nodes is missing; a zone that is not declared is not counted."""
     snapshot = redis(machines("abd", 2), spread_over({"a1": 2, "b1": 1, "d1": 3}))
     limit = one(snapshot, topology_key=AZ, min_pods=1, domains=("a", "b", "c"))
     assert (dict(limit.counts), limit.worst, limit.state) == ({"a": 2, "b": 1, "c": 0}, "c", State.INFEASIBLE)
@@ -325,7 +324,7 @@ def test_domains_that_are_declared() -> None:
     assert dict(one(snapshot, topology_key=AZ, max_pods=2, domains=("a", "b")).counts) == {"a": 2, "b": 1}
     affine = redis(machines("abd", 2), spread_over({"a1": 2, "b1": 2}), zones=["a", "b", "c"])
     assert dict(one(affine, topology_key=AZ, min_pods=1).counts) == {"a": 2, "b": 2, "c": 0}
-    assert named(judged(affine), "every-az").worst == "c"
+    assert named(limits_of(affine), "every-az").worst == "c"
 
 
 def test_only_what_the_scheduler_counts_counts() -> None:
@@ -401,17 +400,17 @@ def test_workloads_are_grouped_by_their_top_owner() -> None:
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 1})
     blueprint.deployment("small", on={"a-1": 3})
-    found = judged(blueprint.snapshot(), default_policy())
-    assert [(dict(limit.key), limit.limit, limit.state) for limit in found] == [
+    evaluated = limits_of(blueprint.snapshot(), default_policy())
+    assert [(dict(limit.key), limit.limit, limit.state) for limit in evaluated] == [
         ({"workload": "Deployment/web"}, "node-half", State.VIOLATED),
         ({"workload": "Deployment/web"}, "zone-half", State.VIOLATED),
     ]
-    assert found[0].name == "limit workloads/node-half default workload=Deployment/web"
+    assert evaluated[0].name == "limit workloads/node-half default workload=Deployment/web"
     assert (
-        found[0].message
-        == "kubernetes.io/hostname a-1 holds 3 of 4 (75 %), the limit is maxShare <=1/2, which allows 2"
+        evaluated[0].message
+        == "kubernetes.io/hostname a-1 holds 3 of 4 (75%), the limit is maxShare <=1/2, which allows 2"
     )
-    assert dict(found[1].counts) == {"a": 3, "b": 1}
+    assert dict(evaluated[1].counts) == {"a": 3, "b": 1}
 
 
 def test_pods_without_a_known_owner() -> None:
@@ -425,11 +424,11 @@ def test_pods_without_a_known_owner() -> None:
 
     pods = [*owned("CloneSet", "clones", 4), *owned("DaemonSet", "agents", 4), pod({CLUSTER: "one"}, "a1", name="bare")]
     snapshot = redis(machines("a", 2), [])
-    found = several(replace(snapshot, pods=tuple(pods)), group_by=("Workload",), max_pods=1)
-    assert [(dict(limit.key), limit.total, dict(limit.counts)) for limit in found] == [
+    limits = several(replace(snapshot, pods=tuple(pods)), group_by=("Workload",), max_pods=1)
+    assert [(dict(limit.key), limit.total, dict(limit.counts)) for limit in limits] == [
         ({"workload": "CloneSet/clones"}, 4, {"a1": 2, "a2": 2})
     ]
-    assert "what default/clones (CloneSet) would put in a pod's place is not known" in found[0].unenforceable
+    assert "the next pod of default/clones (CloneSet) is not known" in limits[0].unenforceable
     by_label = one(replace(snapshot, pods=tuple(pods)), max_pods=1)
     assert (by_label.total, dict(by_label.counts)) == (5, {"a1": 3, "a2": 2})
 
@@ -443,12 +442,12 @@ def test_a_rollout_counts_both_of_its_replica_sets_once() -> None:
     top, below = snapshot.workloads
     newer = msgspec.structs.replace(below, uid="newer", name="web-newer", replicas=2)
     moved = tuple(
-        msgspec.structs.replace(each, owner=msgspec.structs.replace(each.owner, uid="newer", name="web-newer"))
-        for each in snapshot.pods[:2]
-        if each.owner is not None
+        msgspec.structs.replace(pod, owner=msgspec.structs.replace(pod.owner, uid="newer", name="web-newer"))
+        for pod in snapshot.pods[:2]
+        if pod.owner is not None
     )
     rolling = replace(snapshot, workloads=(top, below, newer), pods=(*moved, *snapshot.pods[2:]))
-    limit = named(judged(rolling, default_policy()), "node-half")
+    limit = named(limits_of(rolling, default_policy()), "node-half")
     assert (limit.total, limit.maximum, len(limit.parts)) == (6, 3, 2)
 
 
@@ -457,11 +456,11 @@ def test_a_cycle_keeps_the_zones_that_it_saw() -> None:
     snapshot = redis(machines("abc", 1), [])
     context = AdmissionContext(policy=NETEASE, mode=NETEASE.mode, now=snapshot.taken_at)
     memory = run_cycle(snapshot, DEFAULT_PROFILE, NO_MEMORY, context).memory
-    assert [(each.key, each.zone) for each in memory.zones] == [(AZ, "a"), (AZ, "b"), (AZ, "c")]
+    assert [(zone.key, zone.zone) for zone in memory.zones] == [(AZ, "a"), (AZ, "b"), (AZ, "c")]
     later = snapshot.taken_at + timedelta(minutes=30)
     two = replace(redis(machines("ab", 1), []), taken_at=later)
     memory = run_cycle(two, DEFAULT_PROFILE, memory, replace(context, now=later)).memory
-    assert {each.zone: each.last for each in memory.zones} == {"a": later, "b": later, "c": snapshot.taken_at}
+    assert {zone.zone: zone.last for zone in memory.zones} == {"a": later, "b": later, "c": snapshot.taken_at}
 
 
 def test_a_memory_from_another_clock_or_of_long_ago() -> None:
@@ -469,11 +468,11 @@ def test_a_memory_from_another_clock_or_of_long_ago() -> None:
     snapshot = redis(machines("ab", 1), [("a1", "b1")])
     now = snapshot.taken_at
     ahead = Memory(zones=(ZoneSeen(AZ, "c", now + timedelta(hours=5)),))
-    assert {each.last for each in zones_seen(ahead, snapshot, NETEASE.groups, now)} == {now}
+    assert {zone.last for zone in zones_seen(ahead, snapshot, NETEASE.groups, now)} == {now}
     old = Memory(zones=(ZoneSeen(AZ, "c", now - timedelta(hours=1)),))
-    assert "R4" in {limit.limit for limit in judged(snapshot, NETEASE, old)}
+    assert "R4" in {limit.limit for limit in limits_of(snapshot, NETEASE, old)}
     lately = Memory(zones=(ZoneSeen(AZ, "c", now - timedelta(minutes=59)),))
-    assert "R4" not in {limit.limit for limit in judged(snapshot, NETEASE, lately)}
+    assert "R4" not in {limit.limit for limit in limits_of(snapshot, NETEASE, lately)}
 
 
 @pytest.mark.parametrize(
@@ -493,7 +492,9 @@ def test_a_memory_from_another_clock_or_of_long_ago() -> None:
 )
 def test_which_values_an_affinity_names(selector: dict[str, str], terms: Any, values: set[str] | None) -> None:
     """Terms are alternatives, each must name some; nodeSelector holds besides. Anything else leaves the key open."""
-    affinity = RequiredAffinity(Labels(selector), tuple(term(*each) for each in terms) if terms is not None else None)
+    affinity = RequiredAffinity(
+        Labels(selector), tuple(term(*fields) for fields in terms) if terms is not None else None
+    )
     assert named_values("z", frozenset({affinity})) == values
     assert named_values("z", frozenset({affinity, None})) is None
 
@@ -513,14 +514,14 @@ def test_a_lost_zone_does_not_switch_rules_for_an_hour() -> None:
         later = three.taken_at + timedelta(minutes=minutes)
         two = replace(redis(machines("ab", 2), [("a1", "b1"), ("a2", None), ("b2", None)]), taken_at=later)
         memory = Memory(zones=zones_seen(remembered, two, NETEASE.groups, later))
-        assert {each.zone for each in memory.zones} == set("abc"[:zones])
-        names = {limit.limit for limit in judged(two, NETEASE, memory)}
+        assert {zone.zone for zone in memory.zones} == set("abc"[:zones])
+        names = {limit.limit for limit in limits_of(two, NETEASE, memory)}
         assert ("every-az" in names, "R4" in names) == (zones == 3, zones == 2)
         affine = replace(redis(machines("ab", 2), [("a1", "b1")], zones="abc"), taken_at=later)
-        assert "every-az" in {limit.limit for limit in judged(affine)}
+        assert "every-az" in {limit.limit for limit in limits_of(affine)}
 
 
-def test_without_knowledge_of_nodes_nothing_is_judged() -> None:
+def test_without_knowledge_of_nodes_nothing_is_evaluated() -> None:
     """Absent is not empty."""
     snapshot = replace(redis([], [("a1", "a1")]), unknown=frozenset({"Node"}))
     assert several(snapshot, max_pods=1) == []
@@ -559,8 +560,8 @@ def test_few_pods(pods: int, share: str, reason: Reason | None, goal: int) -> No
 
 @settings(deadline=None)  # a document or a cluster is made for each example
 @given(st.integers(1, 20), st.integers(1, 8), st.booleans(), st.fractions(Fraction(1, 20), 1, max_denominator=20))
-def test_feasible_is_what_some_arrangement_reaches(pods: int, nodes: int, strict: bool, fraction: Fraction) -> None:
-    """Infeasible exactly where even the most even arrangement breaks the bound; its maximum is then the goal."""
+def test_feasible_is_what_some_placement_reaches(pods: int, nodes: int, strict: bool, fraction: Fraction) -> None:
+    """Infeasible exactly where even the most even placement breaks the bound; its maximum is then the goal."""
     share = Share(strict, fraction)
     even = -(-pods // nodes)
     snapshot = redis(machines("a", nodes), [(None,)] * pods, replicas=1)
@@ -570,7 +571,7 @@ def test_feasible_is_what_some_arrangement_reaches(pods: int, nodes: int, strict
         group_by=(CLUSTER,),
         limits=(Limit(name="l", topology_key=HOSTNAME, max_share=share),),
     )
-    (limit,) = judged(snapshot, default_policy().model_copy(update={"groups": (group,)}))
+    (limit,) = limits_of(snapshot, default_policy().model_copy(update={"groups": (group,)}))
     feasible = even < pods * fraction if strict else even <= pods * fraction
     assert (limit.state is not State.INFEASIBLE) == feasible
     assert limit.goal == (share.cap(pods) if feasible else even)

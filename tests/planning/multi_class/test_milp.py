@@ -1,68 +1,95 @@
-"""Integer programs: what is made simpler has the same answers, and no search goes on for ever."""
+"""Integer programs: a simplified program has the same answers, and no search goes on for ever."""
 
+from collections.abc import Sequence
 from itertools import product
 from math import inf
 from random import Random
 
 from benchmarks.component_states import hundred_nodes
-from rebalancer.planning.multi_class.classes import MultiClassProblem
-from rebalancer.planning.multi_class.milp import Model, Unsolved, minimize
+from rebalancer.planning.multi_class.milp import Program, Unsolved, minimize
 from rebalancer.planning.multi_class.solve import Solution, solve
+from rebalancer.planning.multi_class_problem import MultiClassProblem
 from tests.planning.scenes import problems
+from tests.planning.states import LIMITS
 
 
-def drawn(choice: Random) -> Model:
+def drawn(choice: Random) -> Program:
     """Draw a small program: sums of some columns, parts of other sums, differences, fixed columns, unequal weights."""
-    model = Model()
+    program = Program()
     for _ in range(choice.randint(2, 4)):
         low = choice.choice([0, 0, 0, 1])
-        model.column(low, low + choice.choice([0, 1, 2, 3]), choice.choice([-2, -1, 0, 1]))
-    columns = range(len(model.costs))
+        program.add_column(low, low + choice.choice([0, 1, 2, 3]), choice.choice([-2, -1, 0, 1]))
+    columns = range(len(program.costs))
     for _ in range(choice.randint(1, 6)):
-        of = choice.sample(columns, choice.randint(1, len(columns)))
+        chosen = choice.sample(columns, choice.randint(1, len(columns)))
         weights = choice.choice([(1.0,), (1.0,), (1.0, -1.0), (1.0, 0.5, 2.0)])
         least, most = choice.choice([-inf, -1, 0, 2, 3]), choice.choice([inf, 0, 1, 2, 4])
-        model.row(least, most, {column: choice.choice(weights) for column in of})
-    return model
+        program.add_row(least, most, {column: choice.choice(weights) for column in chosen})
+    return program
 
 
-def least_cost(model: Model) -> float | None:
+def least_cost(program: Program) -> float | None:
     """Try every value of every column."""
-    ranges = [range(int(low), int(high) + 1) for low, high in zip(model.lower, model.upper, strict=True)]
-    found = [
-        sum(cost * each for cost, each in zip(model.costs, values, strict=True))
+    ranges = [range(int(low), int(high) + 1) for low, high in zip(program.lower, program.upper, strict=True)]
+    costs = [
+        cost_of(program, values)
         for values in product(*ranges)
         if all(
             least <= sum(factor * values[column] for column, factor in row.items()) <= most
-            for least, most, row in model.rows
+            for least, most, row in program.rows
         )
     ]
-    return min(found, default=None)
+    return min(costs, default=None)
 
 
-def test_programs_made_simpler_have_the_same_answers() -> None:
+def cost_of(program: Program, values: tuple[float, ...]) -> float:
+    return sum(cost * value for cost, value in zip(program.costs, values, strict=True))
+
+
+def test_simplified_programs_have_the_same_answers() -> None:
     """Of 800 random programs the least cost is that of a search through all values, or both find none."""
     solved = 0
     for seed in range(800):
-        model = drawn(Random(seed))
-        best, found = least_cost(model), minimize(model)
-        if isinstance(found, Unsolved):
-            assert (found, best) == (Unsolved.INFEASIBLE, None), seed
+        program = drawn(Random(seed))
+        best, answer = least_cost(program), minimize(program, LIMITS, LIMITS.solve_work)
+        if isinstance(answer, Unsolved):
+            assert (answer, best) == (Unsolved.INFEASIBLE, None), seed
         else:
-            values, bound = found
-            assert sum(cost * each for cost, each in zip(model.costs, values, strict=True)) == best, seed
+            values, bound = answer
+            assert cost_of(program, tuple(values)) == best, seed
             assert best - 1 < bound <= best, seed
             solved += 1
     assert 200 < solved < 600
 
 
-def test_a_search_has_its_bound() -> None:
-    """What is not found within the effort is told as such, and not as impossible; the same effort finds the same."""
+class Doubting(Program):
+    """A program for which no answer holds."""
+
+    def holds(self, _: Sequence[float]) -> bool:
+        return False
+
+
+def test_an_answer_that_does_not_hold_is_none() -> None:
+    """The solver is not taken at its word."""
+    answers = []
+    for made in (Program, Doubting):
+        program = made()
+        first, second = program.add_column(0, 3, -1), program.add_column(0, 3, -2)
+        program.add_row(-inf, 4, {first: 1, second: 1})
+        program.add_row(-inf, 5, {first: 2, second: 1})
+        answers.append(minimize(program, LIMITS, LIMITS.solve_work))
+    assert not isinstance(answers[0], Unsolved)
+    assert answers[0][0] == [1, 3]
+    assert answers[1] is Unsolved.LIMIT_REACHED
+
+
+def test_a_search_is_bounded_by_its_work() -> None:
+    """Without an answer within the work, the limit is reported, not infeasibility; equal work gives equal answers."""
     scene = hundred_nodes(0, (23, 27))
-    (mixed,) = problems(scene.snapshot(), scene.policy())
-    assert isinstance(mixed, MultiClassProblem)
-    assert solve(mixed, effort=0) is Unsolved.GIVEN_UP
-    some = [solve(mixed, effort=400_000) for _ in range(2)]
-    assert some[0] == some[1]
-    assert isinstance(some[0], Solution)
-    assert 0 < some[0].bound < some[0].evictions
+    (problem,) = problems(scene.snapshot(), scene.policy())
+    assert isinstance(problem, MultiClassProblem)
+    assert solve(problem.classes, LIMITS, work=0) is Unsolved.LIMIT_REACHED
+    answers = [solve(problem.classes, LIMITS, work=400_000) for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert isinstance(answers[0], Solution)
+    assert 0 < answers[0].bound < answers[0].evictions

@@ -1,4 +1,4 @@
-"""Clusters of shards that were lopsided by lost nodes: proved, and repaired step by step by the proved number."""
+"""Clusters of shards that were skewed by lost nodes: proved, and repaired step by step by the proved number."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,7 +10,7 @@ from rebalancer.adapters.simulator import SimulatedCluster, pick_most_crowded
 from rebalancer.policy import Spread
 from rebalancer.scheduling.place import Choose
 from tests.controller.simulated import Simulation
-from tests.planning.multi_class.test_classes import planned
+from tests.planning.build import planned
 from tests.planning.scenes import Scene
 
 
@@ -49,10 +49,10 @@ def test_shards_are_repaired_by_the_proved_number(skew: tuple[int, int], lost: i
 
 
 @pytest.mark.parametrize("lost", ["z0", 12, 25])
-def test_a_step_is_found_for_66_shards(lost: int | str) -> None:
+def test_66_shards_have_a_step(lost: int | str) -> None:
     """On 100 nodes the least number is proved and a forced step found."""
     scene = shards(4, lost=lost)
-    found = planned(scene.snapshot(), scene.policy())
-    (group,) = found.groups
+    plan = planned(scene.snapshot(), scene.policy())
+    (group,) = plan.groups
     assert group.optimal
-    assert [each.forced for each in found.evictions] == [True]
+    assert [eviction.forced for eviction in plan.evictions] == [True]

@@ -10,7 +10,7 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.planning.scope.components import Component, find_components
 from rebalancer.scheduling.view import View
-from tests.planning.multi_class.test_classes import limit, policy
+from tests.planning.build import limit, policy
 
 
 def test_what_is_not_violated_has_a_name_too() -> None:
@@ -34,9 +34,9 @@ def test_pods_that_nobody_owns_are_planned_with_those_that_count_them() -> None:
     first, second, *others = snapshot.pods
     (written,) = first.spec.spread
     spec = structs.replace(first.spec, spread=(structs.replace(written, max_skew=2),))
-    bare = [structs.replace(each, owner=None, spec=spec) for each in (first, second)]
+    bare = [structs.replace(pod, owner=None, spec=spec) for pod in (first, second)]
     assessment = assess(View(replace(snapshot, pods=(*bare, *others))), policy(), NO_MEMORY)
-    (found,) = find_components(assessment, frozenset(), policy().spread.act_on)
-    assert len(found.groups) == 2
-    assert {len(member.pods) for member in found.members if member.owner is not None} == {4}
-    assert [member.pods for member in found.members if member.owner is None] == [(pod,) for pod in bare]
+    (result,) = find_components(assessment, frozenset(), policy().spread.act_on)
+    assert len(result.groups) == 2
+    assert {len(member.pods) for member in result.members if member.owner is not None} == {4}
+    assert [member.pods for member in result.members if member.owner is None] == [(pod,) for pod in bare]

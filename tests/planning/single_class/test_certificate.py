@@ -1,4 +1,4 @@
-"""Where the certificate speaks, every interleaving agrees: any minimal victims within its windows are a step."""
+"""Where the certificate applies, every interleaving agrees: any minimal victims within its windows are a step."""
 
 import random
 from collections import Counter
@@ -13,20 +13,22 @@ from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
-from rebalancer.planning.formulation import SingleClassProblem
 from rebalancer.planning.planner import plan
+from rebalancer.planning.scope.bounds import Bound
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.planning.single_class.certificate import certify
 from rebalancer.planning.single_class.minimum import Windows, min_evictions
-from rebalancer.planning.single_class.placement import Bound, Bounds, Inner, Leaf, make_inner
+from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, make_inner
 from rebalancer.planning.single_class.selection import select_victims
-from rebalancer.planning.steps.forced import SearchState, next_step
+from rebalancer.planning.single_class_problem import SingleClassProblem
+from rebalancer.planning.steps.forced import next_step
+from rebalancer.planning.steps.tree_moves import TreeState
 from rebalancer.policy import load_policy
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
-from tests.planning.interleavings import Asked, Zones, fault
+from tests.planning.interleavings import Required, Zones, fault
 from tests.planning.scenes import POLICY, Scene, Work, problems
-from tests.planning.states import PLENTY, bounds, state
+from tests.planning.states import CACHE, PLENTY, bounds, state
 
 LARGEST = 6
 """More evictions at once would make the search of all interleavings too wide."""
@@ -99,7 +101,7 @@ MANY: list[Draw] = [nodes_in_bounds, zones_even_inside]
 DRAWS: list[Draw] = [at_max_skew_1, at_larger_max_skews, one_key, *MANY]
 
 
-def limited(choice: Choice, skew: int | None, share: int) -> tuple[Bound, Asked]:
+def limited(choice: Choice, skew: int | None, share: int) -> tuple[Bound, Required]:
     """Return a bound, sometimes with limits near what it implies, and the same for the search."""
     cap, lowest = None, 0
     if skew is not None and choice.random() < 0.2:
@@ -108,54 +110,56 @@ def limited(choice: Choice, skew: int | None, share: int) -> tuple[Bound, Asked]
 
 
 def checked(draw: Draw, seed: int) -> str | None:
-    """Hold one state against every interleaving and return how far it is from right; None where it does not speak."""
+    """Hold one state against every interleaving; return how far it is from satisfied, None where it does not apply."""
     choice = random.Random(seed)
     leaves, zone, host = draw(choice)
     pending, lost = choice.choice([0, 0, 0, 1, 2]), choice.choice([0, 0, 0, 0, 1])
     many = sum(map(len, leaves))
-    total = pending + sum(held for each in leaves for held, _, _ in each)
+    total = pending + sum(held for zone in leaves for held, _, _ in zone)
     if zone is not None and (draw in MANY) == (host is None or total < many):
         return None
-    of_zones, asked_of_zones = limited(choice, zone, total // len(leaves))
-    of_nodes, asked_of_nodes = limited(choice, host, total // many)
-    places = [make_inner((held, fixed, cap, 0) for held, fixed, cap in each) for each in leaves]
+    of_zones, required_of_zones = limited(choice, zone, total // len(leaves))
+    of_nodes, required_of_nodes = limited(choice, host, total // many)
+    places = [make_inner((held, fixed, cap, 0) for held, fixed, cap in zone) for zone in leaves]
     root, limits = (places[0], (of_nodes,)) if zone is None else (make_inner(places), (of_zones, of_nodes))
-    fewest = min_evictions(root, limits, pending)
+    fewest = min_evictions(root, limits, pending, CACHE)
     if not fewest or fewest > LARGEST or fewest + pending > LARGEST + 1:
         return None
-    windows = certify(root, limits, pending, lost)
+    windows = certify(root, limits, pending, CACHE, lost)
     if windows is None:
         return None
     going = victims(leaves, windows, fewest, choice)
     marked = tuple(
-        tuple((held, cap, gone) for (held, _, cap), gone in zip(*each, strict=True))
-        for each in zip(leaves, going, strict=True)
+        tuple((held, cap, gone) for (held, _, cap), gone in zip(*zone_and_going, strict=True))
+        for zone_and_going in zip(leaves, going, strict=True)
     )
-    found = fault(others_came(marked, lost, choice, alone=zone is None), pending, (asked_of_zones, asked_of_nodes))
-    assert found is None, (seed, leaves, limits, pending, lost, going, found)
+    result = fault(
+        others_came(marked, lost, choice, alone=zone is None), pending, (required_of_zones, required_of_nodes)
+    )
+    assert result is None, (seed, leaves, limits, pending, lost, going, result)
     return f"{fewest} evictions" if fewest > 1 else "1 eviction"
 
 
 def victims(leaves: Leaves, windows: Windows, fewest: int, choice: Choice) -> list[list[int]]:
     """Choose any victims within the windows: by node, what must leave nodes and zones, and the rest anyhow."""
-    going = [[0] * len(each) for each in leaves]
+    going = [[0] * len(zone) for zone in leaves]
     rest: list[tuple[int, int]] = []
     low, high = windows[-1]
-    for place, each in enumerate(leaves):
-        kept, may = 0, []
-        for number, (held, fixed, _) in enumerate(each):
+    for place, zone in enumerate(leaves):
+        remaining, may = 0, []
+        for number, (held, fixed, _) in enumerate(zone):
             must = 0 if high is None else max(0, held - high)
             going[place][number] = must
-            kept += held - must
+            remaining += held - must
             may += [(place, number)] * (min(held - fixed, held - low) - must)
         choice.shuffle(may)
         if len(windows) > 1:
             least, most = windows[0]
-            must = 0 if most is None else max(0, kept - most)
+            must = 0 if most is None else max(0, remaining - most)
             assert must <= len(may), "there are victims enough"
             for _, number in may[:must]:
                 going[place][number] += 1
-            may = may[must : max(must, kept - least)]
+            may = may[must : max(must, remaining - least)]
         rest += may
     choice.shuffle(rest)
     left = fewest - sum(map(sum, going))
@@ -167,38 +171,40 @@ def victims(leaves: Leaves, windows: Windows, fewest: int, choice: Choice) -> li
 
 def others_came(zones: Zones, lost: int, choice: Choice, *, alone: bool) -> Zones:
     """Let pods of others take so much room in every domain: on any node of a zone, or on every node `alone`."""
-    found = []
-    for each in zones:
-        nodes = list(each)
+    results = []
+    for zone in zones:
+        nodes = list(zone)
         for _ in range(lost):
             free = [number for number, (held, cap, _) in enumerate(nodes) if cap > held]
             for number in free if alone else choice.sample(free, min(1, len(free))):
                 held, cap, going = nodes[number]
                 nodes[number] = held, min(cap, held + LARGEST) - 1, going
-        found.append(tuple(nodes))
-    return tuple(found)
+        results.append(tuple(nodes))
+    return tuple(results)
 
 
 @pytest.mark.parametrize("draw", DRAWS)
 def test_every_interleaving(draw: Draw) -> None:
-    """Thousands of drawn states: whatever it speaks for ends right in every interleaving, as does each part of it."""
-    found = Counter(checked(draw, seed) for seed in range(12_000))
-    print(f"{draw.__name__}: {dict(found)}, 0 failures")
-    assert found.total() - found[None] > 800
+    """Thousands of drawn states: whatever it covers ends satisfied in every interleaving, as does each part of it."""
+    counted = Counter(checked(draw, seed) for seed in range(12_000))
+    print(f"{draw.__name__}: {dict(counted)}, 0 failures")
+    assert counted.total() - counted[None] > 800
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("draw", DRAWS)
 def test_every_interleaving_thorough(draw: Draw) -> None:
-    """The same for 100,000 states that it speaks for, of each way to draw them."""
-    found: Counter[str | None] = Counter()
+    """The same for 100,000 states that it covers, of each way to draw them."""
+    counted: Counter[str | None] = Counter()
     seed = 10**6
-    while found.total() - found[None] < 100_000:
-        found[checked(draw, seed)] += 1
+    while counted.total() - counted[None] < 100_000:
+        counted[checked(draw, seed)] += 1
         seed += 1
-    sorts = ", ".join(f"{what}: {many}" for what, many in sorted((what, many) for what, many in found.items() if what))
-    print(f"\n{draw.__name__}: 100000 of {found.total()} drawn states, 0 failures\n  {sorts}")
+    sorts = ", ".join(
+        f"{what}: {many}" for what, many in sorted((what, many) for what, many in counted.items() if what)
+    )
+    print(f"\n{draw.__name__}: 100000 of {counted.total()} drawn states, 0 failures\n  {sorts}")
 
 
 @pytest.mark.parametrize(
@@ -226,19 +232,20 @@ def test_every_interleaving_thorough(draw: Draw) -> None:
         pytest.param(state([[3, 0], [0]]), (Bound(max_skew=1, enforced=3), Bound()), id="enforced more loosely"),
         pytest.param(state([[3, 0], [0]]), (Bound(max_skew=1), Bound(least=1)), id="a least number"),
         pytest.param(state([[3, 0], [0]]), (Bound(cap=2), Bound(max_skew=1)), id="nothing enforced on zones"),
+        pytest.param(state([[4, 1, 1], [3, 2, 2], [3, 2, 0], [3, 1, 1]]), bounds(1, 3), id="a zone left too full"),
     ],
 )
-def test_where_it_does_not_speak(root: Inner, limits: Bounds) -> None:
-    """Outside what is argued for it says nothing, and the search decides."""
-    assert not certify(root, limits, 0)
+def test_where_it_does_not_apply(root: Inner, limits: Bounds) -> None:
+    """Outside what is argued for it gives no windows, and the search decides."""
+    assert not certify(root, limits, 0, CACHE)
 
 
 def test_one_level() -> None:
     """One key alone at maxSkew 1 needs no search, and no immovable pod is chosen."""
     root = make_inner([(3, 1, PLENTY, 0), (0, 0, PLENTY, 0), (1, 1, PLENTY, 0)])
     limits = (Bound(max_skew=1),)
-    assert certify(root, limits, 0)
-    step = next_step(SearchState(root), limits, 9)
+    assert certify(root, limits, 0, CACHE)
+    step = next_step(TreeState(root), limits, 9, CACHE)
     assert len(step.victims) == 1
     assert all(cast("Leaf", path[-1])[0] == 3 for path in step.victims)
 
@@ -246,8 +253,8 @@ def test_one_level() -> None:
 def test_room_that_others_may_take() -> None:
     """Where every node must take its share, it is not certain while others may fill some."""
     crowded = state([[2, 2], [2, 2], [0, 0]])
-    assert certify(crowded, bounds(1, 1), 0)
-    assert not certify(crowded, bounds(1, 1), 0, lost=1)
+    assert certify(crowded, bounds(1, 1), 0, CACHE)
+    assert not certify(crowded, bounds(1, 1), 0, CACHE, lost=1)
 
 
 def test_limits_that_the_constraints_imply() -> None:
@@ -255,13 +262,13 @@ def test_limits_that_the_constraints_imply() -> None:
     root = state([[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
     for zone in (1, 2):
         within = Bound(max_skew=zone, cap=1 + zone), Bound(max_skew=1, cap=1)
-        assert certify(root, within, 0) == certify(root, bounds(zone, 1), 0) is not None
+        assert certify(root, within, 0, CACHE) == certify(root, bounds(zone, 1), 0, CACHE) is not None
 
 
 def test_the_fullest_zone_gives() -> None:
     """Windows: 15 and 15 pods with maxSkew 2 are levelled to 11 and 10, from any nodes."""
     full = [1] * 15 + [0] * 20
-    assert certify(state([full, full, [0] * 35]), bounds(2, 1), 0) == ((10, 11), (0, 1))
+    assert certify(state([full, full, [0] * 35]), bounds(2, 1), 0, CACHE) == ((10, 11), (0, 1))
 
 
 def of_unequal_worth(choice: Choice) -> SingleClassProblem | None:
@@ -278,38 +285,38 @@ def of_unequal_worth(choice: Choice) -> SingleClassProblem | None:
     snapshot = blueprint.snapshot()
     key = "controller.kubernetes.io/pod-deletion-cost"
     pods = tuple(structs.replace(pod, annotations=Labels({key: str(choice.randint(-3, 3))})) for pod in snapshot.pods)
-    found = problems(replace(snapshot, pods=pods), eager())
-    return found[0] if found and isinstance(found[0], SingleClassProblem) else None
+    problems_ = problems(replace(snapshot, pods=pods), eager())
+    return problems_[0] if problems_ and isinstance(problems_[0], SingleClassProblem) else None
 
 
 def test_the_victims_that_are_taken() -> None:
     """Victims as the plan takes them are a step, and each is the cheapest of its node."""
-    spoken = 0
+    covered = 0
     for seed in range(600):
         problem = of_unequal_worth(random.Random(seed))
         if problem is None:
             continue
         layout = problem.layout
-        fewest = min_evictions(layout.root, layout.bounds, problem.pending)
-        windows = certify(layout.root, layout.bounds, problem.pending)
+        fewest = min_evictions(layout.root, layout.bounds, problem.pending, CACHE)
+        windows = certify(layout.root, layout.bounds, problem.pending, CACHE)
         if not fewest or fewest > LARGEST or windows is None:
             continue
-        found = select_victims(layout, windows, fewest)
-        assert len(found) == fewest
-        assert fault(*_named(problem, found)) is None, seed
-        spoken += 1
-    assert spoken > 100
+        result = select_victims(layout, windows, fewest)
+        assert len(result) == fewest
+        assert fault(*_named(problem, result)) is None, seed
+        covered += 1
+    assert covered > 100
 
 
-def _named(problem: SingleClassProblem, going: list[Victim]) -> tuple[Zones, int, tuple[Asked, Asked]]:
+def _named(problem: SingleClassProblem, going: list[Victim]) -> tuple[Zones, int, tuple[Required, Required]]:
     """Return the state with these victims as the search takes it."""
-    sites, gone = problem.layout.sites, Counter(each.pod.node for each in going)
-    for each in going:
-        site = sites[each.pod.node or ""]
-        assert each in site.movable[: gone[site.node]]
+    sites, gone = problem.layout.sites, Counter(victim.pod.node for victim in going)
+    for victim in going:
+        site = sites[victim.pod.node or ""]
+        assert victim in site.movable[: gone[site.node]]
     zones = tuple(
         tuple((sites[name].count if name in sites else 0, problem.layout.cap(name), gone[name]) for name in names)
-        for names in problem.layout.ground.members.values()
+        for names in problem.layout.topology.members.values()
     )
     first, second = (bound.max_skew for bound in problem.layout.bounds)
     return zones, problem.pending, ((first, None, 0), (second, None, 0))
@@ -325,6 +332,6 @@ def test_a_limit_alone_forces_nothing() -> None:
     text = f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]"
     policy = load_policy(text.encode(), source="test")
     view = View(scene.snapshot())
-    found = plan(view, assess(view, policy, NO_MEMORY), policy, NO_MEMORY)
-    assert [each.limits for each in found.groups] != [()]
-    assert not any(each.forced for each in found.evictions)
+    made = plan(view, assess(view, policy, NO_MEMORY), policy, NO_MEMORY)
+    assert [group.limits for group in made.groups] != [()]
+    assert not any(eviction.forced for eviction in made.evictions)

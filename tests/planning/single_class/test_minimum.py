@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebalancer.planning.scope.bounds import Bound
 from rebalancer.planning.single_class.minimum import min_evictions
-from rebalancer.planning.single_class.placement import (
-    Bound,
-    Inner,
-    count_domains,
-    count_pods,
-    excess_by_level,
-    make_inner,
-)
-from tests.planning.states import Counts, bounds, brute_distance, layouts, satisfied, state
+from rebalancer.planning.single_class.placement import Inner, count_domains, count_pods, excess_by_level, make_inner
+from tests.planning.states import CACHE, Counts, bounds, brute_min_evictions, layouts, satisfied, state
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "acceptance" / "cases" / "planner_cases.json").read_text()
@@ -27,8 +21,8 @@ CASES: list[dict[str, Any]] = json.loads(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['counts']}-{case['zoneMaxSkew']}{case['hostMaxSkew']}")
 def test_acceptance_case(case: dict[str, Any]) -> None:
     """The distance is that of an integer program."""
-    found = min_evictions(state(case["counts"]), bounds(case["zoneMaxSkew"], case["hostMaxSkew"]), 0)
-    assert found == case["distance"]
+    fewest = min_evictions(state(case["counts"]), bounds(case["zoneMaxSkew"], case["hostMaxSkew"]), 0, CACHE)
+    assert fewest == case["distance"]
 
 
 @pytest.mark.parametrize("zone", [1, 2])
@@ -39,8 +33,8 @@ def test_every_small_layout(zone: int, host: int) -> None:
     for zones in (1, 2, 3):
         for counts in layouts(zones, 2, 5):
             for pending in (0, 1):
-                found = min_evictions(state(counts), bounds(zone, host), pending)
-                assert found == brute_distance(counts, zone, host, pending), (counts, pending)
+                fewest = min_evictions(state(counts), bounds(zone, host), pending, CACHE)
+                assert fewest == brute_min_evictions(counts, zone, host, pending), (counts, pending)
                 tried += 1
     assert tried > 500
 
@@ -52,15 +46,15 @@ skew = st.integers(1, 3)
 @given(small, skew, skew)
 def test_zero_means_that_nothing_is_to_do(counts: Counts, zone: int, host: int) -> None:
     """The distance is 0 exactly where all constraints hold."""
-    assert (min_evictions(state(counts), bounds(zone, host), 0) == 0) == satisfied(counts, zone, host)
-    assert any(excess_by_level(state(counts), bounds(zone, host))) == (not satisfied(counts, zone, host))
+    assert (min_evictions(state(counts), bounds(zone, host), 0, CACHE) == 0) == satisfied(counts, zone, host)
+    assert any(excess_by_level(state(counts), bounds(zone, host), CACHE)) == (not satisfied(counts, zone, host))
 
 
 @given(small, skew, skew, st.randoms(use_true_random=False))
 def test_names_mean_nothing(counts: Counts, zone: int, host: int, random: Any) -> None:
     """The order of zones and nodes changes nothing: equal states are equal values."""
-    mixed = [random.sample(each, len(each)) for each in random.sample(counts, len(counts))]
-    assert state(mixed) == state(counts)
+    shuffled = [random.sample(zone_counts, len(zone_counts)) for zone_counts in random.sample(counts, len(counts))]
+    assert state(shuffled) == state(counts)
 
 
 capped = st.lists(
@@ -74,17 +68,19 @@ capped = st.lists(
 def test_caps_immovable_pods_and_shares(
     drawn: list[list[tuple[int, int, int]]], zone: int, host: int, pending: int, share: int | None, unmet: bool
 ) -> None:
-    """With room, immovable pods, a share cap and an unmet minDomains it still equals trying every arrangement."""
-    leaves = [[(held, min(fixed, held), held + room) for held, fixed, room in each] for each in drawn]
-    root = make_inner(make_inner((held, fixed, cap, 0) for held, fixed, cap in each) for each in leaves)
-    found = min_evictions(root, (Bound(max_skew=zone, cap=share, floor_at_zero=unmet), Bound(max_skew=host)), pending)
-    assert found == _brute(leaves, zone, host, pending, share, unmet=unmet)
+    """With room, immovable pods, a share cap and an unmet minDomains it still equals trying every placement."""
+    leaves = [[(held, min(fixed, held), held + room) for held, fixed, room in nodes] for nodes in drawn]
+    root = make_inner(make_inner((held, fixed, cap, 0) for held, fixed, cap in zone) for zone in leaves)
+    fewest = min_evictions(
+        root, (Bound(max_skew=zone, cap=share, floor_at_zero=unmet), Bound(max_skew=host)), pending, CACHE
+    )
+    assert fewest == _brute(leaves, zone, host, pending, share, unmet=unmet)
 
 
 def _brute(
     leaves: list[list[tuple[int, int, int]]], zone: int, host: int, pending: int, share: int | None, *, unmet: bool
 ) -> int | None:
-    flat = [leaf for each in leaves for leaf in each]
+    flat = [leaf for zone in leaves for leaf in zone]
     total = sum(held for held, _, _ in flat) + pending
     best: int | None = None
 
@@ -107,9 +103,9 @@ def _holds(
     leaves: list[list[tuple[int, int, int]]], chosen: list[int], zone: int, host: int, share: int | None, *, unmet: bool
 ) -> bool:
     rest, totals = list(chosen), []
-    for each in leaves:
-        totals.append(sum(rest[: len(each)]))
-        rest = rest[len(each) :]
+    for nodes in leaves:
+        totals.append(sum(rest[: len(nodes)]))
+        rest = rest[len(nodes) :]
     low = 0 if unmet else min(totals)
     within = max(totals) - low <= zone and max(chosen) - min(chosen) <= host
     return within and (share is None or max(totals) <= share)
@@ -121,15 +117,15 @@ def test_three_thousand_pods_on_uneven_zones_cannot_stand() -> None:
     def zones(pods: int) -> Inner:
         return make_inner(make_inner([(0, 0, pods, 0)] * many) for many in (333, 333, 334))
 
-    assert min_evictions(zones(3000), bounds(1, 1), 3000) is None
-    assert min_evictions(zones(2997), bounds(1, 1), 2997) == 0
+    assert min_evictions(zones(3000), bounds(1, 1), 3000, CACHE) is None
+    assert min_evictions(zones(2997), bounds(1, 1), 2997, CACHE) == 0
 
 
 def test_three_levels() -> None:
     """Hosts in racks in zones: one key divides the next, and the sum up the tree knows all of them."""
     rack = make_inner([(2, 0, 9, 0), (0, 0, 9, 0)])
     root = make_inner([make_inner([rack, make_inner([(0, 0, 9, 0)] * 2)]), make_inner([rack, rack])])
-    assert (count_pods(root), count_domains(root, 2), count_domains(root, 3)) == (6, 4, 8)
+    assert (count_pods(root, CACHE), count_domains(root, 2), count_domains(root, 3)) == (6, 4, 8)
     one = Bound(max_skew=1)
     # Zones 2 4, racks 2 0 2 2, hosts 2 0 0 0 2 0 2 0: six pods on eight hosts stand one each, three in each zone.
-    assert min_evictions(root, (one, one, one), 0) == 3
+    assert min_evictions(root, (one, one, one), 0, CACHE) == 3

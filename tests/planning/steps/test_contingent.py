@@ -1,123 +1,123 @@
-"""The oracle itself agrees with the acceptance cases, with a search that prunes nothing, and with worked examples."""
-
-from functools import cache
-from typing import Any
+"""Contingent plans exist where the oracle forces a repair, and never take more than they say at the beginning."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.driver import rest_states
+from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.single_class.minimum import min_evictions
-from tests.planning.contingent_oracle import Game, Zones, canonical, least_moves
-from tests.planning.single_class.test_minimum import CASES
-from tests.planning.states import Counts, bounds, brute_distance, feasible, satisfied, state
-
-small = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=2), min_size=1, max_size=3)
-larger = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=5)
-skew = st.integers(1, 3)
+from rebalancer.planning.single_class.placement import Bounds, mark_leaving
+from rebalancer.planning.steps.contingent import contingent_step, repair_step
+from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState
+from tests.planning.contingent_oracle import Game
+from tests.planning.states import CACHE, Counts, bounds, layouts, state
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['counts']}-{case['zoneMaxSkew']}{case['hostMaxSkew']}")
-def test_acceptance_case(case: dict[str, Any]) -> None:
-    """Distance, forced and with luck are those of the cases.
-
-    Where more than the distance must be spent to force it, the cases give that number for luck too; luck may do with
-    less there, but never without reaching the distance.
-    """
-    game = Game(case["zoneMaxSkew"], case["hostMaxSkew"])
-    assert game.distance(case["counts"]) == case["distance"]
-    assert game.forced(case["counts"]) == case["forced"]
-    lucky = game.with_luck(case["counts"])
-    if case["forced"] in {None, case["distance"]}:
-        assert lucky == case["withLuck"]
-    else:
-        assert lucky is not None
-        assert case["distance"] <= lucky <= case["withLuck"]
+@pytest.mark.parametrize("room", [1, 3])
+@pytest.mark.parametrize("zone", [1, 2])
+@pytest.mark.parametrize("host", [1, 2])
+def test_every_small_layout(zone: int, host: int, room: int) -> None:
+    """Evictions are found where the oracle can force the repair with one to spare, and nowhere else."""
+    game = Game(zone, host, out=room)
+    tried = 0
+    for zones in (2, 3):
+        for counts in layouts(zones, 2, 7):
+            if game.distance(counts):
+                step = contingent_step(TreeState(state(counts)), bounds(zone, host), room, CACHE)
+                assert bool(step.victims) == (game.forced(counts, spare=1) is not None), counts
+                tried += 1
+    assert tried > 200
 
 
-def test_luck_may_do_with_less_than_force() -> None:
-    """4,1 | 1,0,5 with maxSkew 3 and 3: the 5's replacement on the 0 ends it, but nodes with 1 are open to it too."""
-    assert satisfied([[4, 1], [1, 1, 4]], 3, 3)
-    assert feasible([[4, 1], [1, 0, 4]], 3, 3) == [(0, 1), (1, 0), (1, 1)]
-    game = Game(3, 3)
-    assert (game.with_luck([[4, 1], [1, 0, 5]]), game.forced([[4, 1], [1, 0, 5]])) == (1, 3)
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=2, max_size=4),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.sampled_from([1, 2, 4]),
+)
+@settings(max_examples=100, deadline=None)
+def test_never_more_than_can_be_forced(counts: Counts, zone: int, host: int, room: int) -> None:
+    """Planned anew after every landing, whatever is picked, it ends balanced after as many evictions as said first."""
+    forced = Game(zone, host, out=room).forced(counts, spare=1)
+    start = TreeState(state(counts))
+    if forced and contingent_step(start, bounds(zone, host), room, CACHE).victims:
+        assert worst(start, bounds(zone, host), room, {}) <= forced
 
 
-@given(small, skew, skew, st.integers(0, 2))
-@settings(deadline=None)
-def test_distance_is_that_of_brute_force(counts: Counts, zone: int, host: int, pending: int) -> None:
-    """Arithmetic on the totals equals trying every arrangement."""
-    assert least_moves(canonical(counts), pending, zone, host) == brute_distance(counts, zone, host, pending)
+def worst(now: TreeState, limits: Bounds, room: int, known: dict[TreeState, int]) -> int:
+    """Return the most evictions until everything holds, over every choice of the scheduler."""
+    if not now.pending and min_evictions(now.root, limits, 0, CACHE) == 0:
+        return 0
+    if now not in known:
+        step = contingent_step(now, limits, room, CACHE)
+        assert step.victims, "it led to where nothing is assured"
+        root = now.root
+        for path in step.victims:
+            root = mark_leaving(root, path)
+        following = set(rest_states(TreeState(root, now.pending), TreeMoves(limits, CACHE)))
+        known[now] = len(step.victims) + max(worst(end, limits, room, known) for end in following)
+    return known[now]
 
 
-@given(larger, skew, skew, st.integers(0, 3))
-def test_distance_is_the_planners(counts: Counts, zone: int, host: int, pending: int) -> None:
-    """Two ways to count the same, on states that are too large to try everything."""
-    assert least_moves(canonical(counts), pending, zone, host) == min_evictions(
-        state(counts), bounds(zone, host), pending
-    )
+def test_four_at_once() -> None:
+    """5,3,6,4 | 0,0,2,2 | 6,0,0,6 is repaired in 13 with four concurrent evictions, and not begun with three."""
+    counts = [[5, 3, 6, 4], [0, 0, 2, 2], [6, 0, 0, 6]]
+    assert worst(TreeState(state(counts)), bounds(1, 1), 4, {}) == 13
+    assert not contingent_step(TreeState(state(counts)), bounds(1, 1), 3, CACHE).victims
+    assert not contingent_step(TreeState(state(counts)), bounds(1, 1), 4, CACHE, extra=0).victims
 
 
-@given(small.filter(lambda counts: sum(map(sum, counts)) <= 7), st.integers(1, 2), st.integers(1, 2))
-@settings(max_examples=60, deadline=None)
-def test_pruning_changes_no_answer(counts: Counts, zone: int, host: int) -> None:
-    """The same as a search that tries every eviction and knows no distance."""
-    game = Game(zone, host, out=2)
-    least = game.distance(counts)
-    if least is None or least > 3:
-        return
-    spare = 3 - least
-    assert game.forced(counts, spare=spare) == plain(counts, zone, host, 3, every=True)
-    assert game.with_luck(counts, spare=spare) == plain(counts, zone, host, 3, every=False)
+def test_the_number_of_concurrent_evictions_is_returned_where_fewer_are_allowed() -> None:
+    """1 | 2,0,3 with maxSkew 2 and 1 takes three concurrent evictions: with fewer allowed, that is returned."""
+    start, limits = TreeState(state([[1], [2, 0, 3]])), bounds(2, 1)
+    assert [repair_step(start, limits, 12, CACHE, concurrent=out).needed for out in (1, 2)] == [3, 3]
+    assert [bool(repair_step(start, limits, 12, CACHE, concurrent=out).victims) for out in (2, 3)] == [False, True]
+    assert not contingent_step(start, limits, 2, CACHE).victims
 
 
-def plain(counts: Counts, zone: int, host: int, most: int, *, every: bool) -> int | None:
-    """Play the game without any short cut, two pending at the most, and return the fewest evictions up to `most`."""
-
-    @cache
-    def wins(now: Zones, pending: int, evictions: int) -> bool:
-        shaped = [list(each) for each in now]
-        open_ = feasible(shaped, zone, host) if pending else []
-        if open_:
-            results = [wins(changed(now, place, node, 1), pending - 1, evictions) for place, node in open_]
-            return all(results) if every else any(results)
-        if not pending and satisfied(shaped, zone, host):
-            return True
-        if not evictions or pending == 2:
-            return False
-        return any(
-            wins(changed(now, place, node, -1), pending + 1, evictions - 1)
-            for place, each in enumerate(now)
-            for node, held in enumerate(each)
-            if held
-        )
-
-    start = tuple(tuple(each) for each in counts)
-    return next((number for number in range(most + 1) if wins(start, 0, number)), None)
+def test_pending_pods_are_waited_for() -> None:
+    """While the scheduler has pods to place nothing is begun."""
+    assert not contingent_step(TreeState(state([[3], [0]]), pending=1), bounds(1, 1), 3, CACHE).victims
 
 
-def changed(now: Zones, place: int, node: int, by: int) -> Zones:
-    """Return the state with one pod more or less on a node."""
-    return tuple(
-        tuple(held + (by if (place, node) == (zone, here) else 0) for here, held in enumerate(each))
-        for zone, each in enumerate(now)
-    )
+def test_a_long_repair_is_not_searched() -> None:
+    """A thousand evictions, or a thousand pods that wait, are too many moves; so is what cannot be satisfied."""
+    assert not contingent_step(TreeState(state([[1000, 1000], [0, 0]])), bounds(1, 1), 4, CACHE).victims
+    assert not contingent_step(TreeState(state([[0, 0], [0, 0]]), pending=1000), bounds(1, 1), 4, CACHE).victims
+    assert not contingent_step(TreeState(state([[0], [2, 4]])), bounds(1, 1), 4, CACHE).victims
 
 
-def test_worked_examples() -> None:
-    """Never; two at once; one to spare with four at once, and not with three."""
-    never = [[2, 1], [4, 1, 3]]
-    assert Game(1, 1).distance(never) == 3
-    assert Game(1, 1, out=9).with_luck(never, spare=6) is None
-    together = [[1], [5, 1]]
-    assert [Game(2, 1, out=out).forced(together) for out in (1, 2)] == [None, 3]
-    gross = [[5, 3, 6, 4], [0, 0, 2, 2], [6, 0, 0, 6]]
-    assert [Game(1, 1, out=out).forced(gross, spare=1) for out in (3, 4)] == [None, 13]
-    assert Game(1, 1).distance(gross) == 12
+def test_no_contingent_plan_needs_more_concurrent_evictions_than_are_allowed() -> None:
+    """1 | 5,1 with maxSkew 2 and 1 takes two at once; with one allowed there is no plan, nor where none is feasible."""
+    assert not contingent_step(TreeState(state([[1], [5, 1]])), bounds(2, 1), 1, CACHE).victims
+    assert not contingent_step(TreeState(state([[0], [2, 4]])), bounds(1, 1), 3, CACHE).victims
 
 
-def test_a_pod_that_is_pending_already_is_placed_first() -> None:
-    """What waits at the beginning belongs to the game: it may be all that is missing, or be stuck."""
-    assert Game(1, 1).forced([[1], [0]], pending=1) == 0
-    assert Game(1, 1).ends([[1], [0]], 1) == {(((1,), (1,)), 0)}
-    assert Game(1, 1).ends([[2], [1, 0]], 3) == {(((1, 2), (2,)), 1)}
+def test_equal_groups_are_searched_once() -> None:
+    """A search that ended costs nothing again; one that reached its limit by what others spent is repeated."""
+    start, limits = TreeState(state([[1] * 6 + [0] * 2] * 2 + [[0] * 8] * 2)), bounds(2, 1)
+    cache = SearchCache()
+    assert not contingent_step(start, limits, 4, cache, budget=SearchBudget(10)).victims
+    budget = SearchBudget(10_000)
+    result = contingent_step(start, limits, 4, cache, budget=budget)
+    assert result.victims
+    spent = 10_000 - budget.left
+    assert spent > 10
+    assert contingent_step(start, limits, 4, cache, budget=budget) is result
+    assert budget.left == 10_000 - spent
+    cache = SearchCache()
+    contingent_step(start, limits, 4, cache, budget=budget)
+    assert budget.left == 10_000 - 2 * spent
+
+
+def test_a_search_beyond_its_own_limit_is_not_repeated() -> None:
+    """What no budget of the plan can answer is asked once."""
+    start, limits = TreeState(state([[9, 8, 7, 6], [9, 9, 9, 0], [0, 1, 2, 3], [5, 5, 0, 0]])), bounds(2, 2)
+    cache, budget = SearchCache(), SearchBudget(1_000_000)
+    assert not contingent_step(start, limits, 4, cache, budget=budget).victims
+    left = budget.left
+    assert left < 1_000_000
+    assert not contingent_step(start, limits, 4, cache, budget=budget).victims
+    assert budget.left == left

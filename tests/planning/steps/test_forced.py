@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rebalancer.planning.scope.bounds import Bound
+from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import (
-    Bound,
     Inner,
     Leaf,
     Path,
@@ -18,9 +19,20 @@ from rebalancer.planning.single_class.placement import (
     make_inner,
     mark_leaving,
 )
-from rebalancer.planning.steps.forced import SearchState, StepGoal, is_step, next_step
+from rebalancer.planning.steps.forced import next_step, settle
+from rebalancer.planning.steps.tree_moves import TreeState
 from tests.planning.single_class.test_minimum import CASES
-from tests.planning.states import PLENTY, Counts, bounds, brute_distance, feasible, layouts, satisfied, state
+from tests.planning.states import (
+    CACHE,
+    PLENTY,
+    Counts,
+    bounds,
+    brute_min_evictions,
+    feasible,
+    layouts,
+    satisfied,
+    state,
+)
 
 MANY = 99
 
@@ -28,9 +40,9 @@ MANY = 99
 def node_of(counts: Counts, path: Path) -> tuple[int, int]:
     """Find a node of the class that a path describes."""
     zone_class, leaf = path
-    for place, each in enumerate(counts):
-        if state([each])[0][0] == zone_class:
-            for node, held in enumerate(each):
+    for place, nodes in enumerate(counts):
+        if state([nodes])[0][0] == zone_class:
+            for node, held in enumerate(nodes):
                 if (held, 0, PLENTY, 0) == leaf:
                     return place, node
     raise AssertionError(path)
@@ -38,10 +50,10 @@ def node_of(counts: Counts, path: Path) -> tuple[int, int]:
 
 def repaired(counts: Counts, zone: int, host: int, choice: random.Random) -> tuple[Counts, int]:
     """Evict by steps of one, let a scheduler choose at random among the feasible nodes, until no step is found."""
-    counts = [list(each) for each in counts]
+    counts = [list(zone) for zone in counts]
     evictions = 0
     while True:
-        step = next_step(SearchState(state(counts)), bounds(zone, host), 1)
+        step = next_step(TreeState(state(counts)), bounds(zone, host), 1, CACHE)
         if not step.victims:
             return counts, evictions
         place, node = node_of(counts, step.victims[0])
@@ -57,7 +69,7 @@ def repaired(counts: Counts, zone: int, host: int, choice: random.Random) -> tup
 def test_acceptance_case(case: dict[str, Any]) -> None:
     """Where a full search is forced at the distance, a step is found; where it never is, none is begun in vain."""
     root, limits = state(case["counts"]), bounds(case["zoneMaxSkew"], case["hostMaxSkew"])
-    step = next_step(SearchState(root), limits, MANY)
+    step = next_step(TreeState(root), limits, MANY, CACHE)
     assert step.complete
     if case["distance"]:
         if case["forced"] == case["distance"]:
@@ -74,10 +86,10 @@ def test_acceptance_case(case: dict[str, Any]) -> None:
 )
 @settings(max_examples=150, deadline=None)
 def test_closed_loop(counts: Counts, zone: int, host: int, seed: int) -> None:
-    """Whatever the scheduler chooses: nothing is ever left pending, each eviction counts, and the end is right."""
-    before = min_evictions(state(counts), bounds(zone, host), 0)
+    """Whatever the scheduler chooses: nothing is ever left pending, each eviction counts, and the end is satisfied."""
+    before = min_evictions(state(counts), bounds(zone, host), 0, CACHE)
     after, evictions = repaired(counts, zone, host, random.Random(seed))
-    left = min_evictions(state(after), bounds(zone, host), 0)
+    left = min_evictions(state(after), bounds(zone, host), 0, CACHE)
     if before is None or left is None:
         assert evictions == 0
         return
@@ -95,40 +107,40 @@ def test_closed_loop(counts: Counts, zone: int, host: int, seed: int) -> None:
 def test_every_prefix_of_a_step_is_a_step(counts: Counts, zone: int, host: int) -> None:
     """Budgets may cut a step anywhere beyond the number it needs at once."""
     limits = bounds(zone, host)
-    step = next_step(SearchState(state(counts)), limits, MANY)
+    step = next_step(TreeState(state(counts)), limits, MANY, CACHE)
     now: Inner = state(counts)
     for position, path in enumerate(step.victims, start=1):
         now = mark_leaving(now, path)
         if position >= step.needed:
-            assert is_step(SearchState(now), limits)
+            assert settle(TreeState(now), limits, CACHE)
             assert (
-                min_evictions(evict_leaving(now), limits, position)
-                == (brute_distance(counts, zone, host) or 0) - position
+                min_evictions(evict_leaving(now), limits, position, CACHE)
+                == (brute_min_evictions(counts, zone, host) or 0) - position
             )
 
 
 def test_in_part() -> None:
-    """Where no arrangement satisfies both, a step brings them nearer, and leaves neither worse than it was."""
+    """Where no placement satisfies both, a step brings them nearer, and leaves neither worse than it was."""
 
     def over(counts: Counts) -> tuple[int, int]:
-        totals, nodes = [sum(each) for each in counts], [held for each in counts for held in each]
+        totals, nodes = [sum(zone) for zone in counts], [held for zone in counts for held in zone]
         return max(0, max(totals) - min(totals) - 1), max(0, max(nodes) - min(nodes) - 1)
 
     def alone(counts: Counts) -> int:
-        return (brute_distance(counts, 1, PLENTY) or 0) + (brute_distance(counts, PLENTY, 1) or 0)
+        return (brute_min_evictions(counts, 1, PLENTY) or 0) + (brute_min_evictions(counts, PLENTY, 1) or 0)
 
     nearer = 0
     for before in layouts(2, 3, 6):
-        if min_evictions(state(before), bounds(1, 1), 0) is not None:
+        if min_evictions(state(before), bounds(1, 1), 0, CACHE) is not None:
             continue
-        step = next_step(SearchState(state(before)), bounds(1, 1), 1, StepGoal.PART)
+        step = next_step(TreeState(state(before)), bounds(1, 1), 1, CACHE, StepGoal.PARTIAL)
         if not step.victims:
             continue
-        counts = [list(each) for each in before]
+        counts = [list(zone) for zone in before]
         place, node = node_of(counts, step.victims[0])
         counts[place][node] -= 1
         for place, node in feasible(counts, 1, 1):
-            after = [list(each) for each in counts]
+            after = [list(zone) for zone in counts]
             after[place][node] += 1
             assert all(now <= then for now, then in zip(over(after), over(before), strict=True)), before
             assert alone(after) < alone(before), before
@@ -142,25 +154,25 @@ def test_unreachable() -> None:
     for seed in range(20):
         after, evictions = repaired([[2, 1], [4, 1, 3]], 1, 1, random.Random(seed))
         assert evictions == 1
-        assert next_step(SearchState(state(after)), bounds(1, 1), MANY).victims == ()
-        assert min_evictions(state(after), bounds(1, 1), 0) == 2
+        assert next_step(TreeState(state(after)), bounds(1, 1), MANY, CACHE).victims == ()
+        assert min_evictions(state(after), bounds(1, 1), 0, CACHE) == 2
 
 
 def test_two_at_once() -> None:
     """From 1 | 5,1 with maxSkew 2 and 1 a state is reached where the second victim must go while one is pending."""
     stuck = state(repaired([[1], [5, 1]], 2, 1, random.Random(0))[0])
-    left = min_evictions(stuck, bounds(2, 1), 0)
+    left = min_evictions(stuck, bounds(2, 1), 0, CACHE)
     assert left
-    step = next_step(SearchState(stuck), bounds(2, 1), 1)
+    step = next_step(TreeState(stuck), bounds(2, 1), 1, CACHE)
     assert (step.victims, step.needed) == ((), 2)
-    assert len(next_step(SearchState(stuck), bounds(2, 1), 2).victims) == 2
+    assert len(next_step(TreeState(stuck), bounds(2, 1), 2, CACHE).victims) == 2
 
 
 def test_room_for_one_is_respected() -> None:
     """A step is never longer than the room for it."""
     root = state([[3, 3], [3, 3], [0, 0]])
-    assert len(next_step(SearchState(root), bounds(1, 1), 1).victims) == 1
-    assert len(next_step(SearchState(root), bounds(1, 1), MANY).victims) == 4
+    assert len(next_step(TreeState(root), bounds(1, 1), 1, CACHE).victims) == 1
+    assert len(next_step(TreeState(root), bounds(1, 1), MANY, CACHE).victims) == 4
 
 
 def test_immovable_pods_are_not_chosen() -> None:
@@ -169,29 +181,29 @@ def test_immovable_pods_are_not_chosen() -> None:
     free: Leaf = (2, 0, PLENTY, 0)
     empty: Leaf = (0, 0, PLENTY, 0)
     root: Inner = tuple(sorted(((((fixed, 1),), 1), (((free, 1),), 1), (((empty, 1),), 1))))
-    step = next_step(SearchState(root), bounds(4, 4), MANY)
+    step = next_step(TreeState(root), bounds(4, 4), MANY, CACHE)
     assert all(path[-1] != fixed for path in step.victims)
 
 
 def test_too_wide_to_search() -> None:
-    """Where the scheduler has too many ways to go, the search gives up and says so instead of guessing."""
+    """Where the scheduler has too many choices, the search reaches its limit and says so instead of guessing."""
     root = state([[0, 2, 0, 0], [5, 3, 5, 3, 7], [7, 5, 3, 1], [0, 5, 2, 0]])
-    grown = next_step(SearchState(root), bounds(3, 3), MANY)
-    assert grown.victims, "what was found before it gave up is a step"
+    grown = next_step(TreeState(root), bounds(3, 3), MANY, CACHE)
+    assert grown.victims, "what was found before the limit is a step"
     assert not grown.complete
     other = state([[2, 3, 1, 0], [1, 1, 5, 3, 3, 2], [0, 5, 0, 1, 0], [1, 0, 3, 0, 3]])
-    crowded = next_step(SearchState(other, pending=20), bounds(2, 3), MANY)
+    crowded = next_step(TreeState(other, pending=20), bounds(2, 3), MANY, CACHE)
     assert (crowded.victims, crowded.complete) == ((), False)
 
 
 def test_nothing_is_to_be_done_where_nothing_can_be() -> None:
-    """A state that no arrangement makes right does not settle, and has no step."""
+    """A state that no placement satisfies does not settle, and has no step."""
     root = make_inner([make_inner([(4, 4, 4, 0)]), make_inner([(0, 0, 0, 0)])])
-    assert not is_step(SearchState(root), bounds(1, 1))
-    assert next_step(SearchState(root), bounds(1, 1), MANY).victims == ()
+    assert not settle(TreeState(root), bounds(1, 1), CACHE)
+    assert next_step(TreeState(root), bounds(1, 1), MANY, CACHE).victims == ()
 
 
 def test_a_share_cap_counts_as_excess() -> None:
     """A domain over its cap is over, whatever the skew."""
     root = make_inner([make_inner([(4, 0, PLENTY, 0)]), make_inner([(3, 0, PLENTY, 0)])])
-    assert excess_by_level(root, (Bound(max_skew=1, cap=2), Bound())) == (2, 0)
+    assert excess_by_level(root, (Bound(max_skew=1, cap=2), Bound()), CACHE) == (2, 0)

@@ -1,0 +1,42 @@
+"""Why an eviction that planning decided has to wait: causes as data, which reporting puts into words."""
+
+from datetime import timedelta
+
+from rebalancer.planning.causes import Fact
+
+
+class Paused(Fact, frozen=True, gc=False):
+    """The controller is paused; the message says who, until when and why."""
+
+    message: str
+
+
+class ModeObserves(Fact, frozen=True, gc=False):
+    """The mode is Observe."""
+
+
+class Stale(Fact, frozen=True, gc=False):
+    """The snapshot is out of date; the message says why."""
+
+    message: str
+
+
+class NotLasting(Fact, frozen=True, gc=False):
+    """The violation has not lasted as long as `field` requires."""
+
+    lasted: timedelta
+    field: str
+    required: timedelta
+
+
+class BackingOff(Fact, frozen=True, gc=False):
+    """A repair of the component failed lately; the message says when it is tried again."""
+
+    message: str
+
+
+class RateReached(Fact, frozen=True, gc=False):
+    """A rate of the policy's budgets is used up."""
+
+    budget: str
+    allowed: int

@@ -1,0 +1,35 @@
+"""What must be stored after a cycle, and no more: the memory outlives the process and has to stay small."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.causes import Causes, causes_to_store
+from rebalancer.model.moves import Memory
+from rebalancer.model.reasons import State
+from rebalancer.planning.plan import Plan
+
+RATE_WINDOW: Final = timedelta(minutes=1)
+"""The window of `budgets.perMinute`."""
+
+
+def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: Plan, now: datetime) -> Memory:
+    """Return the memory after a cycle.
+
+    It stores since when each group and limit has been violated, the causes, and the evictions of the last minute.
+    Failed predictions and extra evictions are stored only for groups that are still violated or planned.
+    """
+    since = dict(memory.seen)
+    names = {group.group.name for group in assessment.violated} | {group.name for group in plan.groups}
+    names |= {limit.name for limit in assessment.limits if limit.state is not State.SATISFIED}
+    return msgspec.structs.replace(
+        memory,
+        # A time in the future, from another clock, must not delay anything without end.
+        seen=tuple(sorted((name, min(now, since.get(name, now))) for name in names)),
+        sent=tuple(moment for moment in memory.sent if timedelta(0) <= now - moment < RATE_WINDOW),
+        failed_predictions=tuple(failure for failure in memory.failed_predictions if failure.group in names),
+        extra_evictions=tuple(extra for extra in memory.extra_evictions if extra.group in names),
+        causes=causes_to_store(causes),
+    )

@@ -1,0 +1,108 @@
+"""Expected counts: pods by domain after the decided evictions and the placement of their replacements.
+
+For groups of equal pods the plan has one such result. For other groups it has the domains in which each replacement may
+be placed; the counts are known where that is one domain.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Cause
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
+from rebalancer.planning.scope.components import Component, Counts, current_counts
+
+
+def decided_evictions(plan: Plan) -> Mapping[str, Sequence[Eviction]]:
+    """Return the evictions of a plan, now and waiting, by the name of the group that they repair."""
+    by_group: dict[str, list[Eviction]] = {}
+    for eviction in (*plan.evictions, *(waiting.eviction for waiting in plan.waiting)):
+        by_group.setdefault(eviction.group, []).append(eviction)
+    return by_group
+
+
+def expected_counts(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Counts:
+    """Return the counts by key and domain after the evictions; keys whose counts are not known are left out."""
+    if group.after is not None:
+        return group.after
+    if any(eviction.cause is Cause.PLACEMENT_DEADLOCK for eviction in evictions):
+        return {}  # the pending pod is placed too, and its domain is not known
+    after = {}
+    for key, counts in current_counts(group.component).items():
+        counted = [eviction for eviction in evictions if _is_counted(group.component, key, eviction.pod)]
+        moved = _move_counts(counts, key, counted, snapshot)
+        if moved is not None:
+            after[key] = moved
+    return after
+
+
+def expected_worst(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> tuple[int, bool] | None:
+    """Return the expected count of a limit's worst domain, and whether it is exact or an upper bound; None if unknown.
+
+    The worst domain is the fullest, for minPods the emptiest; for maxSkew the number is the difference of the two.
+    """
+    limit_pods = {pod.uid for pod in limit.pods}
+    counted = [eviction for eviction in evictions if eviction.pod.uid in limit_pods]
+    if not counted or any(eviction.cause is Cause.PLACEMENT_DEADLOCK for eviction in evictions):
+        return None
+    key, counts = limit.topology_key, {domain: limit.counts[domain] for domain in limit.counts}
+    moved = _move_counts(counts, key, counted, snapshot)
+    if moved is not None:
+        return _worst_count(limit, moved), True
+    if limit.cap is None or not all(_target_domains(eviction, key) for eviction in counted):
+        return None
+    remaining = _remaining_counts(counts, key, counted, snapshot)
+    arriving = Counter(domain for eviction in counted for domain in _target_domains(eviction, key))
+    return max((number + arriving[domain] for domain, number in remaining.items()), default=0), False
+
+
+def _worst_count(limit: EvaluatedLimit, counts: Mapping[str, int]) -> int:
+    fullest, emptiest = max(counts.values(), default=0), min(counts.values(), default=0)
+    if limit.cap is not None:
+        return fullest
+    return emptiest if limit.min_pods is not None else fullest - emptiest
+
+
+def _is_counted(component: Component, key: str, pod: Pod) -> bool:
+    """Return whether the counts of a key, those of its first constraint or limit, include a pod."""
+    for group in component.groups:
+        for evaluated in (*group.hard, *group.soft):
+            if evaluated.constraint.key == key and (evaluated.constraint.hard or evaluated.counts.violated):
+                selector = evaluated.constraint.selector
+                return selector is not None and selector.matches(pod.labels)
+    return any(
+        pod.uid == counted.uid for limit in component.limits if limit.topology_key == key for counted in limit.pods
+    )
+
+
+def _move_counts(
+    counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot
+) -> dict[str, int] | None:
+    """Move each evicted pod to the one domain of its replacement; None where one has several possible domains."""
+    moved = _remaining_counts(counts, key, evictions, snapshot)
+    for eviction in evictions:
+        domains = _target_domains(eviction, key)
+        if len(domains) != 1:
+            return None
+        if domains[0] in moved:
+            moved[domains[0]] += 1
+    return moved
+
+
+def _remaining_counts(
+    counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot
+) -> dict[str, int]:
+    """Return the counts without the evicted pods."""
+    remaining = dict(counts)
+    for eviction in evictions:
+        node = snapshot.node.get(eviction.pod.node or "")
+        domain = node.labels.get(key) if node is not None else None
+        if domain in remaining:
+            remaining[domain] -= 1
+    return remaining
+
+
+def _target_domains(eviction: Eviction, key: str) -> Sequence[str]:
+    return next((target.values for target in eviction.targets if target.topology_key == key), ())

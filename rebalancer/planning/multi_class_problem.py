@@ -1,0 +1,106 @@
+"""Pods of several classes, or requirements that count different pods: solved by an integer program and lookahead."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from msgspec import Struct
+
+from rebalancer.model.reasons import State
+from rebalancer.planning.causes import Refusal
+from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
+from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve
+from rebalancer.planning.problem import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
+from rebalancer.planning.scope.components import Component
+from rebalancer.planning.scope.movable import PodPartition
+from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.limits import SearchBudget
+from rebalancer.planning.steps.lookahead_models import MultiClassModel
+from rebalancer.planning.steps.outlook import NodesOutlook
+from rebalancer.scheduling.view import View
+
+
+class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """Pods of several classes on their nodes."""
+
+    classes: PodClasses
+    view: View
+    cache: SearchCache
+
+    @cached_property
+    def solution(self) -> Solution | Unsolved:
+        """The solution with the fewest evictions, or why there is none."""
+        return solve(self.classes, self.cache.limits)
+
+    @cached_property
+    def nearest(self) -> Solution | None:
+        """The placement nearest to the requirements, where none satisfies all of them."""
+        limits = self.cache.limits
+        nearest = solve(self.classes, limits, relaxed=True, work=limits.nearest_work)
+        return None if isinstance(nearest, Unsolved) else nearest
+
+    @property
+    def always_looks_ahead(self) -> bool:
+        """True: where pods of several classes are placed follows only from the real nodes."""
+        return True
+
+    @property
+    def component(self) -> Component:
+        """The component."""
+        return self.classes.component
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What is required of its pods."""
+        return self.classes.requirements
+
+    @property
+    def pods(self) -> PodPartition:
+        """Its pods."""
+        return self.classes.pods
+
+    def minimum(self) -> ProvedMinimum | Infeasible:
+        """Return the minimum number of evictions, or why there is none and how near the nearest placement is."""
+        solution = self.solution
+        if isinstance(solution, Solution):
+            return ProvedMinimum(solution.evictions, solution.bound)
+        state, refusal = diagnose_multi_class(self.classes, solution, self.cache.limits, self.nearest)
+        return Infeasible(state, refusal, self.classes if state is State.INFEASIBLE else None)
+
+    def lookahead_model(self, budget: SearchBudget) -> MultiClassModel:
+        """Return the model for a search on the real nodes; its target is the cheapest placement, or the nearest."""
+        limits = self.cache.limits
+        if isinstance(self.solution, Solution):
+            target: Solution | None = prefer_cheap_victims(self.classes, self.solution, limits)
+        else:
+            target = self.nearest
+        return MultiClassModel(self.classes, target, budget, limits)
+
+    def certified_step(self) -> StepSearch:
+        """Return no step: certificates are for equal pods."""
+        return StepSearch()
+
+    def forced_step(self, _: int, __: SearchBudget) -> StepSearch:
+        """Return no step: it is searched on the real nodes, where classes of equal nodes are not precise enough."""
+        return StepSearch()
+
+    def partial_step(self, _: int) -> StepSearch:
+        """Return no step: it is searched on the real nodes too."""
+        return StepSearch()
+
+    def proof_of_no_step(self) -> Refusal | None:
+        """Return None: there is no such proof for several classes."""
+        return None
+
+    def reservations(self, victims: Sequence[Victim]) -> Iterable[Reservation]:
+        """Return the capacity that each replacement may take, on every node that admits pods of its class."""
+        for victim in victims:
+            pod_class = self.classes.classes[self.classes.class_of(victim.pod)]
+            yield Reservation(pod_class.capacity.nodes, pod_class.sample, 1)
+
+    def outlook(self, step: Step) -> NodesOutlook:
+        """Return the outlook of a step: the nodes that the search followed."""
+        nodes = step.nodes or frozenset()
+        return NodesOutlook(self.requirements, nodes, self.view, self.cache.limits.expected_domains)

@@ -1,0 +1,121 @@
+"""The interface of a component's problem, for pods of one class and of several.
+
+A problem is a component whose pods are eligible, with the pods that may move and the capacity of the nodes. The same
+`decision.decide` works on both; each answers its questions in its own way.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import State
+from rebalancer.planning.causes import Refusal
+from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.plan import Outlook
+from rebalancer.planning.scope.components import Component
+from rebalancer.planning.scope.movable import PodPartition
+from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.search.limits import SearchBudget
+from rebalancer.planning.search.report import Attempt
+from rebalancer.planning.steps.lookahead import LookaheadModel
+
+
+class ProvedMinimum(Struct, frozen=True, gc=False):
+    """The evictions that the repair takes, and the proved lower bound."""
+
+    evictions: int
+    lower_bound: int
+
+
+class Infeasible(Struct, frozen=True, gc=False):
+    """Why no repair exists; `classes` are those of a component for which a relaxation can be searched, else None."""
+
+    state: State
+    refusal: Refusal
+    classes: PodClasses | None = None
+
+
+class Step(Struct, frozen=True, gc=False, kw_only=True):
+    """The victims of a step; a prefix of at least `needed` victims is a step too.
+
+    `concurrent` is how many evictions may be under way at once, including those that follow where a replacement is
+    stuck. `nodes` are those on which replacements may be placed, None where counting alone shows it.
+    """
+
+    victims: tuple[Victim, ...] = ()
+    needed: int = 1
+    concurrent: int = 1
+    nodes: frozenset[str] | None = None
+
+
+class StepSearch(Struct, frozen=True, gc=False, kw_only=True):
+    """The result of a search for a step: the step, None if there is none, and the methods that were tried.
+
+    Without a step, `refusal` and `state` say why where that is known; otherwise `complete` says whether every candidate
+    was visited. `final`: no other search can find a step either.
+    """
+
+    step: Step | None = None
+    attempts: tuple[Attempt, ...] = ()
+    refusal: Refusal | None = None
+    state: State = State.VIOLATED
+    final: bool = False
+    complete: bool = True
+
+
+class Reservation(Struct, frozen=True, gc=False):
+    """Capacity that replacements may take: for `pods` pods like `sample` on each of the nodes."""
+
+    nodes: frozenset[str]
+    sample: Pod
+    pods: int
+
+
+class Problem(Protocol):
+    """One component's problem."""
+
+    @property
+    def component(self) -> Component:
+        """The component."""
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What is required of its pods."""
+
+    @property
+    def pods(self) -> PodPartition:
+        """Which of its pods may move, which stay, which are pending."""
+
+    @property
+    def always_looks_ahead(self) -> bool:
+        """Whether every search examines the real nodes, so that the component is planned after the others."""
+
+    def minimum(self) -> ProvedMinimum | Infeasible:
+        """Return the minimum number of evictions, or why there is none."""
+
+    def lookahead_model(self, budget: SearchBudget) -> LookaheadModel:
+        """Return the model for a search on the real nodes; solutions of supposed states are spent from `budget`."""
+
+    def certified_step(self) -> StepSearch:
+        """Return the step that counting alone proves to be forced, if there is one."""
+
+    def forced_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
+        """Search for a step that the scheduler is forced to repay, without examining the real nodes.
+
+        At most `concurrent` evictions are under way at once; contingent plans are spent from `budget`.
+        """
+
+    def partial_step(self, concurrent: int) -> StepSearch:
+        """Search for a step of a partial repair in the same way."""
+
+    def proof_of_no_step(self) -> Refusal | None:
+        """Return the proof that no sequence of evictions and placements repairs it, if there is one."""
+
+    def reservations(self, victims: Sequence[Victim]) -> Iterable[Reservation]:
+        """Return the capacity that the replacements of these victims may take."""
+
+    def outlook(self, step: Step) -> Outlook:
+        """Return the outlook of a step."""

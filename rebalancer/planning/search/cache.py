@@ -1,0 +1,50 @@
+"""Cached results about states that one plan needs many times: workloads of one shape share them.
+
+A plan makes one cache and passes it down, so that planning stays a pure function: two plans at once share nothing, and
+nothing outlives a plan.
+"""
+
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
+
+from rebalancer.planning.search.limits import SearchLimits
+
+_LARGEST = 1 << 16
+"""Answers of one kind that are stored; beyond that all are dropped, because large searches seldom revisit states."""
+
+Answer = TypeVar("Answer")
+
+
+class Answers(Generic[Answer]):
+    """Stored answers of one kind. `known` is for reading in inner loops; `store` bounds it."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, Answer] = {}
+
+    def store(self, key: Hashable, answer: Answer) -> Answer:
+        """Store an answer and return it."""
+        if len(self.known) >= _LARGEST:
+            self.known.clear()
+        self.known[key] = answer
+        return answer
+
+
+class SearchCache:
+    """The answers of one plan, found within `limits`. Each attribute is named after what it answers."""
+
+    def __init__(self, limits: SearchLimits | None = None) -> None:
+        """Start empty; `limits` are by default the usual ones."""
+        self.limits = limits or SearchLimits()
+        self.pod_counts = Answers[int]()
+        self.count_ranges = Answers[tuple[int, int]]()
+        self.summaries = Answers[tuple[int, int, int, int] | None]()
+        self.minimum_repairs = Answers[Any]()
+        self.sums_of_minima = Answers[int]()
+        self.certificates = Answers[Any]()
+        self.steps = Answers[Any]()
+        self.unreachable = Answers[bool]()
+        self.unobstructed = Answers[Any]()
+        self.contingent_steps: dict[Hashable, Any] = {}
+        """Never dropped: computing an answer again would spend the plan's budget again."""

@@ -1,0 +1,112 @@
+"""How far the searches of one plan may go, in numbers and never in seconds, so that every machine plans alike.
+
+A search that reaches a limit says so; nothing is concluded from what it did not visit.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchLimits:
+    """The limits of one plan.
+
+    Units: *states* are states of a tree of equal nodes (`single_class.placement`) that a search visits; *nodes* are
+    nodes of the cluster that are examined for a pod; *work* is how often the solver reports progress, times the numbers
+    in its matrix; *columns* are columns of integer programs.
+    """
+
+    step_evictions: int = 12
+    """Evictions of one step; the rest goes in the next one."""
+    smallest_step: int = 4
+    """Evictions that the smallest possible step may need; more never helped in trials."""
+    step_states: int = 20_000
+    """States that the search for one step visits."""
+    contingent_states: int = 10_000
+    """States that the contingent search of one component visits."""
+    contingent_states_of_plan: int = 150_000
+    """States that the contingent searches of one plan visit together."""
+    contingent_evictions: int = 50
+    """Evictions, and pending pods, of a repair that the contingent search takes on."""
+    concurrent: int = 4
+    """Evictions under way at once that a search considers; more never helped in trials."""
+    unreachable_pods: int = 12
+    """Pods of a component for which it is proved that no sequence of placements repairs it."""
+    unreachable_states: int = 100_000
+    unreachable_concurrent: int = 3
+
+    lookahead_nodes: int = 6_000
+    """Nodes that one search on the real nodes examines."""
+    lookahead_nodes_of_component: int = 12_000
+    """The same for all searches of a component."""
+    lookahead_nodes_of_component_least: int = 8_000
+    """The least share of a component where many need lookahead; fewer components then have their turn in one plan."""
+    lookahead_nodes_of_plan: int = 40_000
+    """The same for all searches of one plan."""
+    quick_nodes_of_plan: int = 20_000
+    """The same for all quick searches of one plan, which do not count against `lookahead_nodes_of_plan`."""
+    lookahead_start: int = 1_000
+    """Cost of a search on the real nodes before it examines a node: it ranks the victims."""
+    lookahead_pod: int = 100
+    """Least cost of finding the nodes for one pod."""
+    nodes_per_set_operation: int = 50
+    """How many nodes a set operation examines at the price of one."""
+    lookahead_chain: int = 8
+    """Evictions that may follow each other until everything is placed."""
+    single_class_choices: int = 64
+    """Distinct nodes among which the scheduler may choose for one pod; more are too many to follow."""
+    multi_class_choices: int = 256
+
+    solve_work: int = 6_000_000
+    """Work of one integer program: some 20 s of a hard one."""
+    nearest_work: int = 1_000_000
+    """Work of the program for the nearest placement, where none satisfies everything."""
+    supposed_work: int = 200_000
+    """Work of the program of a supposed state."""
+    relaxation_work: int = 1_000_000
+    """Work of each program of a relaxation."""
+    solver_nodes: int = 20_000
+    """Nodes of the solver's search tree."""
+    simplex_iterations: int = 1_000_000
+    """Iterations of one linear program of the solver, which neither of the two limits above bounds."""
+    local_changes: int = 200
+    """Changes of a known placement that are tried for one pod."""
+
+    relaxation_columns: int = 25_000
+    """Columns that all programs of one relaxation have together."""
+    relaxation_pods: int = 8
+    """Most pods by which a bound is relaxed: nobody would write a bound that is relaxed further."""
+    feasible_count_distance: int = 1_000
+    """How far from the present number of pods a feasible one is searched."""
+    expected_domains: int = 100
+    """Domains of one key that a prediction names; a longer list does not help a reader."""
+
+
+class SearchLimitReached(Exception):  # noqa: N818  # a signal: the search would visit more than it may
+    """Nothing is left of a search's budget."""
+
+
+class SearchBudget:
+    """The number of states, nodes or solutions that a search may still visit; `limit_reached`: it left some out."""
+
+    def __init__(self, left: int, wholes: "tuple[SearchBudget, ...]" = ()) -> None:
+        """Start with `left`; what is spent also counts against `wholes`, the budgets that this one is a part of."""
+        self.left = left
+        self.limit_reached = False
+        self._all: tuple[SearchBudget, ...] = (self, *wholes)
+
+    def spend(self, number: int) -> None:
+        """Subtract `number` visits; raise SearchLimitReached when nothing is left."""
+        for budget in self._all:
+            budget.left -= number
+        if any(budget.left < 0 for budget in self._all):
+            self.note_limit()
+            raise SearchLimitReached
+
+    def note_limit(self) -> None:
+        """Record that a search left something out, here and in the budgets that this one is a part of."""
+        for budget in self._all:
+            budget.limit_reached = True
+
+    def part(self, most: int) -> "SearchBudget":
+        """Return a budget for a part of the search, which counts against this one too."""
+        return SearchBudget(most, self._all)

@@ -1,0 +1,140 @@
+"""Equal pods whose requirements count the same pods, over keys that nest: counting is enough."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason, State
+from rebalancer.planning.causes import NoSequence, Refusal, RoomReserved, StepExceedsBudget
+from rebalancer.planning.diagnosis.obstacles import diagnose_single_class
+from rebalancer.planning.problem import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
+from rebalancer.planning.scope.capacity import NodeCapacity
+from rebalancer.planning.scope.components import Component
+from rebalancer.planning.scope.movable import PodPartition
+from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.driver import StepGoal
+from rebalancer.planning.search.limits import SearchBudget
+from rebalancer.planning.search.report import Attempt, Method
+from rebalancer.planning.single_class.certificate import certify
+from rebalancer.planning.single_class.layout import Layout
+from rebalancer.planning.single_class.minimum import min_evictions
+from rebalancer.planning.single_class.outlook import SingleClassOutlook
+from rebalancer.planning.single_class.selection import select_victims
+from rebalancer.planning.steps.contingent import repair_step
+from rebalancer.planning.steps.forced import next_step
+from rebalancer.planning.steps.lookahead_models import SingleClassModel
+from rebalancer.planning.steps.outlook import NodesOutlook
+from rebalancer.planning.steps.reachability import is_unreachable
+from rebalancer.planning.steps.tree_moves import TreeState, TreeStep
+from rebalancer.scheduling.view import View
+
+
+class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
+    """Equal pods on their nodes; `sample` represents every replacement.
+
+    `lost` is how many places of each domain other pending pods may take, beyond the room that the layout reserves for
+    them.
+    """
+
+    component: Component
+    requirements: tuple[Requirement, ...]
+    layout: Layout
+    pods: PodPartition
+    sample: Pod
+    capacity: NodeCapacity
+    lost: int
+    view: View
+    cache: SearchCache
+
+    @property
+    def always_looks_ahead(self) -> bool:
+        """False: counting answers most questions."""
+        return False
+
+    @property
+    def pending(self) -> int:
+        """How many pods have no node."""
+        return self.pods.missing
+
+    @property
+    def state(self) -> TreeState:
+        """The placement in the form of the searches."""
+        return TreeState(self.layout.root, self.pending)
+
+    def minimum(self) -> ProvedMinimum | Infeasible:
+        """Return the minimum number of evictions, or why there is none."""
+        evictions = self._min_evictions()
+        if evictions is not None:
+            return ProvedMinimum(evictions, evictions)
+        return Infeasible(*diagnose_single_class(self.layout, self.requirements, self.pods, self.cache))
+
+    def _min_evictions(self) -> int | None:
+        return min_evictions(self.layout.root, self.layout.bounds, self.pending, self.cache)
+
+    def certified_step(self) -> StepSearch:
+        """Return the cheapest victims within the windows of a certificate, if there is one."""
+        layout = self.layout
+        windows = certify(layout.root, layout.bounds, self.pending, self.cache, self.lost)
+        if windows is None:
+            return StepSearch(attempts=(Attempt(method=Method.CERTIFICATE),))
+        victims = tuple(select_victims(layout, windows, self._min_evictions() or 0))
+        attempt = Attempt(method=Method.CERTIFICATE, answered=True)
+        return StepSearch(step=Step(victims=victims), attempts=(attempt,))
+
+    def forced_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
+        """Search for a contingent plan, or for a step that is safe by itself."""
+        if self.lost:
+            return StepSearch(refusal=Refusal(Reason.GROUP_IN_FLIGHT, RoomReserved()), final=True)
+        allowed = min(self._min_evictions() or 0, self.cache.limits.step_evictions)
+        step = repair_step(self.state, self.layout.bounds, allowed, self.cache, concurrent=concurrent, budget=budget)
+        if step.victims:
+            return StepSearch(step=self._name(step), attempts=step.attempts)
+        if step.needed > concurrent:
+            refusal = Refusal(Reason.STEP_EXCEEDS_BUDGET, StepExceedsBudget(step.needed, concurrent))
+            return StepSearch(attempts=step.attempts, refusal=refusal, state=State.UNFIXABLE)
+        return StepSearch(attempts=step.attempts, complete=step.complete)
+
+    def partial_step(self, concurrent: int) -> StepSearch:
+        """Search for evictions after which what each constraint needs by itself falls."""
+        step = next_step(self.state, self.layout.bounds, concurrent, self.cache, StepGoal.PARTIAL)
+        return StepSearch(step=self._name(step) if step.victims else None, attempts=step.attempts)
+
+    def proof_of_no_step(self) -> Refusal | None:
+        """Return the proof that no sequence repairs it, for small groups."""
+        if not is_unreachable(self.state, self.layout.bounds, self.cache):
+            return None
+        return Refusal(Reason.UNREACHABLE, NoSequence(self._min_evictions() or 0))
+
+    def _name(self, step: TreeStep) -> Step:
+        """Name the victims of a step, the cheapest of each class."""
+        layout, chosen = self.layout, []
+        for path in step.victims:
+            site, victim = layout.cheapest_victim(path)
+            layout.mark(site, victim)
+            chosen.append(victim)
+        for victim in chosen:
+            layout.unmark(layout.sites[victim.pod.node or ""], victim)
+        return Step(victims=tuple(chosen), needed=step.needed)
+
+    def lookahead_model(self, _: SearchBudget) -> SingleClassModel:
+        """Return the model for a search on the real nodes."""
+        return SingleClassModel(self.layout, self.pods, self._min_evictions(), self.cache)
+
+    def reservations(self, victims: Sequence[Victim]) -> Iterable[Reservation]:
+        """Return the capacity that the replacements may take, on every node that admits the pods."""
+        return [Reservation(self.capacity.nodes, self.sample, len(victims))]
+
+    def outlook(self, step: Step) -> SingleClassOutlook | NodesOutlook:
+        """Return the outlook of a step: by counting, or the nodes that the search followed."""
+        if step.nodes is not None:
+            return NodesOutlook(self.requirements, step.nodes, self.view, self.cache.limits.expected_domains)
+        arriving = self.pending + len(step.victims)
+        return SingleClassOutlook(self.layout, _by_node(step), arriving, self.cache.limits.expected_domains)
+
+
+def _by_node(step: Step) -> Mapping[str, int]:
+    return Counter(victim.pod.node or "" for victim in step.victims)

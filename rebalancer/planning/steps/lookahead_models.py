@@ -1,0 +1,211 @@
+"""Answers for the lookahead: how many evictions a supposed state needs, and which pods to try next."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import cast
+
+from rebalancer.model.pods import Pod
+from rebalancer.planning.multi_class.classes import Cell, PodClasses
+from rebalancer.planning.multi_class.local_search import LocalSearch
+from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
+from rebalancer.planning.scope.movable import PodPartition
+from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.limits import SearchBudget, SearchLimits
+from rebalancer.planning.single_class.layout import Layout
+from rebalancer.planning.single_class.minimum import min_evictions, min_moves, sum_of_minima
+from rebalancer.planning.single_class.placement import Inner, excess_by_level
+
+
+class SingleClassModel:
+    """Equal pods: a cell is a node."""
+
+    def __init__(self, layout: Layout, pods: PodPartition, fewest: int | None, cache: SearchCache) -> None:
+        self.pods = pods
+        self.min_evictions = fewest
+        self.most_choices = cache.limits.single_class_choices
+        self._layout = layout
+        self._cache = cache
+
+    def cell(self, _: Pod, node: str) -> Hashable:
+        """Return the node."""
+        return node
+
+    def is_within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int, *, quick: bool) -> bool:
+        """Return whether a state with these pods pending needs at most `goal` evictions; it is always quick."""
+        del quick
+        needed = min_evictions(self._shifted(deltas), self._layout.bounds, len(pending), self._cache)
+        return needed is not None and needed <= goal
+
+    def sum_of_minima(self, deltas: Mapping[Hashable, int]) -> int:
+        """Return the sum of what each level needs by itself."""
+        return sum_of_minima(self._shifted(deltas), self._layout.bounds, self._cache)
+
+    def excess(self, deltas: Mapping[Hashable, int]) -> tuple[int, ...]:
+        """Return by how much the bound of each level is exceeded."""
+        return excess_by_level(self._shifted(deltas), self._layout.bounds, self._cache)
+
+    def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
+        """Return one pod for each class of nodes, those whose eviction helps most first."""
+        layout = self._layout
+        best: dict[Hashable, tuple[tuple[object, ...], Victim]] = {}
+        for site in layout.sites.values():
+            victim = next((victim for victim in site.movable if victim.pod.uid not in gone), None)
+            if victim is None:
+                continue
+            change = deltas.get(site.node, 0)
+            rank = (
+                self.sum_of_minima({**deltas, site.node: change - 1}),
+                -layout.held(site.path),
+                -site.count - change,
+                victim.rank,
+            )
+            node_class = layout.place(site.path), site.leaf, change
+            if node_class not in best or rank < best[node_class][0]:
+                best[node_class] = rank, victim
+        return [victim for _, victim in sorted(best.values(), key=lambda ranked: ranked[0])]
+
+    def has_capacity(self, _: Pod, node: str) -> bool:
+        """Return whether a node has room for one more pod beside the capacity that is reserved for others."""
+        site = self._layout.sites.get(node)
+        return self._layout.cap(node) > 0 if site is None else self._layout.spare(site) > 0
+
+    def distinct_nodes(self, _: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
+        """Return all nodes: which of them are equal is not known here."""
+        return nodes
+
+    def _shifted(self, deltas: Mapping[Hashable, int]) -> Inner:
+        return self._layout.shifted(cast("Mapping[str, int]", deltas))
+
+
+class MultiClassModel:
+    """Pods of several classes: a cell is a class and a node.
+
+    `target` is the placement to reach. Where it violates a bound, it only ranks the candidates, and no state is within
+    the bounds. Solutions of supposed states are spent from `budget`, by their size.
+    """
+
+    def __init__(
+        self, classes: PodClasses, target: Solution | None, budget: SearchBudget, limits: SearchLimits
+    ) -> None:
+        self.pods = classes.pods
+        self.most_choices = limits.multi_class_choices
+        holds = target is not None and target.holds
+        self.min_evictions = target.evictions if target is not None and holds else None
+        self._classes = classes
+        self._budget = budget
+        self._limits = limits
+        self._size = sum(len(pod_class.cap) for pod_class in classes.classes)
+        self._target = target.placed if target is not None else {}
+        self._now = [requirement.by_domain() for requirement in classes.requirements]
+        self._shared = [
+            exclusion for exclusion in classes.exclusions if len(set(exclusion.domain.values())) < len(exclusion.domain)
+        ]
+        self._local = LocalSearch(classes, self._target, budget, limits) if holds else None
+        self._solved: dict[Hashable, int | None] = {}
+
+    def cell(self, pod: Pod, node: str) -> Hashable:
+        """Return the pod's class and the node."""
+        return self._classes.class_of(pod), node
+
+    def is_within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int, *, quick: bool) -> bool:
+        """Return whether a state with these pods pending needs at most `goal` evictions.
+
+        Mostly a placement near the known one shows it. Where none does, the program is solved, unless `quick`.
+        """
+        changes = cast("Mapping[Cell, int]", deltas)
+        assert self._local is not None, "called only where every bound can hold"
+        if self._local.min_evictions(changes, goal) <= goal:
+            return True
+        if quick:
+            return False
+        waiting = Counter(self._classes.class_of(pod) for pod in pending)
+        key = tuple(sorted(deltas.items(), key=repr)), tuple(sorted(waiting.items()))
+        if key not in self._solved:
+            self._budget.spend(self._size)
+            supposed = self._classes.supposed(changes, waiting)
+            solution = solve(supposed, self._limits, work=self._limits.supposed_work)
+            self._solved[key] = None if isinstance(solution, Unsolved) else solution.evictions
+        evictions = self._solved[key]
+        return evictions is not None and evictions <= goal
+
+    def sum_of_minima(self, deltas: Mapping[Hashable, int]) -> int:
+        """Return the sum of what each requirement needs by itself."""
+        return sum(
+            min_moves(_domains_by_count(held, requirement.domains), requirement.bound)
+            for held, requirement in self._counts(deltas)
+        )
+
+    def excess(self, deltas: Mapping[Hashable, int]) -> tuple[int, ...]:
+        """Return by how much each requirement is exceeded."""
+        return tuple(
+            requirement.bound.excess(
+                min(held.values(), default=0) if len(held) >= requirement.domains else 0,
+                max(held.values(), default=0),
+            )
+            for held, requirement in self._counts(deltas)
+        )
+
+    def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
+        """Return the cheapest pod of each cell, those that leave their cell in the target placement first."""
+        ranked = []
+        for number, pod_class in enumerate(self._classes.classes):
+            for node, victims in pod_class.movable.items():
+                victim = next((victim for victim in victims if victim.pod.uid not in gone), None)
+                if victim is not None:
+                    cell = number, node
+                    held = pod_class.counts[node] + deltas.get(cell, 0)
+                    without = {**deltas, cell: deltas.get(cell, 0) - 1}
+                    stays = held <= self._target.get(cell, 0)
+                    ranked.append((stays, self.sum_of_minima(without), victim.cost, node, victim))
+        ranked.sort(key=lambda candidate: candidate[:4])
+        return [candidate[4] for candidate in ranked]
+
+    def has_capacity(self, pod: Pod, node: str) -> bool:
+        """Return whether a node has room for one more pod beside the capacity that is reserved for others."""
+        pod_class = self._classes.classes[self._classes.class_of(pod)]
+        return pod_class.cap.get(node, 0) > pod_class.counts.get(node, 0) or pod_class.movable.get(node, ()) != ()
+
+    def distinct_nodes(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
+        """Return one node for each class of nodes that are equal for every requirement and every pod class."""
+        changes = cast("Mapping[Cell, int]", deltas)
+        seen: set[Hashable] = set()
+        for node in nodes:
+            signature = self._signature(node, changes)
+            if signature not in seen:
+                seen.add(signature)
+                yield node
+
+    def _signature(self, node: str, changes: Mapping[Cell, int]) -> Hashable:
+        return (
+            tuple(
+                requirement.domain.get(node)
+                if node in requirement.nodes and requirement.domains < len(requirement.nodes)
+                else node in requirement.nodes
+                for requirement in self._classes.requirements
+            ),
+            tuple(exclusion.domain.get(node) for exclusion in self._shared),
+            tuple(
+                (pod_class.counts.get(node, 0) + changes.get((number, node), 0), pod_class.cap.get(node, 0))
+                for number, pod_class in enumerate(self._classes.classes)
+            ),
+            tuple(others.get(node, 0) for others in self._classes.others),
+        )
+
+    def _counts(self, deltas: Mapping[Hashable, int]) -> Iterable[tuple[Mapping[str, int], Requirement]]:
+        """Yield the pods by domain of each requirement in a state."""
+        changes = cast("Mapping[Cell, int]", deltas)
+        for number, (requirement, now) in enumerate(zip(self._classes.requirements, self._now, strict=True)):
+            held = Counter(now)
+            for (pod_class, node), change in changes.items():
+                if number in self._classes.classes[pod_class].requirements and node in requirement.nodes:
+                    held[requirement.domain[node]] += change
+            yield held, requirement
+
+
+def _domains_by_count(held: Mapping[str, int], domains: int) -> Mapping[int, int]:
+    """Count the domains by how many pods they hold."""
+    counted = Counter(held.values())
+    counted[0] += max(0, domains - len(held))
+    return counted

@@ -1,0 +1,31 @@
+"""The outlook of a step that was searched on the real nodes."""
+
+from collections.abc import Sequence
+
+from rebalancer.model.moves import Target
+from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.scheduling.view import View
+
+
+class NodesOutlook:
+    """Replacements may be placed on `nodes`. A key is left out where they have more than `most_domains` domains."""
+
+    def __init__(
+        self, requirements: Sequence[Requirement], nodes: frozenset[str], view: View, most_domains: int
+    ) -> None:
+        self._keys = tuple(dict.fromkeys(requirement.key for requirement in requirements))
+        self._nodes = nodes
+        self._view = view
+        self._most_domains = most_domains
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return for each key the domains of the nodes."""
+        targets = []
+        for key in self._keys:
+            values = self._view.nodes.values(key)
+            targets.append(Target(key, tuple(sorted({values[node] for node in self._nodes}))))
+        return tuple(target for target in targets if len(target.values) <= self._most_domains)
+
+    def counts(self) -> None:
+        """Return None: which of the nodes the scheduler picks is not known."""
+        return

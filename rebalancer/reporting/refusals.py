@@ -1,0 +1,307 @@
+"""Sentences for what planning and admission give as data: why a pod, a step or a component has to stay or to wait.
+
+Each cause has one sentence, which names object, field and value, and what to do where that is known.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from rebalancer.admission import causes as admission
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.planning import causes as planning
+from rebalancer.planning.causes import Fact, Refusal
+from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange
+from rebalancer.planning.diagnosis.slack import RelaxedBound
+from rebalancer.planning.plan import ComponentPlan, Eviction
+from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.policy import Share, format_duration
+from rebalancer.reporting.phrases import name_list, plural
+
+Relaxations = Mapping[str, Relaxation]
+"""The relaxations of infeasible components, by the component's name."""
+
+NO_RELAXATIONS: Final[Relaxations] = {}
+
+_MOST_NAMED = 3
+"""So many workloads are named; the rest is counted."""
+
+
+def refusal_text(refusal: Refusal) -> str:
+    """Say why something is refused."""
+    return cause_text(refusal.cause)
+
+
+def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIONS) -> str:
+    """Say why a component is not repaired, or not further now, and what would make it feasible; "" if it is."""
+    if group.refusal is None:
+        return ""
+    text, relaxation = refusal_text(group.refusal), relaxations.get(group.name)
+    return text if relaxation is None else f"{text}{_relaxation_text(relaxation)}"
+
+
+def eviction_text(eviction: Eviction) -> str:
+    """Return why a pod of this node is evicted: the counts of its domains and their bounds."""
+    parts = []
+    for requirement in eviction.repair.requirements:
+        domain = requirement.domain.get(eviction.pod.node or "")
+        if requirement.violated and domain is not None:
+            held = requirement.by_domain().get(domain, 0)
+            parts.append(
+                f"{requirement.key} {domain} holds {plural(held, 'pod')}, the emptiest domain {requirement.emptiest}, "
+                f"{_requirement_text(requirement)}"
+            )
+    return "; ".join(parts) or "a pending pod finds a node once this pod is evicted"
+
+
+def _requirement_text(requirement: Requirement) -> str:
+    source = requirement.source
+    if isinstance(source, EvaluatedLimit):
+        return f"limit {source.group}/{source.limit} ({source.rule.bound})"
+    return f"maxSkew is {requirement.bound.max_skew}"
+
+
+def cause_text(cause: Fact) -> str:
+    """Return the sentence of a cause."""
+    return _SENTENCES[type(cause)](cause)
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{int(span.total_seconds())}s"
+
+
+def _domains(key: str, domains: Sequence[str]) -> str:
+    return f"{key} {', '.join(domains)}"
+
+
+def _feasible(counts: Sequence[int]) -> str:
+    return f"; {' or '.join(map(str, counts))} pods are feasible" if counts else ""
+
+
+def _annotated(cause: planning.Annotated) -> str:
+    on = "its namespace" if cause.kind == "Namespace" else "it" if cause.kind == "Pod" else f"its {cause.kind}"
+    return f"{on} is annotated {cause.key}: {cause.value}; remove the annotation to allow the eviction"
+
+
+def _not_replaced(cause: planning.NotReplaced) -> str:
+    where = "its replacement would come to the same node" if cause.same_node else "nothing would replace it"
+    return f"no workload that can be moved owns it: {where}"
+
+
+def _modelled(cause: planning.Modelled) -> str:
+    return cause.message if cause.workload is None else f"{cause.workload}: {cause.message}"
+
+
+def _group_unavailable(cause: planning.GroupUnavailable) -> str:
+    verb = "is" if cause.unavailable == 1 else "are"
+    pods = f"{plural(cause.unavailable, 'pod')} of {cause.group} {verb} unavailable"
+    text = f"{pods}; disruption.maxInFlight is {cause.most}"
+    if cause.pending_is_one:
+        text += f", and the pending pod is one of them: raise it to {cause.most + 1} to free that pod"
+    return text
+
+
+def _workload_limit(cause: planning.WorkloadLimitReached) -> str:
+    if cause.planned:
+        noun = "the eviction" if len(cause.planned) == 1 else "the evictions"
+        wait = f"waiting for {noun} of {name_list(cause.planned)} to finish"
+    elif cause.moving:
+        wait = f"waiting for {plural(cause.moving, 'move')} in flight to finish"
+    else:
+        verb = "is" if cause.unavailable == 1 else "are"
+        wait = f"{cause.unavailable} of {plural(cause.replicas, 'pod')} {verb} unavailable"
+    return f"{wait}: at most {cause.allowed} of {plural(cause.replicas, 'pod')} may be unavailable ({cause.field})"
+
+
+def _step_exceeds(cause: planning.StepExceedsBudget) -> str:
+    needs = f"needs {plural(cause.needed, 'concurrent eviction')}"
+    allowed = "never allow any" if not cause.allowed else f"allow at most {cause.allowed}"
+    if not cause.workload:
+        return f"{needs}; the budgets {allowed}. Raise maxUnavailable or lower minAvailable"
+    if cause.budgets:
+        name = " and ".join(cause.budgets)
+        allows = "never allows any" if not cause.allowed else f"allows at most {cause.allowed}"
+        return f"{needs}; PodDisruptionBudget {name} {allows}. Raise maxUnavailable or lower minAvailable"
+    return f"{needs}; the budgets of {cause.workload} {allowed}. Raise budgets.maxUnavailable or budgets.perWorkload"
+
+
+def _pods_stay(cause: planning.PodsStay) -> str:
+    why = cause_text(cause.cause)
+    if cause.pods == 1:
+        return f"pod {cause.pod} stays on its node: {why}"
+    return f"{plural(cause.pods, 'pod')} stay on their nodes, {cause.pod} among them: {why}"
+
+
+def _no_capacity(cause: planning.NoCapacity) -> str:
+    if cause.domains:
+        return f"no node of {_domains(cause.key, cause.domains)} has the capacity for another of these pods"
+    return "the nodes that would have to take more of these pods do not have the capacity for them"
+
+
+def _too_few_domains(cause: planning.TooFewDomains) -> str:
+    verb = "exists" if cause.domains == 1 else "exist"
+    return (
+        f"only {plural(cause.domains, 'domain')} {verb}, fewer than minDomains, so each may hold {cause.max_skew}: "
+        f"too few for {plural(cause.pods, 'pod')}{_feasible(cause.feasible)}"
+    )
+
+
+def _no_placement_of_classes(cause: planning.NoPlacementOfClasses) -> str:
+    parts = [f"leaves {plural(cause.unplaced, 'pod')} without a node"] if cause.unplaced else []
+    parts += [f"exceeds the requirements by {cause.excess} in all"] if cause.excess else []
+    nearest = f"; the nearest placement {' and '.join(parts)}" if parts else ""
+    pods = f"{plural(cause.pods, 'pod')} of {plural(cause.classes, 'class', 'classes')}"
+    return f"no placement of {pods} satisfies all{nearest}"
+
+
+def _relaxation_text(relaxation: Relaxation) -> str:
+    options = [_replicas_text(relaxation.replicas)] if relaxation.replicas else []
+    options += [_bound_text(relaxation.bound)] if relaxation.bound is not None else []
+    if not options:
+        return ""
+    limit = "; the search limit was reached, so something nearer may exist" if relaxation.limit_reached else ""
+    return f"; feasible with {', or with '.join(options)}{limit}"
+
+
+def _replicas_text(changes: Sequence[ReplicaChange]) -> str:
+    """Name workloads with the numbers of replicas that they would have; of many only by how much they change."""
+    if len(changes) > _MOST_NAMED:
+        added = sum(max(0, change.more) for change in changes)
+        removed = sum(max(0, -change.more) for change in changes)
+        counts = [f"{number} {word}" for number, word in ((removed, "fewer"), (added, "more")) if number]
+        return f"{' and '.join(counts)} pods in {len(changes)} workloads"
+    return " and ".join(f"{plural(change.replicas, 'replica')} of {change.workload}" for change in changes)
+
+
+def _bound_text(bound: RelaxedBound) -> str:
+    """Say how a bound is to be written: of which object, which field, what value."""
+    if bound.max_share is not None:
+        value = f"maxShare {Share(strict=False, fraction=bound.max_share)}"
+    elif bound.max_pods is not None:
+        value = f"maxPods {bound.max_pods}"
+    elif bound.max_skew is not None:
+        value = f"maxSkew {bound.max_skew}"
+    else:
+        value = f"minPods {bound.min_pods}"
+    if bound.limit:
+        return f"{value} in limit {bound.limit}"
+    rest = f" and {len(bound.workloads) - _MOST_NAMED} more" if len(bound.workloads) > _MOST_NAMED else ""
+    return f"{value} over {bound.key} in {', '.join(map(str, bound.workloads[:_MOST_NAMED]))}{rest}"
+
+
+def _budget(cause: Any) -> str:
+    return f"PodDisruptionBudget {cause.budget}"
+
+
+_SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
+    # who may move
+    planning.Modelled: _modelled,
+    planning.OwnerKindNotListed: lambda c: f"eligibility.owners does not list {c.kind}; add it to allow the eviction",
+    planning.OwnerUnknown: lambda c: f"its owner, {c.kind} {c.name}, is not known",
+    planning.NamespaceExcluded: lambda c: f"eligibility.namespaces excludes {c.namespace}",
+    planning.NotReplaced: _not_replaced,
+    planning.TooFewReplicas: lambda c: f"it has {plural(c.replicas, 'replica')}; eligibility.minReplicas is {c.least}",
+    planning.OwnerBeingDeleted: lambda c: f"its {c.kind} is being deleted",
+    planning.OwnerPaused: lambda c: f"the rollout of its {c.kind} is paused",
+    planning.OwnerJustChanged: lambda c: f"its {c.kind} was just changed and its controller has not seen that yet",
+    planning.OwnerRollingOut: lambda c: (
+        f"its {c.kind} has {c.current} of {plural(c.replicas, 'pod')}, {c.updated} of them up to date"
+    ),
+    planning.MirrorPod: lambda _: "it is the mirror of a static pod, which its node would create again",
+    planning.Annotated: _annotated,
+    planning.NotSelected: lambda _: "eligibility.selector does not select it",
+    planning.OtherScheduler: lambda c: f"{c.scheduler} schedules it, not {c.expected}",
+    planning.EvictionResponders: lambda _: "its evictionResponders decide about its eviction",
+    planning.PriorityClassMissing: lambda c: (
+        f"eligibility.priorityBelow names PriorityClass {c.name}, which does not exist"
+    ),
+    planning.PriorityTooHigh: lambda c: f"its priority is {c.priority}; eligibility.priorityBelow is {c.bound}",
+    planning.TooYoung: lambda c: f"it is {_seconds(c.age)} old; eligibility.minAge is {_seconds(c.least)}",
+    planning.VolumePinned: lambda c: (
+        f"its volumes can be attached on {c.reachable} of {plural(c.nodes, 'node')} that admit it"
+    ),
+    # budgets
+    planning.SeveralBudgets: lambda c: (
+        f"PodDisruptionBudgets {name_list(c.budgets)} select it, and the API refuses to evict such a pod; "
+        "let only one select it"
+    ),
+    planning.BudgetNotObserved: lambda c: f"{_budget(c)} was just changed; its status is not up to date yet",
+    planning.BudgetNotComputed: lambda c: f"{_budget(c)} could not be computed; see its DisruptionAllowed condition",
+    planning.BudgetExhausted: lambda c: (
+        f"{_budget(c)} allows no eviction now: {c.healthy} of {plural(c.expected, 'pod')} healthy, {c.desired} required"
+    ),
+    planning.WorkloadLimitReached: _workload_limit,
+    planning.GroupUnavailable: _group_unavailable,
+    planning.GroupSettling: lambda c: (
+        f"the last replacement in {c.group} became Ready {_seconds(c.ago)} ago; "
+        f"disruption.settle is {format_duration(c.settle)}"
+    ),
+    planning.StepExceedsBudget: _step_exceeds,
+    planning.StepWaitsForBudget: lambda c: (
+        f"may need {plural(c.needed, 'concurrent eviction')}; the budgets allow fewer just now"
+    ),
+    # the component as a whole
+    planning.ObjectUnreadable: lambda c: f"an object that may matter could not be read: {c.fault}",
+    planning.OthersUncreated: lambda c: f"{c.owner} has still to create pods that count too",
+    planning.OthersPending: lambda c: f"pod {c.pod} of another workload counts too and is pending",
+    planning.NodeGone: lambda c: f"node {c.node} no longer exists; waiting for the replacement of pod {c.pod}",
+    planning.PendingPodUnpredictable: lambda c: f"pod {c.pod} is pending: {c.message}",
+    planning.PendingPodWithVolumes: lambda c: f"a pod of {c.workload} with volumes of its own is pending",
+    planning.NodeBeingDeleted: lambda c: f"node {c.node} may take a replacement and is being deleted",
+    planning.NodeNotReady: lambda c: f"node {c.node} may take a replacement and is not Ready",
+    planning.NodeSettling: lambda c: (
+        f"node {c.node} may take a replacement and has been Ready for {_seconds(c.ready_for)}; "
+        f"nodes.settle is {format_duration(c.settle)}"
+    ),
+    planning.OwnPodsNotSelected: lambda _: "a constraint's selector does not match the workload's own pods",
+    planning.NothingRecreates: lambda _: "no known owner would create its pods again",
+    planning.HostPortsOfSeveralClasses: lambda _: "its pods differ and some have host ports, which is not modelled",
+    planning.PodAffinityRequired: lambda _: (
+        "its required affinity to pods changes the feasible nodes with every placement"
+    ),
+    planning.OneSidedAntiAffinity: lambda _: "some of its pods keep away from others that do not keep away from them",
+    planning.NotActedOn: lambda _: "spread.actOn does not list the violated constraints",
+    # why nothing, or nothing now
+    planning.PendingWillSatisfy: lambda c: (
+        f"waiting for {plural(c.pods, 'pending pod')}: scheduling {'it' if c.pods == 1 else 'them'} will satisfy all"
+    ),
+    planning.NoNodeAdmits: lambda c: f"no node admits pod {c.pod}, although a placement of all pods exists",
+    planning.RoomReserved: lambda _: "pods that are being placed may take the room it needs; planned again afterwards",
+    planning.PredictionUnverified: lambda _: "waiting until the last predicted move is verified",
+    planning.FailedPredictions: lambda c: (
+        f"{plural(c.moves, 'move')} in a row did not come out as predicted; nothing forces the scheduler to do better"
+    ),
+    planning.NoSafeEviction: lambda _: (
+        "no safe eviction found: the scheduler could place the replacement where it does not help"
+    ),
+    planning.StepSearchLimit: lambda _: (
+        "the search for a safe eviction reached its limit; it is tried again each cycle"
+    ),
+    planning.MinimumSearchLimit: lambda _: "the search for the fewest evictions reached its limit",
+    planning.NoSequence: lambda c: (
+        f"{plural(c.evictions, 'eviction')} would be enough by counting; no sequence of placements leads there (proved)"
+    ),
+    planning.PodsStay: _pods_stay,
+    planning.OthersStay: lambda _: "pods of other workloads count too, and are not moved for this one",
+    planning.NoCapacity: _no_capacity,
+    planning.DomainsCordoned: lambda c: (
+        f"every node of {_domains(c.key, c.domains)} is cordoned; waiting until they are uncordoned"
+    ),
+    planning.TooFewDomains: _too_few_domains,
+    planning.NoPlacement: lambda c: (
+        f"no placement of {plural(c.pods, 'pod')} over these domains satisfies all{_feasible(c.feasible)}"
+    ),
+    planning.NoPlacementOfClasses: _no_placement_of_classes,
+    # admission
+    admission.Paused: lambda c: c.message,
+    admission.ModeObserves: lambda _: "mode is Observe",
+    admission.Stale: lambda c: c.message,
+    admission.NotLasting: lambda c: f"violated for {_seconds(c.lasted)}; {c.field} is {format_duration(c.required)}",
+    admission.BackingOff: lambda c: c.message,
+    admission.RateReached: lambda c: f"budgets.{c.budget} allows {c.allowed}",
+}
+
+
+def known_causes() -> Iterable[type[Fact]]:
+    """Return every cause that has a sentence."""
+    return _SENTENCES

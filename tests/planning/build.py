@@ -1,0 +1,201 @@
+"""Small clusters and policies for the planner's tests, and what is planned for them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.workloads import Workload
+from rebalancer.planning.causes import Fact, Refusal
+from rebalancer.planning.decision import ComponentContext, Decision, decide
+from rebalancer.planning.formulation import ProblemBuilder
+from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.planning.planner import plan
+from rebalancer.planning.problem import Problem
+from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.components import find_components
+from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.limits import SearchBudget, SearchLimits
+from rebalancer.policy import Policy, load_policy
+from rebalancer.scheduling.view import View
+from tests.planning.states import CACHE, LIMITS
+from tests.scheduling.build import NOW
+
+HEAD = """
+apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+mode: Evict
+budgets: {maxUnavailable: 100%, perWorkload: 100%}
+eligibility: {minAge: 0s}
+nodes: {settle: 0s}
+"""
+
+
+def policy(text: str = "") -> Policy:
+    return load_policy((HEAD + text).encode(), source="test")
+
+
+def limit(bound: str, *, key: str = HOSTNAME, more: str = "", group: str = "") -> str:
+    rule = f"{{name: l, topologyKey: {key}, {bound}, action: Evict{more}}}"
+    return f"groups: [{{name: g, selector: {{}}, limits: [{rule}]{group}}}]"
+
+
+def planned(
+    snapshot: Snapshot, rules: Policy | None = None, memory: Memory = NO_MEMORY, limits: SearchLimits | None = None
+) -> Plan:
+    view, rules = View(snapshot), rules or policy()
+    return plan(view, assess(view, rules, memory), rules, memory, limits)
+
+
+def changed(snapshot: Snapshot, spec: Callable[[str, PodSpec], PodSpec], **labels: str) -> Snapshot:
+    """Change the specs of all pods and templates, by their label `app`, and add labels."""
+
+    def change_pod(pod: Pod) -> Pod:
+        app = pod.labels["app"]
+        return structs.replace(pod, spec=spec(app, pod.spec), labels=Labels({**pod.labels, **labels}))
+
+    def change_owner(owner: Workload) -> Workload:
+        template = owner.template
+        if template is None:
+            return owner
+        new = structs.replace(
+            template, spec=spec(template.labels["app"], template.spec), labels=Labels({**template.labels, **labels})
+        )
+        return structs.replace(owner, template=new, current=owner.replicas, updated=owner.replicas)
+
+    return replace(
+        snapshot, pods=tuple(map(change_pod, snapshot.pods)), workloads=tuple(map(change_owner, snapshot.workloads))
+    )
+
+
+def together(app: str, spec: PodSpec) -> PodSpec:
+    """Let all constraints count every pod of the cluster `r`."""
+    del app
+    selector = LabelSelector.of({"cluster": "r"})
+    spread = tuple(structs.replace(constraint, selector=selector) for constraint in spec.spread)
+    return structs.replace(spec, spread=spread)
+
+
+def shards(places: Mapping[str, list[str | None]], *, node: int = 1, zone: int = 2, apart: str = ZONE) -> Snapshot:
+    """Return six nodes in three zones with StatefulSets of two that keep apart; a pod at None waits."""
+    blueprint = ClusterBuilder()
+    for number, name in enumerate("aabbcc", start=1):
+        blueprint.node(f"n{number}", zone=name)
+    for shard, on in places.items():
+        held = [place for place in on if place is not None]
+        blueprint.stateful_set(shard, on=dict.fromkeys(held, 1), spread={ZONE: zone, HOSTNAME: node}, replicas=2)
+
+    def tied(app: str, spec: PodSpec) -> PodSpec:
+        term = PodAffinityTerm(topology_key=apart, selector=LabelSelector.of({"app": app}))
+        return structs.replace(together(app, spec), pod_affinity=PodAffinity(anti_required=(term,)))
+
+    snapshot = changed(blueprint.snapshot(), tied, cluster="r")
+    waiting = []
+    for shard, on in places.items():
+        standing = [pod for pod in snapshot.pods if pod.labels["app"] == shard]
+        for number in range(len(standing), len(on)):
+            own = {
+                "statefulset.kubernetes.io/pod-name": f"{shard}-{number}",
+                "apps.kubernetes.io/pod-index": f"{number}",
+            }
+            waiting.append(
+                structs.replace(
+                    standing[0],
+                    uid=f"{shard}-{number}",
+                    name=f"{shard}-{number}",
+                    labels=Labels({**standing[0].labels, **own}),
+                    node=None,
+                    ready=False,
+                    phase=PodPhase.PENDING,
+                    created=snapshot.taken_at - timedelta(minutes=1),
+                )
+            )
+    return replace(snapshot, pods=(*snapshot.pods, *waiting))
+
+
+DEADLOCK: dict[str, list[str | None]] = {"s0": ["n1", "n3"], "s1": ["n4", "n2"], "s2": ["n6", None]}
+
+
+def softly(snapshot: Snapshot, max_skew: int = 1) -> Snapshot:
+    """Add a soft hostname constraint."""
+
+    def add(app: str, spec: PodSpec) -> PodSpec:
+        soft = SpreadConstraint(
+            topology_key=HOSTNAME,
+            max_skew=max_skew,
+            when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY,
+            selector=LabelSelector.of({"app": app}),
+        )
+        return structs.replace(spec, spread=(*spec.spread, soft))
+
+    return changed(snapshot, add)
+
+
+def on_one_node(**fields: Any) -> Snapshot:
+    """Return four pods on one of two zones' nodes; the fields are the ReplicaSet's."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    return replace(snapshot, workloads=tuple(structs.replace(owner, **fields) for owner in snapshot.workloads))
+
+
+def cause_of(group: ComponentPlan) -> Fact:
+    """Return why a component is not repaired, or not further now."""
+    assert group.refusal is not None
+    return group.refusal.cause
+
+
+def two_classes(**fields: Any) -> ClusterBuilder:
+    """Return two workloads of different size, six pods on one of four nodes; the fields are the second one's."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
+    blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200, **fields)
+    return blueprint
+
+
+def joined(blueprint: ClusterBuilder) -> Snapshot:
+    """Return the cluster with all workloads under one selector."""
+    return changed(blueprint.snapshot(), together, cluster="r")
+
+
+def labelled(name: str, labels: dict[str, str]) -> Node:
+    return Node(name=name, labels=Labels({HOSTNAME: name, **labels}), created=NOW, ready_since=NOW - timedelta(days=1))
+
+
+def first_problem(
+    snapshot: Snapshot,
+    rules: Policy | None = None,
+    *,
+    stuck: frozenset[str] = frozenset(),
+    cache: SearchCache = CACHE,
+) -> tuple[View, Problem | Refusal]:
+    """Return the view and the first component's problem; `stuck` are the UIDs of pods that wait in vain."""
+    view, rules = View(snapshot), rules or policy()
+    assessment = assess(view, rules, NO_MEMORY)
+    ledger = BudgetLedger(snapshot, rules.budgets, NO_MEMORY)
+    component = find_components(assessment, stuck, rules.spread.act_on)[0]
+    return view, ProblemBuilder(view, rules, ledger, cache).problem(component)
+
+
+def decided(problem: Problem, view: View, *, lookahead: int = LIMITS.lookahead_nodes_of_plan, **known: Any) -> Decision:
+    """Decide about a problem under budgets that allow everything; `known` are further fields of its context."""
+    context = ComponentContext(
+        lookahead=SearchBudget(lookahead),
+        quick=SearchBudget(LIMITS.quick_nodes_of_plan),
+        contingent=SearchBudget(LIMITS.contingent_states_of_plan),
+        **known,
+    )
+    return decide(problem, view, context, BudgetLedger(view.snapshot, policy().budgets, NO_MEMORY), LIMITS)

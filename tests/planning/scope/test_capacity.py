@@ -1,0 +1,124 @@
+"""What the nodes would take of a group's pods, and what is reserved of it for pods that have no node yet."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from msgspec import structs
+
+from benchmarks.planning_states import zone_returned
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.pods import Pod, PodSpec, Resources
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
+from rebalancer.planning.single_class_problem import SingleClassProblem
+from rebalancer.scheduling.view import View
+from tests.planning.build import changed, first_problem, joined, planned, two_classes
+from tests.scheduling.build import NOW
+
+
+def waiting_pod(spec: PodSpec) -> Pod:
+    return Pod(
+        namespace="default",
+        name="waits",
+        uid="waits",
+        spec=spec,
+        requests=spec.requests,
+        created=NOW - timedelta(hours=1),
+    )
+
+
+def on_node(name: str, requests: Resources) -> PodSpec:
+    """Return the spec of a pod that only one node admits."""
+    affinity = structs.replace(PodSpec().node_affinity, selector=Labels({HOSTNAME: name}))
+    return PodSpec(requests=requests, node_affinity=affinity)
+
+
+def with_allocatable(snapshot: Snapshot, **resources: object) -> Snapshot:
+    nodes = tuple(
+        structs.replace(node, allocatable=structs.replace(node.allocatable, **resources)) for node in snapshot.nodes
+    )
+    return replace(snapshot, nodes=nodes)
+
+
+def test_without_any_node_all_numbers_are_zero() -> None:
+    """Median, least and count are 0 where no node takes a pod."""
+    nobody = NodeCapacity({})
+    assert (nobody.median(), nobody.least_room(1), nobody.count_nodes_with(1)) == (0, 0, 0)
+
+
+def test_a_pending_pod_displaces_as_many_as_its_scarcest_resource() -> None:
+    """A pod that requests three GPUs may take the place of three that request one."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1})
+    snapshot = with_allocatable(blueprint.snapshot(), extended=(("gpu", 8),))
+    waiting = waiting_pod(PodSpec(requests=Resources(cpu=100, extended=(("gpu", 3),))))
+    index = CapacityIndex(View(replace(snapshot, pods=(*snapshot.pods, waiting))))
+    sample = structs.replace(waiting, spec=PodSpec(requests=Resources(extended=(("gpu", 1),))))
+    assert index.reserved(index.capacity_for(sample, []), sample).of("a-1") == 3
+
+
+def test_room_is_reserved_only_where_a_pending_pod_may_be_placed() -> None:
+    """On the node that its affinity names, and on no other; also on one that holds pods of the group."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1}, cpu=1000)
+    snapshot = blueprint.snapshot()
+    small = tuple(
+        structs.replace(node, allocatable=structs.replace(node.allocatable, cpu=3000)) if node.name == "c-1" else node
+        for node in snapshot.nodes
+    )
+    pending = waiting_pod(on_node("c-1", Resources(cpu=2000)))
+    crowded = replace(snapshot, nodes=small, pods=(*snapshot.pods, pending))
+    assert planned(crowded).groups
+    _, problem = first_problem(crowded)
+    assert isinstance(problem, SingleClassProblem)
+    assert (problem.layout.cap("c-1"), problem.layout.cap("c-2") > 1) == (1, True)
+    beside = waiting_pod(on_node("a-1", Resources(cpu=2000)))
+    _, problem = first_problem(replace(snapshot, pods=(*snapshot.pods, beside)))
+    assert isinstance(problem, SingleClassProblem)
+    assert problem.layout.root
+
+
+def test_an_owner_without_any_pod_reserves_nothing() -> None:
+    """What its first pod will be like is not known from a pod."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    replica_set = next(owner for owner in snapshot.workloads if owner.kind == "ReplicaSet")
+    empty = structs.replace(replica_set, uid="empty", name="empty", replicas=1)
+    assert planned(replace(snapshot, workloads=(*snapshot.workloads, empty))).groups
+
+
+def test_more_replacements_than_one_node_has_room_for() -> None:
+    """Then nodes with half the usual room are counted on, less those that the others could fill."""
+    snapshot = zone_returned(30, 40, 9)
+    tight = tuple(structs.replace(node, pods=24) for node in snapshot.nodes)
+    plan = planned(replace(snapshot, nodes=tight))
+    assert plan.evictions
+    assert {group.reason for group in plan.groups} >= {Reason.GROUP_IN_FLIGHT}
+
+
+def test_replacements_count_on_every_node_where_all_have_little_room() -> None:
+    """Where the usual room is as little as a group needs, a plan is made all the same."""
+    snapshot = zone_returned(30, 40, 9)
+    tight = tuple(structs.replace(node, pods=14) for node in snapshot.nodes)
+    assert planned(replace(snapshot, nodes=tight)).groups
+
+
+def test_pods_with_affinity_have_a_capacity_of_their_own() -> None:
+    """Anti-affinity to pods of others does not share the answer of pods without any, of one class or of several."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
+
+    def avoid_others(_: str, spec: PodSpec) -> PodSpec:
+        term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "other"}))
+        return structs.replace(spec, pod_affinity=PodAffinity(anti_required=(term,)))
+
+    assert planned(changed(blueprint.snapshot(), avoid_others)).groups[0].evictions == 1
+    assert planned(changed(joined(two_classes()), avoid_others)).groups[0].evictions == 3

@@ -1,0 +1,214 @@
+"""Pods and workloads that policy, annotations and owners keep where they are: each with its reason."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from rebalancer.model.cluster import Namespace
+from rebalancer.model.labels import Labels
+from rebalancer.model.pods import OwnerReference, Pod
+from rebalancer.model.reasons import Reason, State
+from rebalancer.planning import causes
+from rebalancer.policy.sections import Eligibility
+from tests.planning.build import on_one_node
+from tests.planning.build import planned as plan_small
+from tests.planning.clusters import (
+    owners,
+    planned,
+    pods,
+    policy,
+    returned,
+)
+
+
+def annotated(**notes: str) -> Callable[[Pod], Pod]:
+    named = {key.replace("__", "/").replace("_", "-"): value for key, value in notes.items()}
+    return lambda pod: structs.replace(pod, annotations=Labels(named))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (annotated(rebalancer_dev__exclude="true"), None),
+        (
+            lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})),
+            Reason.EXCLUDED,
+        ),
+        (lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "false"})), None),
+        (
+            lambda pod: structs.replace(
+                pod, annotations=Labels({"rebalancer.dev/pause-until": "2999-01-01T00:00:00Z"})
+            ),
+            Reason.EXCLUDED,
+        ),
+        (
+            lambda pod: structs.replace(
+                pod, annotations=Labels({"rebalancer.dev/pause-until": "2001-01-01T00:00:00Z"})
+            ),
+            None,
+        ),
+        (
+            lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/pause-until": "tomorrow"})),
+            Reason.EXCLUDED,
+        ),
+        (
+            lambda pod: structs.replace(
+                pod, annotations=Labels({"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""})
+            ),
+            Reason.EXCLUDED,
+        ),
+        (
+            lambda pod: structs.replace(
+                pod, annotations=Labels({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+            ),
+            Reason.EXCLUDED,
+        ),
+        (
+            lambda pod: structs.replace(pod, annotations=Labels({"karpenter.sh/do-not-disrupt": "true"})),
+            Reason.EXCLUDED,
+        ),
+        (lambda pod: structs.replace(pod, annotations=Labels({"karpenter.sh/do-not-disrupt": "1m"})), None),
+        (
+            lambda pod: structs.replace(pod, annotations=Labels({"karpenter.sh/do-not-disrupt": "8000h"})),
+            Reason.EXCLUDED,
+        ),
+        (lambda pod: structs.replace(pod, mirror=True), Reason.NOT_EVICTABLE),
+    ],
+)
+def test_pods_that_stay(change: Callable[[Pod], Pod], reason: Reason | None) -> None:
+    """Annotations, own and others', keep a pod where it is; it counts all the same."""
+    plan = planned(pods(returned(), change))
+    if reason is None:
+        assert len(plan.evictions) == 4
+    else:
+        assert plan.evictions == ()
+        assert {refused.reason for refused in plan.refusals if refused.pod} == {reason}
+        assert plan.groups[0].state is State.UNFIXABLE
+        assert plan.groups[0].reason is reason
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        (Eligibility(min_age=timedelta(days=300)), Reason.TOO_YOUNG),
+        (Eligibility(min_age=timedelta(0), min_replicas=13), Reason.TOO_FEW_REPLICAS),
+        (Eligibility(min_age=timedelta(0), priority_below=0), Reason.PRIORITY_TOO_HIGH),
+        (Eligibility(min_age=timedelta(0), priority_below="unheard-of"), Reason.PRIORITY_TOO_HIGH),
+        (Eligibility.model_validate({"minAge": "0s", "owners": ["StatefulSet"]}), Reason.UNKNOWN_OWNER),
+        (Eligibility.model_validate({"minAge": "0s", "namespaces": {"exclude": ["sh*"]}}), Reason.EXCLUDED),
+        (Eligibility.model_validate({"minAge": "0s", "selector": {"matchLabels": {"a": "b"}}}), Reason.EXCLUDED),
+    ],
+)
+def test_the_rules_of_the_policy(rules: Eligibility, reason: Reason) -> None:
+    """Each rule of eligibility refuses with its own reason."""
+    plan = planned(returned(), policy(eligibility=rules))
+    assert plan.evictions == ()
+    assert {refused.reason for refused in plan.refusals} == {reason}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"observed": False},
+        {"current": 11},
+        {"updated": 5},
+        {"replicas": 11},
+        {"paused": True},
+    ],
+)
+def test_a_rollout_is_left_to_itself(change: dict[str, Any]) -> None:
+    """While the owner is being scaled, rolled out or paused, nothing is moved."""
+    plan = planned(owners(returned(), lambda owner: structs.replace(owner, **change)))
+    assert plan.evictions == ()
+    assert {refused.reason for refused in plan.refusals} == {Reason.ROLLOUT_IN_PROGRESS}
+
+
+def test_an_unknown_owner() -> None:
+    """Pods whose owner was not read are not moved: nobody knows what would replace them."""
+    snapshot = returned()
+    plan = planned(replace(snapshot, workloads=()))
+    assert plan.evictions == ()
+    assert {refused.reason for refused in plan.refusals} == {Reason.UNKNOWN_OWNER}
+
+
+def test_bare_pods() -> None:
+    """A pod that nothing would replace is never evicted."""
+    alone = replace(returned(), workloads=())
+    plan = planned(pods(alone, lambda pod: structs.replace(pod, owner=None)))
+    assert plan.evictions == ()
+    assert {refused.reason for refused in plan.refusals} == {Reason.NOT_EVICTABLE}
+
+
+def test_a_daemon_set() -> None:
+    """A DaemonSet's pods belong to their nodes."""
+    owner = OwnerReference(group="apps", kind="DaemonSet", name="d", uid="d")
+    alone = replace(returned(), workloads=())
+    plan = planned(pods(alone, lambda pod: structs.replace(pod, owner=owner)))
+    assert {refused.reason for refused in plan.refusals} == {Reason.NOT_EVICTABLE}
+
+
+def innermost(cause: causes.Fact) -> causes.Fact:
+    """Return the cause for which pods stay."""
+    return cause.cause if isinstance(cause, causes.PodsStay) else cause
+
+
+@pytest.mark.parametrize(
+    ("owner", "namespace", "kind"),
+    [
+        ({"annotations": Labels({"rebalancer.dev/exclude": "true"})}, {}, "ReplicaSet"),
+        ({}, Labels({"rebalancer.dev/exclude": "true"}), "Namespace"),
+    ],
+)
+def test_whole_workloads_are_excluded(owner: dict[str, Any], namespace: Labels, kind: str) -> None:
+    """An annotation on the owner or on the namespace excludes all its pods, and the message says where it is."""
+    snapshot = owners(returned(), lambda workload: structs.replace(workload, **owner))
+    excluded = replace(snapshot, namespaces=(Namespace(name="shop", annotations=Labels(namespace)),))
+    plan = planned(excluded)
+    assert plan.evictions == ()
+    assert {refused.reason for refused in plan.refusals} == {Reason.EXCLUDED}
+    annotated = causes.Annotated(kind, "rebalancer.dev/exclude", "true")
+    assert {innermost(refused.refusal.cause) for refused in plan.refusals} == {annotated}
+
+
+def test_others_decide() -> None:
+    """Another scheduler's pods, pods with responders to their eviction, owners being deleted: left alone."""
+    snapshot = returned()
+    spec = snapshot.pods[0].spec
+    other = structs.replace(spec, scheduler="other")
+    responding = structs.replace(spec, eviction_responders=True)
+    for changed, reason in (
+        (pods(snapshot, lambda pod: structs.replace(pod, spec=other)), Reason.OTHER_SCHEDULER),
+        (pods(snapshot, lambda pod: structs.replace(pod, spec=responding)), Reason.EXCLUDED),
+        (
+            owners(snapshot, lambda owner: structs.replace(owner, deleted=snapshot.taken_at)),
+            Reason.ROLLOUT_IN_PROGRESS,
+        ),
+    ):
+        plan = planned(changed)
+        assert plan.evictions == ()
+        assert {refused.reason for refused in plan.refusals} == {reason}
+
+
+def test_one_old_pod_of_another_scheduler() -> None:
+    """A pod that still names another scheduler stays; its siblings may go."""
+    snapshot = returned()
+    last = snapshot.pods[-1].uid
+    other = structs.replace(snapshot.pods[0].spec, scheduler="other")
+    plan = planned(pods(snapshot, lambda pod: structs.replace(pod, spec=other) if pod.uid == last else pod))
+    assert last not in {eviction.pod.uid for eviction in plan.evictions}
+    assert Reason.OTHER_SCHEDULER in {refused.reason for refused in plan.refusals}
+
+
+def test_karpenters_word() -> None:
+    """`false` is no objection."""
+    notes = Labels({"karpenter.sh/do-not-disrupt": "false"})
+    assert len(planned(pods(returned(), lambda pod: structs.replace(pod, annotations=notes))).evictions) == 4
+
+
+def test_annotations_that_say_nothing_about_moving_stop_nobody() -> None:
+    assert plan_small(on_one_node(annotations=Labels({"team": "shop"}))).evictions
+    assert not plan_small(on_one_node(annotations=Labels({"rebalancer.dev/exclude": "true"}))).evictions

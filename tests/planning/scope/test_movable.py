@@ -1,0 +1,95 @@
+"""Which pods of a group may move, and which pending pods stop it."""
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from rebalancer.model.labels import Labels
+from rebalancer.model.reasons import Reason, State
+from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
+from rebalancer.planning import causes
+from tests.planning.build import cause_of
+from tests.planning.clusters import (
+    GENEROUS,
+    planned,
+    pods,
+    policy,
+    returned,
+    stateful,
+)
+
+
+def test_volumes_that_reach_everywhere_tie_nobody() -> None:
+    """Pods whose volumes follow them are moved like any other."""
+    plan = planned(stateful({}))
+    assert len(plan.evictions) == 1
+
+
+def test_pinned_by_volumes() -> None:
+    """Pods whose volumes keep them in their zone stay, and that is what the report says."""
+    plan = planned(stateful({"db-0": "a", "db-1": "a", "db-2": "b", "db-3": "b"}))
+    assert plan.evictions == ()
+    assert (plan.groups[0].state, plan.groups[0].reason) == (State.UNFIXABLE, Reason.VOLUME_PINNED)
+    some = planned(stateful({"db-0": "a", "db-1": "a"}))
+    assert {eviction.pod.name for eviction in some.evictions} <= {"db-2", "db-3"}
+    assert len(some.evictions) == 1
+
+
+def test_a_missing_pod_with_volumes() -> None:
+    """While a pod with volumes of its own is missing, nobody knows where its replacement can go."""
+    snapshot = stateful({})
+    plan = planned(replace(snapshot, pods=snapshot.pods[1:]), policy(budgets=GENEROUS))
+    assert plan.evictions == ()
+
+
+def test_volumes_that_were_not_read() -> None:
+    """A pod with claims is left alone where volumes were not read."""
+    plan = planned(replace(stateful({}), unknown=frozenset({"PersistentVolume"})))
+    assert plan.evictions == ()
+    assert {refused.reason for refused in plan.refusals} == {Reason.NOT_PREDICTABLE}
+
+
+def test_a_volume_that_dies_with_its_pod() -> None:
+    """A pod with an ephemeral volume is left alone: where the new volume can be is not known."""
+    snapshot = returned()
+    last = snapshot.pods[-1]
+    claim = PersistentVolumeClaim(namespace="shop", name="scratch", volume="v", bound=True, owner_uid=last.uid)
+    tied = pods(snapshot, lambda pod: structs.replace(pod, claims=("scratch",)) if pod.uid == last.uid else pod)
+    plan = planned(replace(tied, claims=(claim,), volumes=(PersistentVolume(name="v"),)))
+    assert last.uid not in {eviction.pod.uid for eviction in plan.evictions}
+    assert {refused.reason for refused in plan.refusals if refused.pod} == {Reason.NOT_PREDICTABLE}
+
+
+def test_a_relabelled_pod_is_not_moved() -> None:
+    """A pod whose labels no longer match is not counted, so moving it would repair nothing."""
+    snapshot = returned()
+    odd = snapshot.pods[0].uid
+    relabelled = pods(
+        snapshot,
+        lambda pod: structs.replace(pod, labels=Labels({"app": "other"})) if pod.uid == odd else pod,
+    )
+    plan = planned(relabelled)
+    assert odd not in {eviction.pod.uid for eviction in plan.evictions}
+    assert odd not in {refused.pod for refused in plan.refusals}
+
+
+def test_a_gated_pod_of_its_own() -> None:
+    """A pod that something else holds back is not counted on to be placed."""
+    snapshot = returned()
+    first = snapshot.pods[0]
+    gated = structs.replace(first, node=None, ready=False, spec=structs.replace(first.spec, gated=True))
+    plan = planned(replace(snapshot, pods=(gated, *snapshot.pods[1:])))
+    assert plan.evictions == ()
+    assert plan.groups[0].reason is Reason.GROUP_IN_FLIGHT
+
+
+def test_pods_of_a_lost_node() -> None:
+    """While pods of a node that is gone are not replaced yet, nothing is planned on counts that leave them out."""
+    snapshot = returned()
+    without = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "b-2"))
+    plan = planned(without)
+    assert plan.evictions == ()
+    assert plan.groups[0].reason is Reason.GROUP_IN_FLIGHT
+    cause = cause_of(plan.groups[0])
+    assert isinstance(cause, causes.NodeGone)
+    assert cause.node == "b-2"

@@ -1,0 +1,30 @@
+"""Where the replacements of a step may be placed, and how the domains will look then."""
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.planning.single_class.outlook import SingleClassOutlook
+from rebalancer.planning.single_class_problem import SingleClassProblem
+from tests.planning.build import first_problem, limit, planned, policy, softly
+
+
+def test_counts_end_where_no_node_takes_another_pod() -> None:
+    """Of ten thousand pods only as many are counted as the nodes can hold."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
+    _, problem = first_problem(blueprint.snapshot())
+    assert isinstance(problem, SingleClassProblem)
+    counts = SingleClassOutlook(problem.layout, {}, 10_000, 100).counts()
+    assert counts is not None
+    assert sum(counts[ZONE].values()) < 10_000
+
+
+def test_a_key_with_more_than_a_hundred_open_domains_is_no_target() -> None:
+    """Its list would say nothing; and many nodes that are alike cannot be distinguished."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 110)
+    blueprint.deployment("web", on={"a-1": 3, "a-2": 3}, spread={ZONE: 1, HOSTNAME: 4})
+    plan = planned(blueprint.snapshot())
+    assert plan.evictions
+    assert [target.topology_key for target in plan.evictions[0].targets] == [ZONE]
+    (group,) = planned(softly(blueprint.snapshot()), policy(limit("maxPods: 2"))).groups
+    assert group.evictions

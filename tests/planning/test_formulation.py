@@ -1,0 +1,160 @@
+"""From a component to a problem: what is left alone as a whole and why, and how reserved room is left out."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.model.labels import LabelSelector
+from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.planning.causes import NodeGone, OthersUncreated
+from rebalancer.planning.formulation import set_aside
+from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
+from tests.planning.build import cause_of, changed, joined, labelled, planned, policy, together, two_classes
+from tests.scheduling.build import NOW, pod
+
+
+def without_node(some: Pod) -> Pod:
+    return structs.replace(some, node=None, ready=False, phase=PodPhase.PENDING)
+
+
+def test_several_classes_wait_for_settling_nodes() -> None:
+    """A node that just became Ready is no target for pods of several classes either."""
+    snapshot = joined(two_classes())
+    fresh = tuple(
+        structs.replace(node, ready_since=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
+    )
+    rules = policy().model_copy(update={"nodes": policy().nodes.model_copy(update={"settle": timedelta(minutes=5)})})
+    (group,) = planned(replace(snapshot, nodes=fresh), rules).groups
+    assert group.reason is Reason.NODE_SETTLING
+
+
+def test_a_gated_pod_of_one_class_lets_the_component_wait() -> None:
+    """Something else holds it back, so nobody knows when and where it is placed."""
+    snapshot = joined(two_classes())
+    first = next(pod for pod in snapshot.pods if pod.labels["app"] == "one")
+    gated = structs.replace(without_node(first), spec=structs.replace(first.spec, gated=True))
+    pods = tuple(gated if pod is first else pod for pod in snapshot.pods)
+    (group,) = planned(replace(snapshot, pods=pods)).groups
+    assert group.reason is Reason.GROUP_IN_FLIGHT
+
+
+def hard(key: str, app: str) -> SpreadConstraint:
+    return SpreadConstraint(
+        topology_key=key,
+        max_skew=1,
+        when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
+        selector=LabelSelector.of({"app": app}),
+    )
+
+
+def test_pods_that_nobody_would_create_again() -> None:
+    """In a component of unlike pods without owners nothing is moved."""
+    pods = [
+        structs.replace(
+            pod({"app": "x", "n": str(number)}, on="n1"),
+            uid=f"u{number}",
+            name=f"p{number}",
+            spec=PodSpec(requests=Resources(cpu=number), spread=(hard(ZONE, "x"), hard("rack", "x"))),
+        )
+        for number in range(3)
+    ]
+    nodes = [
+        labelled("n1", {ZONE: "a", "rack": "1"}),
+        labelled("n2", {ZONE: "a", "rack": "2"}),
+        labelled("n3", {ZONE: "b", "rack": "1"}),
+    ]
+    plan = planned(Snapshot(taken_at=NOW, nodes=nodes, pods=pods))
+    assert plan.evictions == ()
+    assert {group.reason for group in plan.groups} == {Reason.UNKNOWN_OWNER}
+
+
+def test_a_limit_waits_only_for_pods_that_it_counts() -> None:
+    """A pod that the limit does not count may be pending; one that it counts belongs to the component."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("web", on={"a-1": 3, "a-2": 1})
+    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
+    rules = policy(
+        "groups: [{name: g, selector: {matchLabels: {team: x}}, groupBy: [team], limits: "
+        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, selector: {{matchLabels: {{app: web}}}}, action: Evict}}]}}]"
+    )
+    for labels in ({"team": "y", "app": "web"}, {"team": "x", "app": "other"}, {"team": "x", "app": "web"}):
+        pending = structs.replace(pod(labels, namespace="default"), name="w", uid="w", created=snapshot.taken_at)
+        plan = planned(replace(snapshot, pods=(*snapshot.pods, pending)), rules)
+        assert Reason.GROUP_IN_FLIGHT not in {group.reason for group in plan.groups}, labels
+
+
+def test_an_owner_that_has_still_to_create_pods_that_count() -> None:
+    """They would change the counts of every workload under the selector."""
+    snapshot = joined(two_classes())
+    one, two = (
+        next(
+            owner
+            for owner in snapshot.workloads
+            if owner.kind == "ReplicaSet" and owner.template is not None and owner.template.labels["app"] == app
+        )
+        for app in ("one", "two")
+    )
+    alone = tuple(pod for pod in snapshot.pods if pod.labels["app"] == "one")
+    complete = tuple(
+        structs.replace(owner, replicas=3, current=3, updated=3)
+        for owner in snapshot.workloads
+        if owner.template is not None and owner.template.labels["app"] == "one"
+    )
+    assert one.uid in {owner.uid for owner in complete}
+    short = structs.replace(two, replicas=4, current=3)
+    plan = planned(replace(snapshot, pods=alone, workloads=(*complete, short)))
+    assert {group.reason for group in plan.groups} == {Reason.GROUP_IN_FLIGHT}
+    assert cause_of(plan.groups[0]) == OthersUncreated(str(short))
+
+
+def test_one_class_of_several_whose_next_pod_is_unknown_stops_the_component() -> None:
+    """It is not planned around."""
+    blueprint = two_classes()
+    blueprint.deployment("three", on={"b-1": 1}, spread={ZONE: 1}, cpu=300)
+
+    def claiming(app: str, spec: PodSpec) -> PodSpec:
+        spec = together(app, spec)
+        return structs.replace(spec, unpredictable=("spec.resourceClaims",)) if app == "three" else spec
+
+    (group,) = planned(changed(blueprint.snapshot(), claiming, cluster="r")).groups
+    assert group.reason is Reason.NOT_PREDICTABLE
+
+
+def test_limits_over_pods_without_an_owner_and_pending_pods() -> None:
+    """A pending pod is part of the problem; with a bare pod under the limit nothing is planned."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("web", on={"a-1": 6, "b-1": 2})
+    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
+    pending = structs.replace(without_node(snapshot.pods[1]), created=snapshot.taken_at)
+    rules = policy(
+        "groups: [{name: g, selector: {}, groupBy: [team], limits: "
+        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
+    )
+    pods = (snapshot.pods[0], pending, *snapshot.pods[2:])
+    assert planned(replace(snapshot, pods=pods), rules).groups
+    bare = structs.replace(snapshot.pods[0], uid="bare", name="bare", owner=None)
+    assert planned(replace(snapshot, pods=(*pods, bare)), rules).groups == ()
+
+
+def test_a_vanished_node_stops_several_classes_too() -> None:
+    """A pod of a node that no longer exists is to be replaced first."""
+    snapshot = joined(two_classes())
+    first = snapshot.pods[0]
+    pods = tuple(structs.replace(pod, node="gone") if pod is first else pod for pod in snapshot.pods)
+    (group,) = planned(replace(snapshot, pods=pods)).groups
+    assert group.reason is Reason.GROUP_IN_FLIGHT
+    assert cause_of(group) == NodeGone("gone", first.name)
+
+
+def test_reserved_room_counts_everywhere_where_half_the_median_is_too_little() -> None:
+    """Nothing is lost in halves where half the median room is as little as the group needs."""
+    capacity = NodeCapacity({"n1": 4, "n2": 5, "n3": 6})
+    reserved = ReservedCapacity(5, {})
+    assert set_aside(capacity, reserved, 3) == (reserved, 0)

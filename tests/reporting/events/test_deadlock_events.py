@@ -1,0 +1,57 @@
+"""A placement deadlock is reported in the report, in the refusals and by events, once."""
+
+from xml.etree import ElementTree as ET
+
+from rebalancer.admission.admit import Admission
+from rebalancer.assessment.assess import assess
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.planning.planner import plan
+from rebalancer.reporting.documents.report import ReportDocument
+from rebalancer.reporting.documents.status import count_refusals
+from rebalancer.reporting.events.deadlock_events import MOST_DEADLOCKS, deadlock_events
+from rebalancer.reporting.text.junit import report_junit
+from rebalancer.reporting.text.report import report_text
+from rebalancer.scheduling.view import View
+from tests.assessment.test_deadlocks import find, three_shards
+from tests.controller.simulated import eager
+from tests.reports import full_report
+
+
+def report(name: str = "") -> ReportDocument:
+    view = View(three_shards())
+    assessment = assess(view, eager(), NO_MEMORY)
+    made = plan(view, assessment, eager(), NO_MEMORY)
+    return full_report(view, assessment, made, eager(), lambda workload: name in workload.name)
+
+
+def test_the_report_names_pod_and_rules() -> None:
+    """As a row, in the table and as a failed case; not where another workload is asked about."""
+    (row,) = report().deadlocks
+    assert (row.namespace, row.pod) == ("cache", "one-2-1")
+    assert "\ncache/one-2-1: PlacementDeadlock: kubernetes.io/hostname (maxSkew 1) admits c1; " in report_text(report())
+    suite = ET.fromstring(report_junit(report())).find("testsuite[@name='deadlocks']")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    assert report("one-1").deadlocks == ()
+
+
+def test_it_counts_among_the_refusals() -> None:
+    """Alerts read the metric that is made from this."""
+    view = View(three_shards())
+    made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
+    assert count_refusals(made, Admission(), 2)["PlacementDeadlock"] == 2
+    assert "PlacementDeadlock" not in count_refusals(made, Admission(), 0)
+
+
+def test_events_are_created_once() -> None:
+    """On the pod and on its owner when it starts, not again; again when it comes back; at most so many in a cycle."""
+    stuck = find(three_shards())
+    events, reported = deadlock_events(frozenset(), stuck)
+    assert [(event.regarding.kind, event.regarding.name, event.type) for event in events] == [
+        ("Pod", "one-2-1", "Warning"),
+        ("StatefulSet", "one-2", "Warning"),
+    ]
+    assert deadlock_events(reported, stuck) == ([], reported)
+    assert deadlock_events(reported, ()) == ([], frozenset())
+    many = stuck * (MOST_DEADLOCKS + 1)
+    assert len(deadlock_events(frozenset(), many)[0]) == 2 * MOST_DEADLOCKS

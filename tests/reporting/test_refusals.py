@@ -1,0 +1,366 @@
+"""Every cause has one sentence that names object, field and value, and what to do where there is one."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from fractions import Fraction
+
+import pytest
+
+from rebalancer.adapters.simulator import ZONE
+from rebalancer.admission import causes as admission
+from rebalancer.assessment.assess import assess
+from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.model.reasons import Reason, State
+from rebalancer.planning import causes as planning
+from rebalancer.planning.causes import Fact, Refusal
+from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange
+from rebalancer.planning.diagnosis.slack import RelaxedBound
+from rebalancer.planning.planner import find_relaxations
+from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_workload
+from rebalancer.reporting.refusals import cause_text, component_text, known_causes, refusal_text
+from rebalancer.reporting.text.explanation import explanation_text
+from rebalancer.reporting.text.plan import plan_text
+from rebalancer.scheduling.view import View
+from tests.planning.build import DEADLOCK, planned
+from tests.planning.build import shards as repairable
+from tests.planning.diagnosis.test_relaxation import shards
+
+CART = Reference("shop", "Deployment", "cart")
+MINUTE = timedelta(minutes=1)
+
+SENTENCES: list[tuple[Fact, str]] = [
+    (planning.Modelled("spec.resourceClaims is not modelled"), "spec.resourceClaims is not modelled"),
+    (planning.Modelled("it is gated", CART), "shop/cart (Deployment): it is gated"),
+    (planning.OwnerKindNotListed("Job"), "eligibility.owners does not list Job; add it to allow the eviction"),
+    (planning.OwnerUnknown("ReplicaSet", "cart-1"), "its owner, ReplicaSet cart-1, is not known"),
+    (planning.NamespaceExcluded("shop"), "eligibility.namespaces excludes shop"),
+    (
+        planning.NotReplaced(same_node=True),
+        "no workload that can be moved owns it: its replacement would come to the same node",
+    ),
+    (planning.NotReplaced(same_node=False), "no workload that can be moved owns it: nothing would replace it"),
+    (planning.TooFewReplicas(1, 2), "it has 1 replica; eligibility.minReplicas is 2"),
+    (planning.TooFewReplicas(2, 3), "it has 2 replicas; eligibility.minReplicas is 3"),
+    (planning.OwnerBeingDeleted("ReplicaSet"), "its ReplicaSet is being deleted"),
+    (planning.OwnerPaused("Deployment"), "the rollout of its Deployment is paused"),
+    (
+        planning.OwnerJustChanged("Deployment"),
+        "its Deployment was just changed and its controller has not seen that yet",
+    ),
+    (planning.OwnerRollingOut("ReplicaSet", 2, 3, 1), "its ReplicaSet has 2 of 3 pods, 1 of them up to date"),
+    (planning.MirrorPod(), "it is the mirror of a static pod, which its node would create again"),
+    (
+        planning.Annotated("Pod", "rebalancer.dev/exclude", "true"),
+        "it is annotated rebalancer.dev/exclude: true; remove the annotation to allow the eviction",
+    ),
+    (
+        planning.Annotated("ReplicaSet", "rebalancer.dev/exclude", "true"),
+        "its ReplicaSet is annotated rebalancer.dev/exclude: true; remove the annotation to allow the eviction",
+    ),
+    (
+        planning.Annotated("Namespace", "rebalancer.dev/exclude", "true"),
+        "its namespace is annotated rebalancer.dev/exclude: true; remove the annotation to allow the eviction",
+    ),
+    (planning.NotSelected(), "eligibility.selector does not select it"),
+    (planning.OtherScheduler("volcano", "default-scheduler"), "volcano schedules it, not default-scheduler"),
+    (planning.EvictionResponders(), "its evictionResponders decide about its eviction"),
+    (
+        planning.PriorityClassMissing("gold"),
+        "eligibility.priorityBelow names PriorityClass gold, which does not exist",
+    ),
+    (planning.PriorityTooHigh(1000, "gold"), "its priority is 1000; eligibility.priorityBelow is gold"),
+    (planning.TooYoung(timedelta(seconds=90), 5 * MINUTE), "it is 90s old; eligibility.minAge is 300s"),
+    (planning.VolumePinned(1, 6), "its volumes can be attached on 1 of 6 nodes that admit it"),
+    (planning.VolumePinned(0, 1), "its volumes can be attached on 0 of 1 node that admit it"),
+    (
+        planning.SeveralBudgets(("shop/a", "shop/b")),
+        (
+            "PodDisruptionBudgets shop/a, shop/b select it, and the API refuses to evict such a pod; "
+            "let only one select it"
+        ),
+    ),
+    (
+        planning.BudgetNotObserved("shop/cart"),
+        "PodDisruptionBudget shop/cart was just changed; its status is not up to date yet",
+    ),
+    (
+        planning.BudgetNotComputed("shop/cart"),
+        "PodDisruptionBudget shop/cart could not be computed; see its DisruptionAllowed condition",
+    ),
+    (
+        planning.BudgetExhausted("shop/cart", 2, 3, 2),
+        "PodDisruptionBudget shop/cart allows no eviction now: 2 of 3 pods healthy, 2 required",
+    ),
+    (
+        planning.WorkloadLimitReached(6, 0, 1, ("web-0",), "budgets.maxUnavailable", 1),
+        "waiting for the eviction of web-0 to finish: at most 1 of 6 pods may be unavailable (budgets.maxUnavailable)",
+    ),
+    (
+        planning.WorkloadLimitReached(6, 0, 1, ("web-0", "web-1"), "budgets.perWorkload", 2),
+        (
+            "waiting for the evictions of web-0, web-1 to finish: "
+            "at most 2 of 6 pods may be unavailable (budgets.perWorkload)"
+        ),
+    ),
+    (
+        planning.WorkloadLimitReached(6, 1, 1, (), "budgets.maxUnavailable", 1),
+        "waiting for 1 move in flight to finish: at most 1 of 6 pods may be unavailable (budgets.maxUnavailable)",
+    ),
+    (
+        planning.WorkloadLimitReached(6, 2, 0, (), "budgets.maxUnavailable", 1),
+        "2 of 6 pods are unavailable: at most 1 of 6 pods may be unavailable (budgets.maxUnavailable)",
+    ),
+    (
+        planning.GroupUnavailable("search", 1, 1),
+        "1 pod of search is unavailable; disruption.maxInFlight is 1",
+    ),
+    (
+        planning.GroupUnavailable("search", 2, 2, pending_is_one=True),
+        (
+            "2 pods of search are unavailable; disruption.maxInFlight is 2, and the pending pod is one of them: "
+            "raise it to 3 to free that pod"
+        ),
+    ),
+    (
+        planning.GroupSettling("search", MINUTE, 5 * MINUTE),
+        "the last replacement in search became Ready 60s ago; disruption.settle is 5m",
+    ),
+    (
+        planning.StepExceedsBudget(2, 1),
+        "needs 2 concurrent evictions; the budgets allow at most 1. Raise maxUnavailable or lower minAvailable",
+    ),
+    (
+        planning.StepExceedsBudget(1, 0, str(CART), ("shop/cart",)),
+        (
+            "needs 1 concurrent eviction; PodDisruptionBudget shop/cart never allows any. "
+            "Raise maxUnavailable or lower minAvailable"
+        ),
+    ),
+    (
+        planning.StepExceedsBudget(3, 1, str(CART), ("shop/cart",)),
+        (
+            "needs 3 concurrent evictions; PodDisruptionBudget shop/cart allows at most 1. "
+            "Raise maxUnavailable or lower minAvailable"
+        ),
+    ),
+    (
+        planning.StepExceedsBudget(1, 0, str(CART)),
+        (
+            "needs 1 concurrent eviction; the budgets of shop/cart (Deployment) never allow any. "
+            "Raise budgets.maxUnavailable or budgets.perWorkload"
+        ),
+    ),
+    (planning.StepWaitsForBudget(2), "may need 2 concurrent evictions; the budgets allow fewer just now"),
+    (
+        planning.ObjectUnreadable("Pod shop/cart-1: spec.x: y"),
+        "an object that may matter could not be read: Pod shop/cart-1: spec.x: y",
+    ),
+    (
+        planning.OthersUncreated("ReplicaSet shop/cart-1"),
+        "ReplicaSet shop/cart-1 has still to create pods that count too",
+    ),
+    (planning.OthersPending("web-1"), "pod web-1 of another workload counts too and is pending"),
+    (planning.NodeGone("b-2", "web-1"), "node b-2 no longer exists; waiting for the replacement of pod web-1"),
+    (planning.PendingPodUnpredictable("web-1", "it is gated"), "pod web-1 is pending: it is gated"),
+    (
+        planning.PendingPodWithVolumes(CART),
+        "a pod of shop/cart (Deployment) with volumes of its own is pending",
+    ),
+    (planning.NodeBeingDeleted("c-1"), "node c-1 may take a replacement and is being deleted"),
+    (planning.NodeNotReady("c-1"), "node c-1 may take a replacement and is not Ready"),
+    (
+        planning.NodeSettling("c-1", timedelta(seconds=30), 5 * MINUTE),
+        "node c-1 may take a replacement and has been Ready for 30s; nodes.settle is 5m",
+    ),
+    (planning.OwnPodsNotSelected(), "a constraint's selector does not match the workload's own pods"),
+    (planning.NothingRecreates(), "no known owner would create its pods again"),
+    (
+        planning.HostPortsOfSeveralClasses(),
+        "its pods differ and some have host ports, which is not modelled",
+    ),
+    (
+        planning.PodAffinityRequired(),
+        "its required affinity to pods changes the feasible nodes with every placement",
+    ),
+    (
+        planning.OneSidedAntiAffinity(),
+        "some of its pods keep away from others that do not keep away from them",
+    ),
+    (planning.NotActedOn(), "spread.actOn does not list the violated constraints"),
+    (planning.PendingWillSatisfy(1), "waiting for 1 pending pod: scheduling it will satisfy all"),
+    (planning.PendingWillSatisfy(2), "waiting for 2 pending pods: scheduling them will satisfy all"),
+    (planning.NoNodeAdmits("web-1"), "no node admits pod web-1, although a placement of all pods exists"),
+    (
+        planning.RoomReserved(),
+        "pods that are being placed may take the room it needs; planned again afterwards",
+    ),
+    (planning.PredictionUnverified(), "waiting until the last predicted move is verified"),
+    (
+        planning.FailedPredictions(3),
+        "3 moves in a row did not come out as predicted; nothing forces the scheduler to do better",
+    ),
+    (
+        planning.NoSafeEviction(),
+        "no safe eviction found: the scheduler could place the replacement where it does not help",
+    ),
+    (planning.StepSearchLimit(), "the search for a safe eviction reached its limit; it is tried again each cycle"),
+    (planning.MinimumSearchLimit(), "the search for the fewest evictions reached its limit"),
+    (
+        planning.NoSequence(2),
+        "2 evictions would be enough by counting; no sequence of placements leads there (proved)",
+    ),
+    (
+        planning.PodsStay(1, "web-1", planning.NotSelected()),
+        "pod web-1 stays on its node: eligibility.selector does not select it",
+    ),
+    (
+        planning.PodsStay(11, "web-1", planning.NotSelected()),
+        "11 pods stay on their nodes, web-1 among them: eligibility.selector does not select it",
+    ),
+    (planning.OthersStay(), "pods of other workloads count too, and are not moved for this one"),
+    (planning.NoCapacity(), "the nodes that would have to take more of these pods do not have the capacity for them"),
+    (
+        planning.NoCapacity("zone", ("b", "c")),
+        "no node of zone b, c has the capacity for another of these pods",
+    ),
+    (
+        planning.DomainsCordoned("zone", ("c",)),
+        "every node of zone c is cordoned; waiting until they are uncordoned",
+    ),
+    (
+        planning.TooFewDomains(2, 1, 6, (2,)),
+        "only 2 domains exist, fewer than minDomains, so each may hold 1: too few for 6 pods; 2 pods are feasible",
+    ),
+    (
+        planning.TooFewDomains(1, 1, 6, ()),
+        "only 1 domain exists, fewer than minDomains, so each may hold 1: too few for 6 pods",
+    ),
+    (
+        planning.NoPlacement(4, (3, 5)),
+        "no placement of 4 pods over these domains satisfies all; 3 or 5 pods are feasible",
+    ),
+    (planning.NoPlacement(8, ()), "no placement of 8 pods over these domains satisfies all"),
+    (planning.NoPlacementOfClasses(6, 2), "no placement of 6 pods of 2 classes satisfies all"),
+    (
+        planning.NoPlacementOfClasses(6, 1, unplaced=1, excess=3),
+        (
+            "no placement of 6 pods of 1 class satisfies all; "
+            "the nearest placement leaves 1 pod without a node and exceeds the requirements by 3 in all"
+        ),
+    ),
+    (admission.Paused("paused by ada until noon"), "paused by ada until noon"),
+    (admission.ModeObserves(), "mode is Observe"),
+    (admission.Stale("the snapshot is 90s old"), "the snapshot is 90s old"),
+    (admission.NotLasting(MINUTE, "spread.for", 5 * MINUTE), "violated for 60s; spread.for is 5m"),
+    (admission.BackingOff("tried again in 5m"), "tried again in 5m"),
+    (admission.RateReached("perMinute", 5), "budgets.perMinute allows 5"),
+]
+
+
+@pytest.mark.parametrize(("cause", "sentence"), SENTENCES, ids=lambda value: getattr(type(value), "__name__", ""))
+def test_a_cause_has_its_sentence(cause: Fact, sentence: str) -> None:
+    """One example of every cause, in one number and in several where they differ."""
+    assert cause_text(cause) == sentence
+    assert refusal_text(Refusal(Reason.EXCLUDED, cause)) == sentence
+
+
+def all_facts(base: type[Fact] = Fact) -> Iterator[type[Fact]]:
+    for fact in base.__subclasses__():
+        yield fact
+        yield from all_facts(fact)
+
+
+def test_every_cause_has_a_sentence_and_an_example() -> None:
+    """A cause that is added needs both."""
+    facts = {fact for fact in all_facts() if fact.__module__.startswith("rebalancer.")}
+    assert set(known_causes()) == facts
+    assert {type(cause) for cause, _ in SENTENCES} == facts
+
+
+def component(relaxation: Relaxation | None) -> str:
+    """Return the sentence about an infeasible component."""
+    (group,) = planned(shards(2).snapshot(), shards(2).policy()).groups
+    assert group.state is State.INFEASIBLE
+    return component_text(group, {} if relaxation is None else {group.name: relaxation})
+
+
+def change(name: str, replicas: int, more: int) -> ReplicaChange:
+    return ReplicaChange(Reference("default", "StatefulSet", name), replicas, more)
+
+
+NEAREST = "no placement of 6 pods of 2 classes satisfies all; the nearest placement leaves 2 pods without a node"
+TWO = (change("w0", 2, -1), change("w1", 1, -1))
+
+
+@pytest.mark.parametrize(
+    ("relaxation", "options"),
+    [
+        (None, ""),
+        (Relaxation(), ""),
+        (
+            Relaxation(TWO),
+            "; feasible with 2 replicas of default/w0 (StatefulSet) and 1 replica of default/w1 (StatefulSet)",
+        ),
+        (
+            Relaxation(tuple(change(f"w{number}", 2, -2) for number in range(4))),
+            "; feasible with 8 fewer pods in 4 workloads",
+        ),
+        (
+            Relaxation((*(change(f"w{number}", 2, -1) for number in range(3)), change("w3", 4, 1))),
+            "; feasible with 3 fewer and 1 more pods in 4 workloads",
+        ),
+        (
+            Relaxation((change("w0", 3, -1),), RelaxedBound(limit="g/l0", max_pods=6)),
+            "; feasible with 3 replicas of default/w0 (StatefulSet), or with maxPods 6 in limit g/l0",
+        ),
+        (Relaxation(bound=RelaxedBound(limit="g/l0", min_pods=1)), "; feasible with minPods 1 in limit g/l0"),
+        (Relaxation(bound=RelaxedBound(limit="g/l0", max_skew=4)), "; feasible with maxSkew 4 in limit g/l0"),
+        (
+            Relaxation(bound=RelaxedBound(limit="g/l0", max_share=Fraction(3, 4))),
+            "; feasible with maxShare <=3/4 in limit g/l0",
+        ),
+        (
+            Relaxation(bound=RelaxedBound(key=ZONE, workloads=(CART,), max_skew=2)),
+            f"; feasible with maxSkew 2 over {ZONE} in shop/cart (Deployment)",
+        ),
+        (
+            Relaxation(bound=RelaxedBound(key="rack", workloads=(CART,) * 5, max_skew=2)),
+            (
+                "; feasible with maxSkew 2 over rack in shop/cart (Deployment), shop/cart (Deployment), "
+                "shop/cart (Deployment) and 2 more"
+            ),
+        ),
+        (
+            Relaxation((change("w0", 3, -1),), limit_reached=True),
+            (
+                "; feasible with 3 replicas of default/w0 (StatefulSet); "
+                "the search limit was reached, so something nearer may exist"
+            ),
+        ),
+    ],
+)
+def test_a_relaxation_is_named_as_it_would_be_written(relaxation: Relaxation | None, options: str) -> None:
+    """Workloads with their replicas, or how much all change together; a bound with its object, field and value."""
+    assert component(relaxation) == NEAREST + options
+
+
+def test_plan_and_explanation_name_the_relaxation() -> None:
+    """A person reads it where it says why nothing is planned."""
+    scene = shards(2)
+    snapshot, policy = scene.snapshot(), scene.policy()
+    plan = planned(snapshot, policy)
+    relaxations = find_relaxations(plan)
+    replicas = "2 replicas of default/w0 (StatefulSet) and 2 replicas of default/w1 (StatefulSet)"
+    reference = Reference("default", "StatefulSet", "w0")
+    details = ExplanationDetails(relaxations, verbose=False)
+    document = explain_workload(reference, assess(View(snapshot), policy, NO_MEMORY), plan, snapshot, details)
+    shown = plan_text(plan, snapshot, mode="Evict", satisfied=0, relaxations=relaxations)
+    for text in (shown, explanation_text(document)):
+        assert f"{NEAREST}; feasible with {replicas}\n" in text
+
+
+def test_a_component_that_is_repaired_has_no_sentence() -> None:
+    """Nothing keeps it."""
+    (group,) = planned(repairable(DEADLOCK)).groups
+    assert group.refusal is None
+    assert component_text(group) == ""

@@ -1,0 +1,439 @@
+"""What `plan` and `explain` print: before and after, why, what waits, the proof, and how certain it is."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement, product
+from textwrap import dedent
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.advice.constraints import SuggestedSpread, combine, constraint_for_limit, constraints_yaml
+from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
+from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Reference
+from rebalancer.model.reasons import Cause, Reason, State
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.causes import NoSafeEviction, PredictionUnverified, Refusal
+from rebalancer.planning.expected_counts import decided_evictions, expected_counts, expected_worst
+from rebalancer.planning.plan import Plan
+from rebalancer.planning.planner import plan
+from rebalancer.planning.scope.components import current_counts
+from rebalancer.policy import Policy, load_policy
+from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
+from rebalancer.reporting.documents.plan import Totals, plan_document
+from rebalancer.reporting.phrases import counts_change, proof_text
+from rebalancer.reporting.text.explanation import explanation_text
+from rebalancer.reporting.text.plan import plan_text
+from rebalancer.scheduling.view import View
+from tests.controller.simulated import Simulation
+
+HEAD = """
+apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+mode: Evict
+eligibility: {minAge: 0s}
+nodes: {settle: 0s}
+spread: {for: 0s}
+budgets: {maxUnavailable: 2, perWorkload: 50%}
+groups:
+- name: shop
+  selector: {}
+  limits:
+"""
+THIRD = '  - {name: third, topologyKey: kubernetes.io/hostname, maxShare: "<=1/3", action: Evict}\n'
+HALF = '  - {name: half, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2"}\n'
+SPREAD = "  - {name: spread, topologyKey: topology.kubernetes.io/zone, maxSkew: 9}\n"
+
+
+def rules(*limits: str) -> Policy:
+    return load_policy((HEAD + "".join(limits)).encode(), source="policy.yaml")
+
+
+@dataclass
+class Seen:
+    """A snapshot with its assessment and plan."""
+
+    snapshot: Snapshot
+    view: View
+    assessment: Assessment
+    plan: Plan
+
+    def text(self) -> str:
+        return plan_text(self.plan, self.snapshot, mode="Evict", satisfied=0)
+
+    def explained(self, name: str = "web") -> str:
+        reference = Reference("default", "Deployment", name)
+        return explanation_text(explain_workload(reference, self.assessment, self.plan, self.snapshot))
+
+    def pod(self, name: str) -> str:
+        (pod,) = (pod for pod in self.snapshot.pods if pod.name == name)
+        return explanation_text(explain_pod(pod, self.view, self.assessment, self.plan))
+
+
+def look(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Seen:
+    view = View(snapshot)
+    assessment = assess(view, policy, memory)
+    return Seen(snapshot, view, assessment, plan(view, assessment, policy, memory))
+
+
+def crowded(cpu: int = 600) -> Snapshot:
+    """Ten pods as 4/2/1/1/1/1 over six nodes, maxSkew 3: all that the constraint asks for, and too many on one node."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    on = {"a-1": 4, "a-2": 2, "b-1": 1, "b-2": 1, "c-1": 1, "c-2": 1}
+    blueprint.deployment("web", on=on, spread={HOSTNAME: 3}, cpu=cpu)
+    return blueprint.snapshot()
+
+
+def test_a_predicted_repair_of_a_limit() -> None:
+    """The limit before and after, where the replacement may land, and that nothing forces it there."""
+    seen = look(crowded(), rules(THIRD, HALF))
+    name = seen.plan.evictions[0].pod.name
+    assert seen.text() == dedent(f"""\
+        Snapshot of 2026-01-01 00:00:00Z, policy {seen.plan.policy_hash}, mode Evict.
+        1 eviction (proved minimum): 1 now, 0 waiting
+
+        ! default/web (Deployment)  Violated  1 eviction (proved minimum)
+            node (maxSkew 3): a-1:4 a-2:2 b-1:1 b-2:1 c-1:1 c-2:1
+            limit shop/third of Deployment/web (maxShare <=1/3 per node): 4 of 10 (40%) in a-1 -> at most 3 of 10 (30%)
+            1  {name}  a-1 -> node b-1/b-2/c-1/c-2  (predicted, not forced)
+               node a-1 holds 4 pods, the emptiest domain 1, limit shop/third (maxShare <=1/3)
+
+        All other workloads: none.
+        Nothing was changed.
+        """)
+    text = seen.pod(name)
+    assert "its replacement is expected in node b-1, b-2, c-1, c-2: predicted, not forced" in text
+    assert "How many evictions does the repair take?\n  1 eviction (proved minimum)\n" in text
+    other = next(pod.name for pod in seen.snapshot.pods if pod.name != name)
+    assert f"the repair does not need this eviction; {name} is evicted instead" in seen.pod(other)
+
+
+FORCING = """
+Which constraint would enforce it?
+  with this constraint, no domain of kubernetes.io/hostname can hold more than 3 of 10 pods
+  topologySpreadConstraints:
+  - topologyKey: kubernetes.io/hostname
+    maxSkew: 2
+    whenUnsatisfiable: DoNotSchedule
+    labelSelector:
+      matchLabels:
+        app: web
+"""
+
+
+def test_a_repair_that_is_not_forced_comes_with_the_constraint_that_enforces_it() -> None:
+    """After three failed predictions no pod of the group is moved, and the output names the remedy."""
+    first = look(crowded(), rules(THIRD))
+    failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
+    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=failed))
+    assert FORCING in seen.explained()
+    assert FORCING in seen.pod(seen.snapshot.pods[0].name)
+    assert "\n    NotForced: 3 moves in a row" in seen.text()
+    assert "\n    For details: rebalancer explain deployment/web -n default\n" in seen.text()
+
+
+def test_evictions_that_are_needed_but_not_possible_are_out_of_reach() -> None:
+    """The totals of an empty plan: none planned, one needed, which is out of reach; not optimal."""
+    first = look(crowded(), rules(THIRD))
+    failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
+    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=failed))
+    assert plan_document(seen.plan, seen.snapshot).totals == Totals(
+        evictions=0, now=0, lower_bound=1, out_of_reach=1, optimal=False
+    )
+    lines = seen.text().splitlines()
+    needed = "1 eviction (proved minimum) is needed for violations that cannot be repaired now"
+    assert lines[1] == f"no eviction is possible now; {needed}"
+    takes = "1 eviction (proved minimum), but no safe step is possible now"
+    assert lines[3] == f"x default/web (Deployment)  Unfixable  {takes}"
+    assert f"How many evictions does the repair take?\n  {takes}\n" in seen.explained()
+    question = "Is limit shop/third (maxShare <=1/3 per kubernetes.io/hostname, Deployment/web) satisfied?"
+    assert f"{question}\n  Unfixable\n" in seen.explained()
+    whole = plan_document(first.plan, first.snapshot).totals
+    assert whole == Totals(evictions=1, now=1, lower_bound=1, out_of_reach=0, optimal=True)
+
+
+def test_possible_and_impossible_repairs_are_counted_separately() -> None:
+    """An eviction that a budget never allows does not count as waiting."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    for name in ("web", "shy"):
+        blueprint.deployment(name, on={"a-1": 6}, spread={ZONE: 1})
+    blueprint.budget("shy", app="shy", min_available=6)
+    seen = look(blueprint.snapshot(), rules(HALF))
+    assert seen.text().splitlines()[1] == (
+        "3 evictions (proved minimum): 2 now, 1 waiting; "
+        "3 more evictions (proved minimum) are needed for violations that cannot be repaired now"
+    )
+    totals = plan_document(seen.plan, seen.snapshot).totals
+    assert (totals.now, totals.lower_bound, totals.out_of_reach, totals.optimal) == (2, 6, 3, False)
+
+
+def test_evictions_after_a_move_in_flight_count_as_later() -> None:
+    """They are not decided yet, but they are possible."""
+    first = look(crowded(), rules(THIRD))
+    (group,) = first.plan.groups
+    waits = structs.replace(group, refusal=Refusal(Reason.GROUP_IN_FLIGHT, PredictionUnverified()))
+    first.plan = structs.replace(first.plan, groups=(waits,), evictions=())
+    assert first.text().splitlines()[1] == "1 eviction (proved minimum): 0 now, 0 waiting, 1 later"
+
+
+def test_a_partial_repair_is_counted_as_such() -> None:
+    """Evictions for a group that cannot be repaired completely do not count towards its minimum."""
+    seen = look(crowded(), rules(THIRD))
+    (group,) = seen.plan.groups
+    partly = structs.replace(group, state=State.UNFIXABLE, evictions=4, lower_bound=4)
+    seen.plan = structs.replace(seen.plan, groups=(partly,))
+    assert seen.text().splitlines()[1] == (
+        "1 eviction: 1 now, 0 waiting; 1 repairs only part of a violation; "
+        "4 evictions (proved minimum) are needed for violations that cannot be repaired now"
+    )
+
+
+def test_a_limit_that_only_alerts_causes_no_eviction() -> None:
+    """The explanation says so and names the constraint that would enforce it."""
+    seen = look(crowded(), rules(HALF))
+    assert seen.plan.groups == ()
+    text = seen.pod(seen.snapshot.pods[0].name)
+    assert "Is it evicted?\n  no\n  limit shop/half is not repaired by eviction\n" in text
+    assert "maxSkew: 3\n    whenUnsatisfiable: DoNotSchedule" in text
+
+
+def test_satisfied_limits_are_counted() -> None:
+    """Only violated limits are named."""
+    held = SPREAD.replace("}", ", action: Evict}")
+    seen = look(crowded(), rules(THIRD, held))
+    assert "\n    1 limit on these pods is satisfied\n" in seen.text()
+    assert "limit shop/spread" not in seen.text()
+
+
+def test_waiting_and_refused_pods_are_listed_by_reason() -> None:
+    """Pods with the same reason share a line."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.deployment("web", on={"a-1": 6, "a-2": 6, "b-1": 6, "b-2": 6}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    excluded = [
+        msgspec.structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})) if number < 2 else pod
+        for number, pod in enumerate(snapshot.pods)
+    ]
+    seen = look(replace(snapshot, pods=tuple(excluded)), rules(HALF))
+    lines = seen.text().splitlines()
+    (waits,) = (line for line in lines if " wait  " in line)
+    (stays,) = (line for line in lines if " are not evicted  " in line)
+    assert " and 1 more wait  BlockedByBudget: " in waits
+    assert ", ".join(pod.name for pod in excluded[:2]) + " are not evicted  Excluded: " in stays
+    assert "8 evictions (proved minimum): 2 now, 6 waiting" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("evictions", "least", "text"),
+    [
+        (2, 2, "2 evictions (proved minimum)"),
+        (1, 1, "1 eviction (proved minimum)"),
+        (5, 3, "5 evictions (lower bound 3, gap 2)"),
+    ],
+)
+def test_the_proof_says_whether_the_number_is_the_minimum(evictions: int, least: int, text: str) -> None:
+    """Otherwise it names the gap to the lower bound."""
+    assert proof_text(evictions, least) == text
+
+
+def test_many_domains_are_summarized() -> None:
+    """Counts before and after; only before where after is unknown."""
+    before = {f"n-{number}": number for number in range(20)}
+    assert counts_change(before, {}) == counts_change(before, before) == "0 to 19 over 20 domains"
+    assert counts_change(before, {**before, "n-19": 18}) == "0 to 19 over 20 domains -> 0 to 18 over 20 domains"
+    assert counts_change({}, {}) == "no domains"
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3), st.integers(0, 99))
+@settings(max_examples=15, deadline=None)
+def test_expected_counts_come_true(counts: list[list[int]], seed: int) -> None:
+    """Where all evictions go now, exact counts are reached and upper bounds are not exceeded."""
+    blueprint = ClusterBuilder()
+    on = {}
+    for zone, nodes in zip("abc", counts, strict=False):
+        blueprint.zones([zone], len(nodes))
+        on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1)})
+    assume(sum(on.values()) >= 2)
+    blueprint.deployment("web", on=on, spread={ZONE: 4}, cpu=600)
+    policy = rules(HALF.replace("}", ", action: Evict}"), THIRD)
+    seen = look(blueprint.snapshot(), policy)
+    assume(seen.plan.evictions and not seen.plan.waiting)
+    (group,) = seen.plan.groups
+    going = decided_evictions(seen.plan)[group.name]
+    shown = expected_counts(group, going, seen.snapshot)
+    assert plan_document(seen.plan, seen.snapshot).groups[0].after == shown
+    worst = [expected_worst(limit, going, seen.snapshot) for limit in seen.assessment.limits]
+    cluster = SimulatedCluster(seen.snapshot, seed=seed)
+    Simulation(cluster, policy).cycles(1, apart=120)
+    snapshot = cluster.snapshot(cluster.now)
+    standing = [snapshot.node[pod.node] for pod in snapshot.pods if pod.node is not None and not pod.terminating]
+    for key, expected in shown.items():
+        stand = Counter(node.labels[key] for node in standing)
+        assert sum(expected.values()) == len(standing)
+        if all(
+            len(target.values) == 1 for eviction in going for target in eviction.targets if target.topology_key == key
+        ):
+            assert {domain: stand[domain] for domain in expected} == expected
+    for expected_count, limit in zip(worst, look(snapshot, policy).assessment.limits, strict=True):
+        if expected_count is not None:
+            number, certain = expected_count
+            assert limit.maximum == number if certain else limit.maximum <= number
+
+
+def spreads(pods: int, domains: int, skew: int) -> list[int]:
+    """Return the count of the fullest domain for every placement within a skew."""
+    every = combinations_with_replacement(range(pods + 1), domains)
+    return [counts[-1] for counts in every if sum(counts) == pods and counts[-1] - counts[0] <= skew]
+
+
+def test_all_enforcing_constraints_are_in_one_answer() -> None:
+    """Two limits over two keys: one question, one list to paste; over one key the tighter constraint gives both."""
+    tight = "  - {name: tight, topologyKey: kubernetes.io/hostname, maxPods: 2}\n"
+    seen = look(crowded(), rules(THIRD, HALF, tight))
+    (pod,) = (pod for pod in seen.snapshot.pods[:1])
+    answers = explain_pod(pod, seen.view, seen.assessment, seen.plan).path
+    assert [number for number in Counter(answer.question for answer in answers).values() if number > 1] == []
+    (answer,) = (answer for answer in answers if answer.question == "Which constraint would enforce it?")
+    constraints = yaml.safe_load(answer.evidence)["topologySpreadConstraints"]
+    assert [(constraint["topologyKey"], constraint["maxSkew"]) for constraint in constraints] == [
+        (HOSTNAME, 1),
+        (ZONE, 3),
+    ]
+    assert answer.answer == (
+        f"with these constraints, no domain of {HOSTNAME} can hold more than 3 of 10 pods; "
+        f"no domain of {HOSTNAME} can hold more than 2 of 10 pods; no domain of {ZONE} can hold more than 5 of 10 pods"
+    )
+
+
+def test_a_second_hard_constraint_for_a_key_is_an_alternative() -> None:
+    """Kubernetes accepts one hard constraint for a key: another selector can only replace it."""
+
+    def wanted(key: str, skew: int, app: str, gives: str = "that") -> SuggestedSpread:
+        return SuggestedSpread(topology_key=key, max_skew=skew, selector=LabelSelector.of({"app": app}), effect=gives)
+
+    soft = wanted(ZONE, 3, "web", "the scheduler enforces what the soft constraint only prefers")
+    first, others = combine([wanted(ZONE, 2, "web"), wanted(ZONE, 1, "db"), soft, wanted(HOSTNAME, 1, "db")])
+    assert list(first) == [wanted(ZONE, 2, "web"), wanted(HOSTNAME, 1, "db")]
+    assert list(others) == [wanted(ZONE, 1, "db")]
+    tighter, _ = combine([wanted(ZONE, 5, "web"), soft])
+    assert [(spread.max_skew, spread.effect) for spread in tighter] == [
+        (3, "that; the scheduler enforces what the soft constraint only prefers")
+    ]
+
+
+def suggested(pods: int, domains: int, bound: str) -> SuggestedSpread | None:
+    """Return the constraint that enforces a limit on pods that all run on one of so many nodes."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("a", domains)
+    blueprint.deployment("web", on={"a-1": pods})
+    limit = f"  - {{name: some, topologyKey: kubernetes.io/hostname, {bound}}}\n"
+    (evaluated,) = look(blueprint.snapshot(), rules(limit)).assessment.limits
+    return constraint_for_limit(evaluated)
+
+
+@pytest.mark.parametrize(("pods", "domains"), list(product((2, 5, 9), (2, 4))))
+def test_the_suggested_constraint_guarantees_the_limit(pods: int, domains: int) -> None:
+    """In every placement that it allows; a looser one does not, and none is suggested where none is enough."""
+    for cap in range(1, pods + 1):
+        spread = suggested(pods, domains, f"maxPods: {cap}")
+        possible = cap * domains >= pods
+        assert (spread is not None) is possible
+        if spread is not None:
+            assert max(spreads(pods, domains, spread.max_skew)) <= cap
+            assert spread.max_skew == cap or max(spreads(pods, domains, spread.max_skew + 1)) > cap
+
+
+def test_limits_on_minimum_and_skew_have_a_suggested_constraint() -> None:
+    """A maxSkew limit gives that maxSkew; a minPods limit the loosest maxSkew that gives every domain so many."""
+    even = suggested(10, 5, "maxSkew: 2")
+    least = suggested(10, 5, "minPods: 2")
+    assert even is not None
+    assert least is not None
+    assert (even.max_skew, even.effect) == (2, "domains of kubernetes.io/hostname differ by at most 2 pods")
+    assert (least.max_skew, least.effect) == (1, "each domain of kubernetes.io/hostname holds at least 2 of 10 pods")
+
+
+def test_selectors_are_written_as_kubernetes_writes_them() -> None:
+    """Labels with one value as matchLabels, everything else as matchExpressions."""
+    selector = LabelSelector.of(
+        {"app": "web"},
+        [SelectorRequirement("tier", Operator.EXISTS), SelectorRequirement("zone", Operator.IN, ("a", "b"))],
+    )
+    text = constraints_yaml([SuggestedSpread(topology_key="zone", max_skew=1, selector=selector, effect="")])
+    (constraint,) = yaml.safe_load(text)["topologySpreadConstraints"]
+    assert constraint["labelSelector"] == {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [
+            {"key": "tier", "operator": "Exists"},
+            {"key": "zone", "operator": "In", "values": ["a", "b"]},
+        ],
+    }
+
+
+def test_a_violated_soft_constraint_is_suggested_as_a_hard_one() -> None:
+    """Default constraints of the cluster too."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("a", 2)
+    blueprint.deployment("web", on={"a-1": 6})
+    text = look(blueprint.snapshot(), rules(HALF)).explained()
+    answer = "with this constraint, the scheduler enforces what the soft constraint only prefers"
+    assert f"  {answer}\n  topologySpreadConstraints:\n" in text
+    assert "  - topologyKey: kubernetes.io/hostname\n    maxSkew: 3\n    whenUnsatisfiable: DoNotSchedule\n" in text
+
+
+def test_no_constraint_is_suggested_where_all_are_hard() -> None:
+    """The explanation says so."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
+    seen = look(blueprint.snapshot(), rules(SPREAD))
+    (group,) = seen.plan.groups
+    alone = structs.replace(group, state=State.UNFIXABLE, refusal=Refusal(Reason.NOT_FORCED, NoSafeEviction()))
+    seen.plan = structs.replace(seen.plan, groups=(alone,), evictions=(), waiting=())
+    assert "Which constraint would enforce it?\n  none\n  its constraints are hard already" in seen.explained()
+
+
+@pytest.mark.parametrize("changes", ["", ", groupBy: [app]", ", selector: {matchLabels: {app: web}}"])
+def test_the_suggested_selector_selects_exactly_the_pods(changes: str) -> None:
+    """The workload's own, with the labels that a finer limit divides by or selects."""
+    spread = suggested(4, 4, f"maxPods: 2{changes}")
+    assert spread is not None
+    assert spread.selector == LabelSelector.of({"app": "web"})
+
+
+def test_pods_without_distinguishing_template_labels_have_no_suggested_constraint() -> None:
+    """A limit on a label that the template lacks has no constraint to paste."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("a", 4)
+    blueprint.deployment("web", on={"a-1": 4})
+    snapshot = blueprint.snapshot()
+    roles = [msgspec.structs.replace(pod, labels=Labels({**pod.labels, "role": "master"})) for pod in snapshot.pods]
+    limit = "  - {name: some, topologyKey: kubernetes.io/hostname, maxPods: 2, groupBy: [role]}\n"
+    (evaluated,) = look(replace(snapshot, pods=tuple(roles)), rules(limit)).assessment.limits
+    assert constraint_for_limit(evaluated) is None
+
+
+@pytest.mark.parametrize("bound", ['maxShare: "<=1/3", within: topology.kubernetes.io/zone', "maxPods: 1"])
+def test_no_constraint_is_suggested_where_no_single_one_is_enough(bound: str) -> None:
+    """A bound within a larger domain, or one that no placement satisfies."""
+    assert suggested(9, 4, bound) is None
+
+
+def test_freeing_a_pending_pod_predicts_no_counts() -> None:
+    """The domain of the pending pod is not known, so neither are the counts of limits."""
+    seen = look(crowded(), rules(THIRD))
+    (group,) = seen.plan.groups
+    (eviction,) = seen.plan.evictions
+    freeing = msgspec.structs.replace(eviction, repair=structs.replace(eviction.repair, cause=Cause.PLACEMENT_DEADLOCK))
+    assert expected_counts(group, [freeing], seen.snapshot) == {}
+    assert expected_worst(group.limits[0], [freeing], seen.snapshot) is None
+    assert expected_counts(group, [], seen.snapshot) == current_counts(group.component)

@@ -1,0 +1,53 @@
+"""What changed between two snapshots: of workloads, of pods, of domains."""
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator import ZONE, ClusterBuilder
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import ViolationCause
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.tracking.changes import observe_changes
+
+
+def shop() -> Snapshot:
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 2, "b-1": 2}, spread={ZONE: 1})
+    return blueprint.snapshot()
+
+
+def changes(before: Snapshot, after: Snapshot) -> list[tuple[ViolationCause, str]]:
+    return [(change.cause, change.subject) for change in observe_changes(NO_MEMORY, before, after, (ZONE,))]
+
+
+def test_another_replica_set_of_a_known_deployment_is_its_rollout() -> None:
+    """A workload that is new as a whole has not changed."""
+    snapshot = shop()
+    (old,) = (workload for workload in snapshot.workloads if workload.kind == "ReplicaSet")
+    newer = structs.replace(old, uid="newer", name="web-newer")
+    rolled = replace(snapshot, workloads=(*snapshot.workloads, newer))
+    assert changes(snapshot, rolled) == [(ViolationCause.ROLLOUT, "default/web (Deployment)")]
+    assert changes(replace(snapshot, workloads=()), snapshot) == []
+
+
+def test_changed_labels_of_a_pod_count_for_its_workload() -> None:
+    """Of a pod whose owner is not known they name nothing that could be violated."""
+    snapshot = shop()
+    relabelled = tuple(structs.replace(pod, labels=Labels({"app": "other"})) for pod in snapshot.pods)
+    after = replace(snapshot, pods=relabelled)
+    assert changes(snapshot, after) == [(ViolationCause.LABELS_CHANGED, "default/web (Deployment)")]
+    assert changes(snapshot, replace(after, workloads=())) == []
+
+
+def test_a_node_that_gets_or_loses_a_label_changes_that_domain_alone() -> None:
+    """There is no domain without a value."""
+    snapshot = shop()
+    first, *others = snapshot.nodes
+    without = structs.replace(first, labels=Labels({key: value for key, value in first.labels.items() if key != ZONE}))
+    bare = replace(snapshot, nodes=(without, *others))
+    subject = f"{ZONE}={first.labels[ZONE]}"
+    assert changes(snapshot, bare) == [(ViolationCause.LABELS_CHANGED, subject)]
+    assert changes(bare, snapshot) == [(ViolationCause.LABELS_CHANGED, subject)]
