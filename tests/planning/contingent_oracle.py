@@ -141,7 +141,7 @@ def _without_one(state: Zones) -> set[Zones]:
 
 
 def least_moves(state: Zones, pending: int, zone: int, host: int) -> int | None:
-    """Return the fewest pods that must leave their nodes so that all can be placed within both constraints.
+    """Return the fewest pods that must leave their nodes so that all, pending ones too, can be placed as required.
 
     For each pair of minima: what is over on a node must leave, then what is over in a zone, then what the zones that
     are too low still need. The pairs that can matter are few; all are tried.

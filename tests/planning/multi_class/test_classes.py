@@ -242,7 +242,7 @@ def test_a_class_whose_next_pod_is_not_known_stays() -> None:
 
 
 def test_one_more_than_the_minimum_where_force_needs_it() -> None:
-    """0,3 | 1,2 | 3 with maxSkew 2 and 2 is one eviction from satisfied, forced in two; one is planned."""
+    """0,3 | 1,2 | 3 with maxSkew 2 and 2 takes one eviction and is forced in two; the plan says one and begins."""
     blueprint = ClusterBuilder()
     on = {}
     for name, nodes in zip("abc", ([0, 3], [1, 2], [3]), strict=True):
