@@ -143,8 +143,8 @@ SUMS = ("evictions", "429", "again", "Pending", "repaired")
 
 
 def _sums(found: Sequence[Figures]) -> list[str]:
-    sums = [sum(getattr(each, field) for each in found) for field in ("evictions", "refused", "again", "pending")]
-    return [*map(str, sums), f"{sum(each.repaired for each in found)} of {len(found)}"]
+    sums = [sum(getattr(outcome, field) for outcome in found) for field in ("evictions", "refused", "again", "pending")]
+    return [*map(str, sums), f"{sum(outcome.repaired for outcome in found)} of {len(found)}"]
 
 
 def _sum(rows: Sequence[Row]) -> list[str]:
@@ -152,7 +152,7 @@ def _sum(rows: Sequence[Row]) -> list[str]:
 
     def sums(found: Sequence[Figures]) -> list[str]:
         evictions, *rest = _sums(found)
-        return [evictions, str(sum(each.cycles for each in found)), *rest]
+        return [evictions, str(sum(outcome.cycles for outcome in found)), *rest]
 
     forced = [each for each in (row.scenario.forced() for row in rows) if each is not None]
     return [

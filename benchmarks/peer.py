@@ -86,8 +86,10 @@ def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outc
             busy = [each for each in busy if after[each.name] > before[each.name]]
             if not busy:
                 break
-    found = figures(plane, scenarios, plane.audit.evictions(user=USER, since=mark), cycles)
-    return {name: Outcome(figures=found[name], dry_runs=tuple(sorted(reported))) for name, reported in dry_runs.items()}
+    result = figures(plane, scenarios, plane.audit.evictions(user=USER, since=mark), cycles)
+    return {
+        name: Outcome(figures=result[name], dry_runs=tuple(sorted(reported))) for name, reported in dry_runs.items()
+    }
 
 
 def policy_of(scenario: Scenario) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def _cycle(program: Path, policy: Path, kubeconfig: Path, *flags: str) -> str:
 
 def _asked(plane: ControlPlane, mark: Any) -> Counter[str]:
     """Count the evictions asked for so far, refused ones too, by namespace."""
-    return Counter(each.namespace for each in plane.audit.evictions(user=USER, since=mark))
+    return Counter(eviction.namespace for eviction in plane.audit.evictions(user=USER, since=mark))
 
 
 def _admin() -> dict[str, Any]:

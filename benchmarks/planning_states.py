@@ -121,4 +121,4 @@ def uneven(workloads: int) -> Snapshot:
         on = Counter(random.choices(nodes, k=random.randint(9, 14)))
         blueprint.deployment(f"w{number:04}", on=on, spread={ZONE: 1, HOSTNAME: 1}, cpu=1)
     snapshot = blueprint.snapshot()
-    return replace(snapshot, nodes=tuple(structs.replace(each, pods=10_000) for each in snapshot.nodes))
+    return replace(snapshot, nodes=tuple(structs.replace(node, pods=10_000) for node in snapshot.nodes))

@@ -60,8 +60,8 @@ def full() -> Snapshot:
 
 def limits_of(view: View) -> list[EvaluatedLimit]:
     policy = default_policy()
-    found = evaluate_limits(find_limit_groups(view, policy.groups), view, NO_MEMORY)
-    return [limit for limit in found if limit.state is not State.SATISFIED]
+    result = evaluate_limits(find_limit_groups(view, policy.groups), view, NO_MEMORY)
+    return [limit for limit in result if limit.state is not State.SATISFIED]
 
 
 def test_limits_cost_less_than_the_skew(full: Snapshot) -> None:

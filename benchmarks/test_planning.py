@@ -51,9 +51,9 @@ def full_skew(snapshot: Snapshot) -> int:
 def test_a_zone_returned() -> None:
     """150,000 pods on 5,001 nodes, 50,000 evictions with proof: at most fifteen times what counting alone costs."""
     snapshot = zone_returned(nodes=5001, workloads=5000)
-    found = plan_from_nothing(snapshot)
-    assert (found.lower_bound, found.optimal) == (50_000, True)
-    assert len(found.evictions) + len(found.waiting) == 50_000
+    plan = plan_from_nothing(snapshot)
+    assert (plan.lower_bound, plan.optimal) == (50_000, True)
+    assert len(plan.evictions) + len(plan.waiting) == 50_000
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nassess and plan {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
     assert planned < 15 * counted
@@ -62,9 +62,9 @@ def test_a_zone_returned() -> None:
 def test_a_zone_returned_with_max_skew_2() -> None:
     """The same with maxSkew 2 on the zones, where the scheduler has a choice: no search, and no slower."""
     snapshot = zone_returned(nodes=5001, workloads=5000, zone_skew=2)
-    found = plan_from_nothing(snapshot)
-    assert (found.lower_bound, found.optimal) == (45_000, True)
-    assert len(found.evictions) + len(found.waiting) == 45_000
+    plan = plan_from_nothing(snapshot)
+    assert (plan.lower_bound, plan.optimal) == (45_000, True)
+    assert len(plan.evictions) + len(plan.waiting) == 45_000
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nmaxSkew 2 {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
     assert planned < 15 * counted
@@ -108,8 +108,8 @@ def test_one_large_workload(nodes: int) -> None:
 def test_one_of_equal_repairs_is_searched() -> None:
     """150 equal workloads that need the search are planned nearly as fast as 150 that need none."""
     sure, searched = (zone_returned(501, 150, 12, zones=4, zone_skew=skew) for skew in (1, 2))
-    found = plan_from_nothing(searched)
-    assert len({each.workload for each in found.evictions}) == 150
+    plan = plan_from_nothing(searched)
+    assert len({eviction.workload for eviction in plan.evictions}) == 150
     without, once = seconds(lambda: plan_from_nothing(sure)), seconds(lambda: plan_from_nothing(searched))
     print(f"\n150 equal workloads without a search {without:.3f} s, with one {once:.3f} s")
     assert once < 3 * without
@@ -118,12 +118,14 @@ def test_one_of_equal_repairs_is_searched() -> None:
 def test_repairs_that_need_the_search() -> None:
     """200 workloads of which none is certain: a step is proved for most, in time that grows with their number."""
     some, more = uneven(50), uneven(200)
-    found = plan_from_nothing(more)
-    stepping = {each.workload for each in found.evictions} | {each.eviction.workload for each in found.waiting}
+    plan = plan_from_nothing(more)
+    stepping = {eviction.workload for eviction in plan.evictions} | {
+        waiting.eviction.workload for waiting in plan.waiting
+    }
     few, many = seconds(lambda: plan_from_nothing(some), times=2), seconds(lambda: plan_from_nothing(more), times=2)
     print(
-        f"\n{len(found.groups)} workloads that need the search {many:.2f} s: {found.lower_bound} evictions needed, "
-        f"{len(found.evictions)} now, steps for {len(stepping)}; a quarter of them {few:.2f} s"
+        f"\n{len(plan.groups)} workloads that need the search {many:.2f} s: {plan.lower_bound} evictions needed, "
+        f"{len(plan.evictions)} now, steps for {len(stepping)}; a quarter of them {few:.2f} s"
     )
-    assert 2 * len(stepping) > len(found.groups)
+    assert 2 * len(stepping) > len(plan.groups)
     assert many < 8 * few

@@ -32,8 +32,8 @@ def full() -> tuple[Snapshot, list[Pod]]:
 def full_skew(snapshot: Snapshot, pods: Sequence[Pod]) -> tuple[int, int]:
     """Count every constraint of every workload from nothing; returns (constraints, violated)."""
     view = View(snapshot)
-    found = [counts(constraint, pod, view) for pod in pods for constraint in constraints_of(pod, view).hard]
-    return len(found), sum(each.violated for each in found)
+    results = [counts(constraint, pod, view) for pod in pods for constraint in constraints_of(pod, view).hard]
+    return len(results), sum(counted.violated for counted in results)
 
 
 def test_full_skew_of_10_000_constraints(benchmark: Any, full: tuple[Snapshot, list[Pod]]) -> None:

@@ -70,6 +70,20 @@ def test_complexity_counts_every_branch(text: str, number: int) -> None:
     assert structure.complexity(ast.parse(text).body[0]) == number
 
 
+def test_a_reason_is_the_comment_right_above_a_function(tmp_path: Path) -> None:
+    branches = "".join(f"    if a == {number}: pass\n" for number in range(structure.COMPLEX))
+    source = f"# Many branches: one for each number.\n@cache\ndef f(a):\n{branches}\ndef g(a):\n{branches}"
+    file = tmp_path / "source.py"
+    file.write_text(source, encoding="utf-8")
+    found = structure.branching_functions({"source": file})
+    assert [(each.name, each.reason) for each in found] == [("source.f", "one for each number."), ("source.g", "")]
+
+
+def test_every_function_with_many_branches_has_its_reason_beside_it() -> None:
+    files = structure.module_files(structure.ROOT)
+    assert [each.name for each in structure.branching_functions(files) if not each.reason] == []
+
+
 def test_the_planner_of_this_checkout_is_traced() -> None:
     """A real plan enters several modules of the planner; the larger state enters at least as many."""
     walks = structure._walks(structure.ROOT)

@@ -29,6 +29,9 @@ LONG: Final = 40
 COMPLEX: Final = 15
 """Cyclomatic complexity; functions with more are counted."""
 
+REASON: Final = "# Many branches:"
+"""The comment above such a function begins so."""
+
 _COPIES: Final = 12
 """Copies of the example's workloads in the larger state, each with its pods on nodes that are drawn from a seed."""
 
@@ -172,14 +175,29 @@ def complexity(function: ast.AST) -> int:
     return number
 
 
-def branching_functions(files: Mapping[str, Path]) -> list[str]:
-    """Return the functions of a complexity above `COMPLEX` as radon counts it, with that number."""
+@dataclass(frozen=True, kw_only=True)
+class Branching:
+    """A function of a complexity above `COMPLEX`, and why it is: the comment right above it that begins `REASON`."""
+
+    name: str
+    complexity: int
+    reason: str
+
+
+def branching_functions(files: Mapping[str, Path]) -> list[Branching]:
+    """Return the functions of a complexity above `COMPLEX` as radon counts it, each with its reason or ""."""
     return [
-        f"{module}.{node.name}: {number}"
+        Branching(name=f"{module}.{node.name}", complexity=number, reason=_reason(path, node))
         for module, path in files.items()
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (number := complexity(node)) > COMPLEX
     ]
+
+
+def _reason(path: Path, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+    above = path.read_text(encoding="utf-8").splitlines()[first - 2].strip()
+    return above.removeprefix(REASON).strip() if first > 1 and above.startswith(REASON) else ""
 
 
 def walk_modules(entered: Iterable[str]) -> Walk:
@@ -278,13 +296,15 @@ def structure(root: Path) -> Mapping[str, int]:
     graph = import_graph(files)
     planning = subgraph(graph, PLANNING)
     rooms = room_graph(planning, PLANNING)
+    branching = branching_functions(files)
     numbers = {
         "modules": len(files),
         "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files.values()),
         "modules with exactly one importer": len(single_importer_modules(graph)),
         f"functions over {LONG} lines": len(long_functions(files)),
         f"functions with a cyclomatic complexity over {COMPLEX} (McCabe, by ruff)": len(complex_functions(root)),
-        "the same, boolean operators and comprehensions counted": len(branching_functions(files)),
+        "the same, boolean operators and comprehensions counted": len(branching),
+        "of these, without a reason beside it": sum(not function.reason for function in branching),
         "planning: modules": len(planning),
         "planning: arrows between modules": count_edges(planning),
         "planning: floors of modules": count_floors(planning),
@@ -313,7 +333,8 @@ def main(arguments: Sequence[str]) -> int:
     for name in columns[0]:
         print(f"| {name} | {' | '.join(str(column[name]) for column in columns)} |")
     files = module_files(roots[-1])
-    for title, functions in (("long", long_functions(files)), ("branching", branching_functions(files))):
+    branching = [f"{each.name}: {each.complexity}, {each.reason or 'no reason'}" for each in branching_functions(files)]
+    for title, functions in (("long", long_functions(files)), ("branching", branching)):
         print("\n".join((f"\n{roots[-1].name}, {title}:", *functions)))
     return 0
 

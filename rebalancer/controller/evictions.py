@@ -69,6 +69,7 @@ _PERMANENT = frozenset({EvictionResult.FORBIDDEN, EvictionResult.FAILED})
 """Refusals that a retry does not change: the group backs off as after a failed prediction."""
 
 
+# Many branches: one for each meaning of an answer, in the order in which memory and queue take it.
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
     """Apply an answer to the pod's move, and request the next eviction if the answer allows it."""
     requested = next((move for move in state.memory.moves if move.uid == event.uid and not move.state.over), None)

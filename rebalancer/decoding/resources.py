@@ -68,6 +68,7 @@ def compute_scored_requests(spec: wire.PodSpec) -> tuple[int, int]:
     return total.get(_CPU, 0), total.get(_MEMORY, 0)
 
 
+# Many branches: the API server's own cases: resized, infeasible, init and restartable containers.
 def _make_request_reader(
     spec: wire.PodSpec, status: wire.PodStatus | None
 ) -> Callable[[wire.Container, str], _Amounts]:

@@ -177,6 +177,7 @@ class ProblemBuilder:
                 creating.setdefault(owner.namespace, []).append(owner)
         return creating
 
+    # Many branches: the same question twice, for pods that are not created and for pods that are not placed.
     def _refuse_others_pending(self, component: Component, requirements: Sequence[Requirement]) -> Refusal | None:
         """Refuse while a pod of another workload waits for a node that would change the counts."""
         namespace = component.namespace

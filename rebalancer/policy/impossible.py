@@ -60,6 +60,7 @@ def _check_max_pods(most: int, total: Condition | None, places: int | None, what
     )
 
 
+# Many branches: one for each way in which a share cannot hold, with singular and plural in the message.
 def _check_max_share(share: Share, total: Condition | None, places: int | None, what: str) -> str:
     if places is not None and not share.holds(1, places):
         larger = f'a share such as "<=1/{places}", or ' if places > 1 else ""

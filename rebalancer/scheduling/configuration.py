@@ -94,6 +94,7 @@ def _read_profile(field: "_Field", everywhere: int, unmodelled: tuple[str, ...])
     )
 
 
+# Many branches: kube-scheduler's rules for `enabled` and `disabled`, for scores and filters alike.
 def _read_plugins(field: "_Field") -> tuple[frozenset[str], Mapping[str, int], tuple[str, ...]]:
     """Return the enabled filter plugins, the weights of the score plugins, and the plugins that are not modelled.
 

@@ -46,6 +46,7 @@ def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
     return unpredictable(made, view) or made
 
 
+# Many branches: each field is from the template or from a current pod, as its controller would create it.
 def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
     template = owner.template
     witness = _find_current_pod(pod, owner, view)

@@ -98,6 +98,7 @@ def _is_delayed(claim: PersistentVolumeClaim, view: View) -> bool:
     return storage_class is not None and storage_class.delayed
 
 
+# Many branches: the conditions of kube-scheduler's volume binder, in its order.
 def _find_volume(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View) -> PersistentVolume | None:
     """Find the smallest available volume for a claim on a node, or the one that is reserved for it."""
     smallest: PersistentVolume | None = None

@@ -85,8 +85,7 @@ def _pod_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ViolationC
 
 def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Iterator[tuple[ViolationCause, str]]:
     """Yield domains that lost a node, that have a node again after a time without, or whose nodes changed the label."""
-    lost = [node for name, node in before.node.items() if _takes_pods(node) and not _takes_pods(after.node.get(name))]
-    came = [node for name, node in after.node.items() if _takes_pods(node) and not _takes_pods(before.node.get(name))]
+    lost, came = _nodes_lost(before, after), _nodes_lost(after, before)
     relabelled = [
         (before.node[name], node)
         for name, node in after.node.items()
@@ -95,18 +94,25 @@ def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Ite
     if not lost and not came and not relabelled:
         return
     for key in keys:
-        served = (
-            {node.labels[key] for node in before.nodes if key in node.labels and _takes_pods(node)} if came else set()
-        )
+        served = {node.labels.get(key) for node in before.nodes if _takes_pods(node)} if came else set()
+        yield from ((ViolationCause.NODE_LOST, domain_subject(key, value)) for value in _values(lost, key))
         yield from (
-            (ViolationCause.NODE_LOST, domain_subject(key, node.labels[key])) for node in lost if key in node.labels
+            (ViolationCause.DOMAIN_RETURNED, domain_subject(key, value))
+            for value in _values(came, key)
+            if value not in served
         )
-        for node in came:
-            value = node.labels.get(key)
-            if value is not None and value not in served:
-                yield ViolationCause.DOMAIN_RETURNED, domain_subject(key, value)
         for old, new in relabelled:
             yield from _label_changes(key, old.labels, new.labels)
+
+
+def _nodes_lost(before: Snapshot, after: Snapshot) -> list[Node]:
+    """Return the nodes that took pods before, and after do not or are gone."""
+    return [node for name, node in before.node.items() if _takes_pods(node) and not _takes_pods(after.node.get(name))]
+
+
+def _values(nodes: Iterable[Node], key: str) -> Iterator[str]:
+    """Yield the domain of each node that has the label."""
+    return (node.labels[key] for node in nodes if key in node.labels)
 
 
 def _label_changes(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple[ViolationCause, str]]:

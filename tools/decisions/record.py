@@ -129,7 +129,7 @@ def digest(decision: str) -> str:
 
 def differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """Return the names of the states that only one record has, or that are decided otherwise; `old` may be digests."""
-    return [name for name in old | new if new.get(name) != old.get(name) != _digest_of(new, name)]
+    return [name for name in {**old, **new} if new.get(name) != old.get(name) != _digest_of(new, name)]
 
 
 def _digest_of(record: Mapping[str, str], name: str) -> str | None:
@@ -155,8 +155,8 @@ def main() -> int:
         return 0
     if args.verb == "record":
         with args.file.open("w") as out:
-            for name, decision in decisions(args.part):
-                out.write(line_of(name, decision))
+            for name, plan in decisions(args.part):
+                out.write(line_of(name, plan))
         return 0
     old, new = read_record(args.old), read_record(args.new)
     names = differing(old, new)

@@ -109,6 +109,7 @@ def _if_deleted(pod: Pod) -> str:
     return f"if {pod.name} on {pod.node} were deleted, no node would admit its replacement"
 
 
+# Many branches: a list of independent conditions, cheapest first; each that fails is an answer.
 def _can_all_return(placed: Sequence[Pod], next_pod: Pod, hard: Sequence[Counts], view: View) -> bool:
     """Return whether each pod's node surely takes its replacement: what the pod frees is what the new one needs."""
     nodes = {pod.node or "" for pod in placed}

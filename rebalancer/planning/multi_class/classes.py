@@ -186,6 +186,7 @@ class PodClassesBuilder:
             pods=everything,
         )
 
+    # Many branches: what a class cannot have, then comprehensions that fill its fields.
     def _pod_class(
         self, component: Component, draft: _Draft, requirements: Sequence[Requirement], everything: PodPartition
     ) -> PodClass | Refusal:

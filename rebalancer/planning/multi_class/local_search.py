@@ -67,6 +67,7 @@ class LocalSearch:
                 return change
         return None
 
+    # Many branches: three kinds of exchanges, each a loop over what may take part.
     def _changes(self, cell: Cell, state: Mapping[Cell, int], placed: Mapping[Cell, int]) -> Iterator[Change]:
         """Yield changes that may keep every requirement satisfied.
 

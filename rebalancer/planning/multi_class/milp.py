@@ -129,6 +129,7 @@ class _Simplified:
                 )
         return binding
 
+    # Many branches: the conditions of containment, in comprehensions.
     def _drop_contained(self, rows: list[Row]) -> list[Row]:
         """Leave out sums that are a part of another sum with the same or a lower bound."""
         sums = [number for number, (_, most, factors) in enumerate(rows) if most < inf and set(factors.values()) == {1}]

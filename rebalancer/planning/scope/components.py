@@ -141,6 +141,7 @@ def _is_improvable(limit: EvaluatedLimit) -> bool:
     return limit.maximum > goal if limit.cap is not None else limit.minimum < goal
 
 
+# Many branches: union-find over groups and limits: gather, join, and hand out.
 def _join(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], owners: set[str]) -> Iterable[Component]:
     """Put the groups and limits of one namespace together where they count the same pods."""
     sharing = [
@@ -184,6 +185,7 @@ def _counts_others(evaluated: EvaluatedGroup) -> bool:
     return any(count != own for count in counted)
 
 
+# Many branches: two kinds of links, by selector and by owner; most are in comprehensions.
 def _links(
     groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], sharing: Sequence[EvaluatedGroup]
 ) -> Iterable[tuple[int, int]]:

@@ -171,6 +171,7 @@ def _fullest_first(root: Inner, terms: _Terms, evictions: int, cache: SearchCach
     return windows[:1] if is_leaf(root[0][0]) else windows
 
 
+# Many branches: the certificate's conditions in the order of their proof; each that fails is an answer.
 def _gives_without_waste(zones: Sequence[_Zone], terms: _Terms, left: int, height: int, floor: int) -> bool:
     """Return whether taking `left` victims down to `height` is possible, and no eviction can be wasted.
 

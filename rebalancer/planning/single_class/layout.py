@@ -76,6 +76,7 @@ class Layout:
                 self._swap(topology.path[name], (0, 0, self._room_in_leaf(name), 0), (0, 0, self._room(name), 0))
         self._place_pods(capacity.nodes_with(useful + reserved.everywhere) if not reserved.on else frozenset())
 
+    # Many branches: nodes with one pod are nearly all, and take a path without sites.
     def _place_pods(self, roomy: frozenset[str]) -> None:
         """Count the group's pods into the leaves."""
         paths, singles, counts, useful = self.topology.path, self.singles, self._counts, self._useful

@@ -176,6 +176,7 @@ def admits_no_pod(state: TreeState, bounds: Bounds, cache: SearchCache) -> bool:
     return bool(min_evictions(state.root, bounds, state.pending, cache))
 
 
+# Many branches: one for each flaw of a rest state, cheapest first.
 def _rest_value(
     state: TreeState, bounds: Bounds, cache: SearchCache, goal: StepGoal, *, stay_open: bool
 ) -> Callable[[TreeState], int] | None:
