@@ -171,6 +171,6 @@ def test_clusters_are_added_up_and_each_is_counted_once(promtool: Path, tmp_path
         "In flight": [2.0],
         "Leaders": [2.0],
         "Last cycle": [300.0],
-        "Planned against proven": [7.0],
+        "Planned evictions and proved minimum": [7.0],
     }
     assert "SUCCESS" in shown(promtool, tmp_path, series, expected)
