@@ -19,7 +19,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy
-from rebalancer.tracking.backoff import backoff_message
+from rebalancer.tracking.backoff import find_backoff
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +97,8 @@ def _find_obstacle(
     if violated_for < required and not context.at_once:
         field = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
         return Refusal(Reason.NOT_PERSISTENT, NotLasting(violated_for, field, required))
-    backoff = backoff_message(memory, eviction.group, context.now)
-    return Refusal(Reason.BACK_OFF, BackingOff(backoff)) if backoff else None
+    backoff = find_backoff(memory, eviction.group, context.now)
+    return Refusal(Reason.BACK_OFF, BackingOff(backoff.times, backoff.left)) if backoff is not None else None
 
 
 class _Rates:

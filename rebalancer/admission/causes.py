@@ -30,9 +30,10 @@ class NotLasting(Fact, frozen=True, gc=False):
 
 
 class BackingOff(Fact, frozen=True, gc=False):
-    """A repair of the component failed lately; the message says when it is tried again."""
+    """The last `times` predictions for the component failed; it is tried again in `left`, or not at all (None)."""
 
-    message: str
+    times: int
+    left: timedelta | None
 
 
 class RateReached(Fact, frozen=True, gc=False):

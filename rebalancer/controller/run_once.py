@@ -1,16 +1,23 @@
 """When `run --once` is done, and how long it waits between two cycles."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
+from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.model.reasons import Reason
+from rebalancer.policy import Mode
 
 _IDLE_CYCLES: Final = 3
-"""Cycles without progress before a violation is left: the status of a budget or a rollout lags by a moment."""
+"""Cycles without progress before a violation is left: the watches may lag by a moment."""
 
-_TEMPORARY: Final = frozenset({Reason.RATE_LIMITED})
-"""Reasons of waiting that end within a minute."""
+_PATIENCE: Final = 2
+"""Intervals without progress before a violation is left whose repair waits for something that ends by itself."""
+
+_ENDS_BY_ITSELF: Final = frozenset(
+    {Reason.BLOCKED_BY_BUDGET, Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS, Reason.NODE_SETTLING}
+)
+"""Reasons of waiting that often end within minutes: a pod becomes available, a node settles."""
 
 _MOVE_POLL: Final = timedelta(seconds=2)
 """Between cycles while replacements are on their way: one may become Ready at any moment."""
@@ -24,16 +31,32 @@ class RunOnce:
 
     def __init__(self) -> None:
         self._idle = 0
+        self._idle_since: datetime | None = None
 
     def is_done(self, state: LoopState) -> bool:
         """Return whether the work is done; called once after each cycle."""
         cycle = state.cycle
         if cycle is None or not state.leads:
             return False
-        is_waiting = any(waiting.reason in _TEMPORARY for waiting in cycle.admission.waiting)
-        busy = bool(state.memory.in_flight or cycle.admission.evictions or cycle.context.stale or is_waiting)
-        self._idle = 0 if busy else self._idle + 1
-        return self._idle >= (_IDLE_CYCLES if cycle.assessment.violated else 1)
+        now = cycle.context.now
+        is_limited = any(waiting.reason is Reason.RATE_LIMITED for waiting in cycle.admission.waiting)
+        if state.memory.in_flight or cycle.admission.evictions or cycle.context.stale or is_limited:
+            self._idle, self._idle_since = 0, None
+            return False
+        self._idle += 1
+        if self._idle_since is None:
+            self._idle_since = now
+        if not cycle.assessment.violated:
+            return True
+        return self._idle >= _IDLE_CYCLES and now - self._idle_since >= _patience(cycle)
+
+
+def _patience(cycle: Cycle) -> timedelta:
+    """Return how long a violation may be left without progress; in Observe nothing is to be waited for."""
+    waits = any(waiting.reason in _ENDS_BY_ITSELF for waiting in cycle.plan.waiting)
+    if cycle.context.mode is Mode.OBSERVE or not waits:
+        return timedelta(0)
+    return _PATIENCE * cycle.context.policy.interval
 
 
 def time_to_next_cycle(state: LoopState) -> timedelta:

@@ -163,12 +163,13 @@ class BudgetNotComputed(Fact, frozen=True, gc=False):
 
 
 class BudgetExhausted(Fact, frozen=True, gc=False):
-    """The PodDisruptionBudget allows no further eviction now."""
+    """The PodDisruptionBudget allows no further eviction now; `planned` of those that it allowed are in the plan."""
 
     budget: str
     healthy: int
     expected: int
     desired: int
+    planned: int = 0
 
 
 class WorkloadLimitReached(Fact, frozen=True, gc=False):
@@ -206,13 +207,15 @@ class GroupSettling(Fact, frozen=True, gc=False):
 class StepExceedsBudget(Fact, frozen=True, gc=False):
     """The smallest step needs more concurrent evictions than the budgets of the workload ever allow.
 
-    `budgets` are the PodDisruptionBudgets among those budgets; `workload` is "" where there are several workloads.
+    `budgets` are the PodDisruptionBudgets that allow no more than `allowed`, `fields` those fields of the policy; with
+    neither it is a limit's `disruption`. `workload` is "" where there are several workloads.
     """
 
     needed: int
     allowed: int
     workload: str = ""
     budgets: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
 
 
 class StepWaitsForBudget(Fact, frozen=True, gc=False):

@@ -29,7 +29,7 @@ from rebalancer.planning.problem import Infeasible, Problem, Step, StepSearch
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
-from rebalancer.planning.search.report import Attempt, Method
+from rebalancer.planning.search.report import Attempt, Method, merge_attempts
 from rebalancer.planning.steps.lookahead import LookaheadModel, lookahead_step
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
@@ -112,7 +112,7 @@ class _Decider:
     def decide(self, ledger: BudgetLedger) -> Decision:
         """Return the decision with everything that was tried."""
         decision = self._decide(ledger)
-        return structs.replace(decision, attempts=tuple(self._attempts), needs_lookahead=self._deferred)
+        return structs.replace(decision, attempts=merge_attempts(self._attempts), needs_lookahead=self._deferred)
 
     def _decide(self, ledger: BudgetLedger) -> Decision:
         problem, widest = self._problem, self._limits.step_evictions

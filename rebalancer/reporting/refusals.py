@@ -101,6 +101,10 @@ def _group_unavailable(cause: planning.GroupUnavailable) -> str:
     return text
 
 
+def _only_planned(planned: int) -> str:
+    return f"no more than the {plural(planned, 'eviction')} planned before" if planned else "no eviction now"
+
+
 def _workload_limit(cause: planning.WorkloadLimitReached) -> str:
     if cause.planned:
         noun = "the eviction" if len(cause.planned) == 1 else "the evictions"
@@ -110,6 +114,8 @@ def _workload_limit(cause: planning.WorkloadLimitReached) -> str:
     else:
         verb = "is" if cause.unavailable == 1 else "are"
         wait = f"{cause.unavailable} of {plural(cause.replicas, 'pod')} {verb} unavailable"
+    if cause.field == "budgets.perWorkload":
+        return f"{wait}: at most {plural(cause.allowed, 'eviction')} of one workload may be in flight ({cause.field})"
     return f"{wait}: at most {cause.allowed} of {plural(cause.replicas, 'pod')} may be unavailable ({cause.field})"
 
 
@@ -118,11 +124,29 @@ def _step_exceeds(cause: planning.StepExceedsBudget) -> str:
     allowed = "never allow any" if not cause.allowed else f"allow at most {cause.allowed}"
     if not cause.workload:
         return f"{needs}; the budgets {allowed}. Raise maxUnavailable or lower minAvailable"
-    if cause.budgets:
-        name = " and ".join(cause.budgets)
-        allows = "never allows any" if not cause.allowed else f"allows at most {cause.allowed}"
-        return f"{needs}; PodDisruptionBudget {name} {allows}. Raise maxUnavailable or lower minAvailable"
-    return f"{needs}; the budgets of {cause.workload} {allowed}. Raise budgets.maxUnavailable or budgets.perWorkload"
+    allows = "never allows any" if not cause.allowed else f"allows at most {cause.allowed}"
+    limits = [
+        *(
+            f"PodDisruptionBudget {name} {allows}. Raise its maxUnavailable or lower its minAvailable"
+            for name in cause.budgets
+        ),
+        *(f"{field} {allows} for {cause.workload}. Raise it in the policy" for field in cause.fields),
+    ]
+    if not limits:
+        limits = [f"disruption.maxInFlight {allows}. Raise it in the policy"]
+    return f"{needs}; {'; '.join(limits)}"
+
+
+def _backing_off(cause: admission.BackingOff) -> str:
+    if cause.left is None:
+        return (
+            f"the replacements of {cause.times} evictions in a row were not Ready where predicted; "
+            "no further eviction until the violation is repaired by other means"
+        )
+    return (
+        "the replacement of the last eviction was not Ready where predicted; "
+        f"next attempt in {int(cause.left.total_seconds())}s"
+    )
 
 
 def _pods_stay(cause: planning.PodsStay) -> str:
@@ -228,7 +252,8 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     planning.BudgetNotObserved: lambda c: f"{_budget(c)} was just changed; its status is not up to date yet",
     planning.BudgetNotComputed: lambda c: f"{_budget(c)} could not be computed; see its DisruptionAllowed condition",
     planning.BudgetExhausted: lambda c: (
-        f"{_budget(c)} allows no eviction now: {c.healthy} of {plural(c.expected, 'pod')} healthy, {c.desired} required"
+        f"{_budget(c)} allows {_only_planned(c.planned)}: "
+        f"{c.healthy} of {plural(c.expected, 'pod')} healthy, {c.desired} required"
     ),
     planning.WorkloadLimitReached: _workload_limit,
     planning.GroupUnavailable: _group_unavailable,
@@ -297,7 +322,7 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     admission.ModeObserves: lambda _: "mode is Observe",
     admission.Stale: lambda c: c.message,
     admission.NotLasting: lambda c: f"violated for {_seconds(c.lasted)}; {c.field} is {format_duration(c.required)}",
-    admission.BackingOff: lambda c: c.message,
+    admission.BackingOff: _backing_off,
     admission.RateReached: lambda c: f"budgets.{c.budget} allows {c.allowed}",
 }
 

@@ -5,6 +5,7 @@ satisfied by other means.
 """
 
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,21 +47,19 @@ def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> 
     return memory
 
 
-def backoff_message(memory: Memory, group: str, now: datetime) -> str:
-    """Return why a group backs off now, "" if it does not."""
+class Backoff(NamedTuple):
+    """A group is left alone after `times` failed predictions in a row: for `left`, or None for good."""
+
+    times: int
+    left: timedelta | None
+
+
+def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
+    """Return how a group backs off now, None if it does not."""
     failure = next((failure for failure in memory.failed_predictions if failure.group == group), None)
     if failure is None:
-        return ""
+        return None
     if failure.times >= MAX_FAILED_PREDICTIONS:
-        return (
-            f"the replacements of {failure.times} evictions in a row were not Ready where predicted; "
-            "no further eviction until the violation is repaired by other means"
-        )
-    wait = FIRST_WAIT * 2 ** (failure.times - 1)
-    left = wait - (now - failure.last)
-    if left <= timedelta(0):
-        return ""
-    return (
-        "the replacement of the last eviction was not Ready where predicted; "
-        f"next attempt in {int(left.total_seconds())}s"
-    )
+        return Backoff(failure.times, None)
+    left = FIRST_WAIT * 2 ** (failure.times - 1) - (now - failure.last)
+    return Backoff(failure.times, left) if left > timedelta(0) else None

@@ -1,8 +1,10 @@
 """`run --once` on the simulated cluster: it repairs without idle waiting, and without a busy loop."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
@@ -14,9 +16,11 @@ from tests.controller.test_simulated import skewed
 INTERVAL = timedelta(minutes=10)
 
 
-def run_once(mode: Mode, interval: timedelta = INTERVAL) -> tuple[Simulation, float, int]:
+def run_once(mode: Mode, interval: timedelta = INTERVAL, ready: int = 0) -> tuple[Simulation, float, int]:
     """Run until it is done; return the simulation, how many seconds it took, and how many cycles."""
-    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    snapshot = skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot()
+    workloads = tuple(structs.replace(workload, min_ready_seconds=ready) for workload in snapshot.workloads)
+    cluster = SimulatedCluster(replace(snapshot, workloads=workloads), seed=1)
     simulation = Simulation(cluster, eager(mode, interval=interval))
     began, once, cycles = cluster.now, RunOnce(), 0
     while True:
@@ -34,6 +38,16 @@ def test_a_repair_takes_as_long_as_its_replacements_not_an_interval_for_each() -
     assert simulation.evictions == 4
     assert 0 < seconds < INTERVAL.total_seconds()
     assert cycles <= seconds / 2 + 1
+
+
+@pytest.mark.parametrize("ready", [10, 30, 60])
+def test_a_repair_waits_for_pods_that_count_as_available_late(ready: int) -> None:
+    """With minReadySeconds a replacement is unavailable for a while after it is Ready, and the next eviction waits."""
+    simulation, _, _ = run_once(Mode.EVICT, timedelta(minutes=1), ready)
+    assert simulation.evictions == 4
+    cycle = simulation.runner.state.cycle
+    assert cycle is not None
+    assert not cycle.assessment.violated
 
 
 def test_a_violation_that_cannot_be_repaired_is_looked_at_three_times_seconds_apart() -> None:

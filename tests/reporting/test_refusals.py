@@ -92,6 +92,13 @@ SENTENCES: list[tuple[Fact, str]] = [
         "PodDisruptionBudget shop/cart allows no eviction now: 2 of 3 pods healthy, 2 required",
     ),
     (
+        planning.BudgetExhausted("shop/web", 12, 12, 10, planned=2),
+        (
+            "PodDisruptionBudget shop/web allows no more than the 2 evictions planned before: "
+            "12 of 12 pods healthy, 10 required"
+        ),
+    ),
+    (
         planning.WorkloadLimitReached(6, 0, 1, ("web-0",), "budgets.maxUnavailable", 1),
         "waiting for the eviction of web-0 to finish: at most 1 of 6 pods may be unavailable (budgets.maxUnavailable)",
     ),
@@ -99,7 +106,7 @@ SENTENCES: list[tuple[Fact, str]] = [
         planning.WorkloadLimitReached(6, 0, 1, ("web-0", "web-1"), "budgets.perWorkload", 2),
         (
             "waiting for the evictions of web-0, web-1 to finish: "
-            "at most 2 of 6 pods may be unavailable (budgets.perWorkload)"
+            "at most 2 evictions of one workload may be in flight (budgets.perWorkload)"
         ),
     ),
     (
@@ -133,22 +140,27 @@ SENTENCES: list[tuple[Fact, str]] = [
         planning.StepExceedsBudget(1, 0, str(CART), ("shop/cart",)),
         (
             "needs 1 concurrent eviction; PodDisruptionBudget shop/cart never allows any. "
-            "Raise maxUnavailable or lower minAvailable"
+            "Raise its maxUnavailable or lower its minAvailable"
         ),
     ),
     (
-        planning.StepExceedsBudget(3, 1, str(CART), ("shop/cart",)),
+        planning.StepExceedsBudget(3, 1, str(CART), ("shop/cart",), ("budgets.perWorkload",)),
         (
             "needs 3 concurrent evictions; PodDisruptionBudget shop/cart allows at most 1. "
-            "Raise maxUnavailable or lower minAvailable"
+            "Raise its maxUnavailable or lower its minAvailable; "
+            "budgets.perWorkload allows at most 1 for shop/cart (Deployment). Raise it in the policy"
         ),
     ),
     (
-        planning.StepExceedsBudget(1, 0, str(CART)),
+        planning.StepExceedsBudget(1, 0, str(CART), fields=("budgets.maxUnavailable",)),
         (
-            "needs 1 concurrent eviction; the budgets of shop/cart (Deployment) never allow any. "
-            "Raise budgets.maxUnavailable or budgets.perWorkload"
+            "needs 1 concurrent eviction; "
+            "budgets.maxUnavailable never allows any for shop/cart (Deployment). Raise it in the policy"
         ),
+    ),
+    (
+        planning.StepExceedsBudget(2, 1, str(CART)),
+        "needs 2 concurrent evictions; disruption.maxInFlight allows at most 1. Raise it in the policy",
     ),
     (planning.StepWaitsForBudget(2), "may need 2 concurrent evictions; the budgets allow fewer just now"),
     (
@@ -252,7 +264,17 @@ SENTENCES: list[tuple[Fact, str]] = [
     (admission.ModeObserves(), "mode is Observe"),
     (admission.Stale("the snapshot is 90s old"), "the snapshot is 90s old"),
     (admission.NotLasting(MINUTE, "spread.for", 5 * MINUTE), "violated for 60s; spread.for is 5m"),
-    (admission.BackingOff("tried again in 5m"), "tried again in 5m"),
+    (
+        admission.BackingOff(1, timedelta(minutes=5)),
+        "the replacement of the last eviction was not Ready where predicted; next attempt in 300s",
+    ),
+    (
+        admission.BackingOff(3, None),
+        (
+            "the replacements of 3 evictions in a row were not Ready where predicted; "
+            "no further eviction until the violation is repaired by other means"
+        ),
+    ),
     (admission.RateReached("perMinute", 5), "budgets.perMinute allows 5"),
 ]
 

@@ -6,7 +6,7 @@ import msgspec
 
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, Memory, MoveState
 from rebalancer.model.reasons import Reason
-from rebalancer.tracking.backoff import FIRST_WAIT, backoff_message, record_failure, record_outcomes
+from rebalancer.tracking.backoff import FIRST_WAIT, find_backoff, record_failure, record_outcomes
 from rebalancer.tracking.moves import merge_memory
 from tests.admission.test_admit import admitted, rules
 from tests.scheduling.build import NOW
@@ -18,15 +18,16 @@ GROUP = "shop web"
 def test_each_failed_prediction_doubles_the_wait() -> None:
     """Five minutes, ten minutes, then it is left alone."""
     memory = NO_MEMORY
-    assert backoff_message(memory, GROUP, NOW) == ""
+    assert find_backoff(memory, GROUP, NOW) is None
     for times in range(1, MAX_FAILED_PREDICTIONS):
         memory = record_failure(memory, GROUP, NOW)
         wait = FIRST_WAIT * 2 ** (times - 1)
-        assert backoff_message(memory, GROUP, NOW + wait - timedelta(seconds=1))
-        assert backoff_message(memory, GROUP, NOW + wait) == ""
+        second = timedelta(seconds=1)
+        assert find_backoff(memory, GROUP, NOW + wait - second) == (times, second)
+        assert find_backoff(memory, GROUP, NOW + wait) is None
     memory = record_failure(memory, GROUP, NOW)
-    assert "no further eviction" in backoff_message(memory, GROUP, NOW + timedelta(days=30))
-    assert backoff_message(memory, "another", NOW) == ""
+    assert find_backoff(memory, GROUP, NOW + timedelta(days=30)) == (MAX_FAILED_PREDICTIONS, None)
+    assert find_backoff(memory, "another", NOW) is None
 
 
 def test_what_counts_as_a_miss() -> None:

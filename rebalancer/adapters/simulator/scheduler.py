@@ -15,8 +15,7 @@ from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.feasibility import feasible
-from rebalancer.scheduling.place import Choose
+from rebalancer.scheduling.place import Choose, candidate_nodes
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.scoring import best
 from rebalancer.scheduling.view import View
@@ -122,10 +121,9 @@ class SimulatedScheduler:
         _, _, uid = heappop(self._active)
         pod = self._state.store.pods.get(uid)
         if pod is not None and pod.waiting:
-            view = self._cache.view
-            nodes = feasible(pod, view)
+            nodes = candidate_nodes(pod, self._cache.view, self._choose).chosen
             if nodes:
-                self._bind(pod, next(iter(self._choose(pod, view, nodes))))
+                self._bind(pod, next(iter(nodes)))
             else:
                 self._park(pod)
         if self._active:

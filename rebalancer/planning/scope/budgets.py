@@ -85,7 +85,7 @@ class BudgetLedger:
         """Return why this pod may not be evicted now, or None."""
         for budget in self.budgets_of(pod):
             if self._allowance(budget) < 1:
-                return Refusal(Reason.BLOCKED_BY_BUDGET, _budget_cause(budget))
+                return Refusal(Reason.BLOCKED_BY_BUDGET, self._budget_cause(budget))
         if self._allowance_of_workload(member) < 1:
             return Refusal(Reason.BLOCKED_BY_BUDGET, self._workload_limit(member))
         return self._groups.blocked(pod)
@@ -140,9 +140,7 @@ class BudgetLedger:
     def _refuse_step(self, first: Victim, needed: int, blocked: Refusal | None) -> Refusal:
         most = self.most(first.member, first.pod)
         if needed > most:
-            budgets = tuple(f"{budget.namespace}/{budget.name}" for budget in self.budgets_of(first.pod))
-            cause = StepExceedsBudget(needed, most, str(first.member.reference), budgets)
-            return Refusal(Reason.STEP_EXCEEDS_BUDGET, cause)
+            return Refusal(Reason.STEP_EXCEEDS_BUDGET, self._exceeded(first, needed, most))
         return blocked or Refusal(Reason.BLOCKED_BY_BUDGET, StepWaitsForBudget(needed))
 
     def most_concurrent(self, victims: Iterable[Victim]) -> int:
@@ -155,12 +153,33 @@ class BudgetLedger:
 
         A step that needs more can never be taken.
         """
+        most = min(self._most_by_field(member).values())
+        for budget in self.budgets_of(pod):
+            most = min(most, _most_by_budget(budget))
+        return min(most, self._groups.most(pod, most))
+
+    def _most_by_field(self, member: PodController) -> dict[str, int]:
+        """Return how many pods of an owner our own limits ever allow at once, by field of the policy."""
         workload = member.top or member.owner
         replicas = workload.replicas if workload is not None else 0
-        most = min(self._rules.max_unavailable.resolve(replicas), self._rules.per_workload.resolve(replicas))
-        for budget in self.budgets_of(pod):
-            most = min(most, max(0, budget.expected - budget.desired_healthy))
-        return min(most, self._groups.most(pod, most))
+        return {
+            "budgets.maxUnavailable": self._rules.max_unavailable.resolve(replicas),
+            "budgets.perWorkload": self._rules.per_workload.resolve(replicas),
+        }
+
+    def _exceeded(self, first: Victim, needed: int, most: int) -> StepExceedsBudget:
+        """Return the cause with the limits that allow no more than `most`; raising another one helps nobody."""
+        return StepExceedsBudget(
+            needed,
+            most,
+            str(first.member.reference),
+            budgets=tuple(
+                f"{budget.namespace}/{budget.name}"
+                for budget in self.budgets_of(first.pod)
+                if _most_by_budget(budget) == most
+            ),
+            fields=tuple(field for field, number in self._most_by_field(first.member).items() if number == most),
+        )
 
     def _allowance(self, budget: DisruptionBudget) -> int:
         left = self._left.get(budget)
@@ -230,6 +249,16 @@ class BudgetLedger:
         """Return whether a pod is healthy; a pod on a lost or not Ready node is not, whatever its status says."""
         return pod.ready and pod.deleted is None and pod.node in self._ready_nodes and not pod.finished
 
+    def _budget_cause(self, budget: DisruptionBudget) -> BudgetNotObserved | BudgetNotComputed | BudgetExhausted:
+        """Return why a PodDisruptionBudget allows no eviction now."""
+        name = f"{budget.namespace}/{budget.name}"
+        if budget.observed_generation < budget.generation:
+            return BudgetNotObserved(name)
+        if not budget.synced:
+            return BudgetNotComputed(name)
+        planned = self._fresh(budget) - self._allowance(budget)
+        return BudgetExhausted(name, budget.current_healthy, budget.expected, budget.desired_healthy, planned)
+
     def _workload_limit(self, member: PodController) -> WorkloadLimitReached:
         workload = member.top or member.owner
         assert workload is not None
@@ -247,14 +276,9 @@ class BudgetLedger:
         )
 
 
-def _budget_cause(budget: DisruptionBudget) -> BudgetNotObserved | BudgetNotComputed | BudgetExhausted:
-    """Return why a PodDisruptionBudget allows no eviction now."""
-    name = f"{budget.namespace}/{budget.name}"
-    if budget.observed_generation < budget.generation:
-        return BudgetNotObserved(name)
-    if not budget.synced:
-        return BudgetNotComputed(name)
-    return BudgetExhausted(name, budget.current_healthy, budget.expected, budget.desired_healthy)
+def _most_by_budget(budget: DisruptionBudget) -> int:
+    """Return how many disruptions a budget allows while every pod is healthy."""
+    return max(0, budget.expected - budget.desired_healthy)
 
 
 def _identity(member: PodController) -> str:

@@ -5,6 +5,7 @@ reporting puts into words.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -37,6 +38,20 @@ class Attempt(Struct, frozen=True, kw_only=True):
     answered: bool = False
     rejected: tuple[tuple[Flaw, int], ...] = ()
     limit_reached: bool = False
+
+
+def merge_attempts(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
+    """Return one attempt for each method, in the order of their first: a method may be tried for several goals."""
+    merged: dict[Method, Attempt] = {}
+    for attempt in attempts:
+        before = merged.get(attempt.method, Attempt(method=attempt.method))
+        merged[attempt.method] = Attempt(
+            method=attempt.method,
+            answered=before.answered or attempt.answered,
+            rejected=tuple(sorted((Counter(dict(before.rejected)) + Counter(dict(attempt.rejected))).items())),
+            limit_reached=before.limit_reached or attempt.limit_reached,
+        )
+    return tuple(merged.values())
 
 
 class Tally:

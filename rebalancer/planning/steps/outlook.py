@@ -8,7 +8,10 @@ from rebalancer.scheduling.view import View
 
 
 class NodesOutlook:
-    """Replacements may be placed on `nodes`. A key is left out where they have more than `most_domains` domains."""
+    """Replacements may be placed on `nodes`.
+
+    A key is left out where these have more than `most_domains` domains, or one of them has none.
+    """
 
     def __init__(
         self, requirements: Sequence[Requirement], nodes: frozenset[str], view: View, most_domains: int
@@ -23,8 +26,10 @@ class NodesOutlook:
         targets = []
         for key in self._keys:
             values = self._view.nodes.values(key)
-            targets.append(Target(key, tuple(sorted({values[node] for node in self._nodes}))))
-        return tuple(target for target in targets if len(target.values) <= self._most_domains)
+            domains = {values[node] for node in self._nodes if node in values}
+            if len(domains) <= self._most_domains and self._nodes <= values.keys():
+                targets.append(Target(key, tuple(sorted(domains))))
+        return tuple(targets)
 
     def counts(self) -> None:
         """Return None: which of the nodes the scheduler picks is not known."""
