@@ -36,6 +36,6 @@ def test_a_placement_deadlock_is_reported_on_the_pod_and_its_workload(cluster: C
         regarding, metadata = event["regarding"], regarded["metadata"]
         assert (regarding["kind"], regarding["name"], regarding["uid"]) == (kind, metadata["name"], metadata["uid"])
         assert (event["type"], event["action"]) == ("Warning", "Assess")
-        assert f"{ZONE} (maxSkew 1) admits b; {HOSTNAME} (maxSkew 1) admits a-1; maxSkew 2 over" in event["note"]
+        assert f"{ZONE} (maxSkew 1) admits b; {HOSTNAME} (maxSkew 1) admits a-1. Raise maxSkew over" in event["note"]
         assert event.get("series") is None, "an event is not published again with every cycle"
     assert waiting["metadata"]["name"] in of_owner["note"]
