@@ -32,15 +32,15 @@ def zone_returned(
 ) -> Snapshot:
     """Return a cluster with the pods of each workload spread over the first `filled` of the zones.
 
-    With `full` the nodes of the last zone have no room left.
+    With `full` the nodes of the last zone have no capacity left.
     """
     random = Random(1)
-    room = Resources(cpu=64_000, memory=2**38)
+    allocatable = Resources(cpu=64_000, memory=2**38)
     made = [
         Node(
             name=f"n{number:05}",
             labels=Labels({HOSTNAME: f"n{number:05}", ZONE: f"z{number % zones}"}),
-            allocatable=room,
+            allocatable=allocatable,
             pods=0 if full and number % zones == zones - 1 else 250,
             created=LONG_AGO,
             ready=True,

@@ -16,12 +16,12 @@ NAMESPACES = 100
 def large(nodes: int, workloads: int) -> tuple[Snapshot, list[Pod]]:
     """Return a cluster, and one pod of each workload."""
     random = Random(1)
-    room = Resources(cpu=64_000, memory=2**38)
+    allocatable = Resources(cpu=64_000, memory=2**38)
     made = [
         Node(
             name=f"n{number}",
             labels=Labels({HOSTNAME: f"n{number}", ZONE: f"z{number % 3}"}),
-            allocatable=room,
+            allocatable=allocatable,
             created=NOW,
         )
         for number in range(nodes)

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.component_states import hundred_nodes, shards
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
-from rebalancer.planning.multi_class_problem import MultiClassProblem
+from rebalancer.planning.problem.multi_class import MultiClassProblem
 from tests.planning.build import decided, planned
 from tests.planning.multi_class.test_shards import Outcome, played
 from tests.planning.scenes import problems

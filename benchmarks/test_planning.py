@@ -80,7 +80,7 @@ def test_balanced() -> None:
 
 
 def test_a_full_target_zone_costs_no_more_than_an_empty_one() -> None:
-    """Where the zone that came back has no room, saying so is as fast as planning would be."""
+    """Where the zone that came back has no capacity, saying so is as fast as planning would be."""
     empty, full = zone_returned(nodes=5001, workloads=5000), zone_returned(nodes=5001, workloads=5000, full=True)
     assert not plan_from_nothing(full).evictions
     into_empty, into_full = seconds(lambda: plan_from_nothing(empty)), seconds(lambda: plan_from_nothing(full))

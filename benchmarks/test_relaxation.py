@@ -1,7 +1,7 @@
 """How long it takes to find a relaxation. Run: `python -m pytest benchmarks/test_relaxation.py -s`.
 
-10 components of 100 nodes and 200 pods with room for all and maxSkew 1 on every key, over zones of unequal size: most
-of them are infeasible.
+10 components of 100 nodes and 200 pods with capacity for all and maxSkew 1 on every key, over zones of unequal size:
+most of them are infeasible.
 """
 
 import time

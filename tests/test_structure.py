@@ -75,13 +75,16 @@ def test_a_reason_is_the_comment_right_above_a_function(tmp_path: Path) -> None:
     source = f"# Many branches: one for each number.\n@cache\ndef f(a):\n{branches}\ndef g(a):\n{branches}"
     file = tmp_path / "source.py"
     file.write_text(source, encoding="utf-8")
-    found = structure.branching_functions({"source": file})
-    assert [(each.name, each.reason) for each in found] == [("source.f", "one for each number."), ("source.g", "")]
+    branching = structure.branching_functions({"source": file})
+    assert [(function.name, function.reason) for function in branching] == [
+        ("source.f", "one for each number."),
+        ("source.g", ""),
+    ]
 
 
 def test_every_function_with_many_branches_has_its_reason_beside_it() -> None:
     files = structure.module_files(structure.ROOT)
-    assert [each.name for each in structure.branching_functions(files) if not each.reason] == []
+    assert [function.name for function in structure.branching_functions(files) if not function.reason] == []
 
 
 def test_the_planner_of_this_checkout_is_traced() -> None:

@@ -46,6 +46,8 @@ TOKENS: Final[Mapping[str, str]] = {
     "arrangement": "placement",
     "arrangements": "placements",
     "reception": "capacity",
+    "room": "capacity, places",
+    "roomy": "with enough capacity",
     "mended": "fixed",
 }
 """Words of identifiers, in lower case."""
@@ -110,14 +112,16 @@ ALLOWED: Final = (
     Allowed("tests/**", "selector_misses_own_pods", "the finding SelectorMissesOwnPods is a public name"),
     Allowed("tests/control_plane/**", "not_found", "the HTTP status Not Found"),
     Allowed("tests/closed_loop/scenarios.py", "out at once", "a row of the recorded table in docs/comparison.md"),
+    Allowed("tools/structure.py", "room", "the rooms of the planner: folders"),
+    Allowed("tools/structure.py", "room_graph", "the rooms of the planner: folders"),
+    Allowed("tools/structure.py", "_room", "the rooms of the planner: folders"),
+    Allowed("tests/test_structure.py", "room", "the rooms of the planner: folders"),
+    Allowed("tests/test_structure.py", "room_graph", "the rooms of the planner: folders"),
     Allowed("tools/structure.py", "judgement", "the module's name in checkouts before the rename"),
 )
 """Identifiers and words that stay. A whole identifier may stand in place of a word."""
 
-NOT_YET: Final = (
-    "docs/comparison.md",
-    "tests/planning/",
-)
+NOT_YET: Final = ("docs/comparison.md",)
 """Prefixes of paths that are not covered yet: a page of recorded results, and oracles with words of their own."""
 
 SKIPPED: Final = (

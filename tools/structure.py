@@ -333,7 +333,10 @@ def main(arguments: Sequence[str]) -> int:
     for name in columns[0]:
         print(f"| {name} | {' | '.join(str(column[name]) for column in columns)} |")
     files = module_files(roots[-1])
-    branching = [f"{each.name}: {each.complexity}, {each.reason or 'no reason'}" for each in branching_functions(files)]
+    branching = [
+        f"{function.name}: {function.complexity}, {function.reason or 'no reason'}"
+        for function in branching_functions(files)
+    ]
     for title, functions in (("long", long_functions(files)), ("branching", branching)):
         print("\n".join((f"\n{roots[-1].name}, {title}:", *functions)))
     return 0

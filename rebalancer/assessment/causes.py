@@ -139,7 +139,7 @@ class _CauseFinder:
         bearing += [subject for subject in fullest if self._changes.get(subject) is ViolationCause.LABELS_CHANGED]
         return self._changes[max(bearing, key=self._order.__getitem__)] if bearing else None
 
-    # Many branches: the causes are told apart in one order, strongest evidence first.
+    # Many branches: the causes are tried in one order, strongest evidence first.
     def _visible_cause(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause | None:
         """Return the cause that the snapshot alone shows."""
         since = [self._serving_since(key, value) for value in _emptiest_domains(counts)]

@@ -324,7 +324,7 @@ class NoNodeAdmits(Fact, frozen=True, gc=False):
     pod: str
 
 
-class RoomReserved(Fact, frozen=True, gc=False):
+class CapacityReserved(Fact, frozen=True, gc=False):
     """Pods that are being placed may take the capacity that it needs."""
 
 

@@ -25,7 +25,7 @@ from rebalancer.planning.causes import (
     StepSearchLimit,
 )
 from rebalancer.planning.multi_class.classes import PodClasses
-from rebalancer.planning.problem import Infeasible, Problem, Step, StepSearch
+from rebalancer.planning.problem.protocol import Infeasible, Problem, Step, StepSearch
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits

@@ -25,8 +25,9 @@ from rebalancer.planning.causes import (
     Refusal,
 )
 from rebalancer.planning.multi_class.classes import PodClassesBuilder
-from rebalancer.planning.multi_class_problem import MultiClassProblem
-from rebalancer.planning.problem import Problem
+from rebalancer.planning.problem.multi_class import MultiClassProblem
+from rebalancer.planning.problem.protocol import Problem
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.bounds import FREE, Bound
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.capacity import (
@@ -43,7 +44,6 @@ from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.placement import Bounds
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from rebalancer.policy import Policy
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -209,7 +209,7 @@ class ProblemBuilder:
         The answer is stored by capacity, which many groups share.
         """
         if capacity not in self._settling:
-            self._settling[capacity] = self._find_settling(capacity.room)
+            self._settling[capacity] = self._find_settling(capacity.places)
         return self._settling[capacity]
 
     def _find_settling(self, nodes: Iterable[str]) -> Refusal | None:
@@ -302,16 +302,16 @@ def filter_terms(pod: Pod) -> Hashable:
 def set_aside(capacity: NodeCapacity, reserved: ReservedCapacity, useful: int) -> tuple[ReservedCapacity, int]:
     """Decide how reserved capacity is subtracted: on every node, or as a number of places lost in a domain.
 
-    It is not known on which nodes the pending pods will be placed. While every node has room for all of them, their
-    room is subtracted everywhere. Where they are too many for one node but few for the cluster, nodes with less than
-    half the median room are left out, and the pending pods can fill only so many of the others.
+    It is not known on which nodes the pending pods will be placed. While every node has capacity for all of them, so
+    much is subtracted everywhere. Where they are too many for one node but few for the cluster, nodes with less than
+    half the median capacity are left out, and the pending pods can fill only so many of the others.
     """
     everywhere = reserved.everywhere
     if not everywhere:
         return reserved, 0
-    spare = capacity.least_room(useful) - useful
+    spare = capacity.least_places(useful) - useful
     if everywhere <= spare:
-        # Nodes with enough room have enough afterwards too; only nodes with less than enough change.
+        # Nodes with enough capacity have enough afterwards too; only nodes with less than enough change.
         some_have_less = capacity.count_nodes_with(1) > capacity.count_nodes_with(useful)
         return (reserved if some_have_less else ReservedCapacity(0, reserved.on)), 0
     half = capacity.median() // 2

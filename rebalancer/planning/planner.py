@@ -15,7 +15,7 @@ from rebalancer.planning.decision import ComponentContext, Decision, decide
 from rebalancer.planning.diagnosis.relaxation import Relaxation, find_relaxation
 from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.plan import ComponentPlan, Eviction, Outlook, Plan, PlanRefusal, Repair, Waiting
-from rebalancer.planning.problem import Problem, Step
+from rebalancer.planning.problem.protocol import Problem, Step
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.components import (
     Component,

@@ -291,7 +291,9 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"waiting for {plural(c.pods, 'pending pod')}: scheduling {'it' if c.pods == 1 else 'them'} will satisfy all"
     ),
     planning.NoNodeAdmits: lambda c: f"no node admits pod {c.pod}, although a placement of all pods exists",
-    planning.RoomReserved: lambda _: "pods that are being placed may take the room it needs; planned again afterwards",
+    planning.CapacityReserved: lambda _: (
+        "pods that are being placed may take the capacity it needs; planned again afterwards"
+    ),
     planning.PredictionUnverified: lambda _: "waiting until the last predicted move is verified",
     planning.FailedPredictions: lambda c: (
         f"{plural(c.moves, 'move')} in a row did not come out as predicted; nothing forces the scheduler to do better"

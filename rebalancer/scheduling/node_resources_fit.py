@@ -44,7 +44,7 @@ class NodeResourcesFit(Filter):
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return the nodes that pass."""
         requests = self._requests
-        return nodes & self._view.with_room(requests, lambda node, used: fits(requests, node, used))
+        return nodes & self._view.fitting_nodes(requests, lambda node, used: fits(requests, node, used))
 
 
 def _drop_ignored_resources(requests: Resources, profile: Profile) -> Resources:

@@ -205,7 +205,7 @@ class Population:
             usage = self._usage[node] = sum_usage(self._taken[node])
         return usage
 
-    def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
+    def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each key."""
         names = self._fitting.get(key)
         if names is None:

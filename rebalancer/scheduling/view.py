@@ -263,9 +263,9 @@ class View:
         changes = self.changes_on.get(node)
         return before if changes is None else add_usage(((change.pod, change.sign) for change in changes), before)
 
-    def with_room(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
+    def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each `key`."""
-        nodes = self._population.with_room(key, fits)
+        nodes = self._population.fitting_nodes(key, fits)
         changed = self.changes_on
         if not changed:
             return nodes

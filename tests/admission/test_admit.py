@@ -154,7 +154,7 @@ def test_rates(budget: dict[str, Amount], allowed: int) -> None:
 
 
 def test_the_last_minute_counts() -> None:
-    """What was sent a moment ago takes room of perMinute, what was sent before that does not."""
+    """What was sent a moment ago counts towards perMinute, what was sent before that does not."""
     now = skewed().taken_at
     sent = tuple(now - timedelta(seconds=age) for age in (90, 59, 1))
     admission = admitted(rules(per_minute=Amount(value=5)), msgspec.structs.replace(NO_MEMORY, sent=sent))

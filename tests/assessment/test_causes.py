@@ -310,7 +310,7 @@ def test_a_volume_that_pins() -> None:
     assert free.remedy != tied.remedy
 
 
-def test_a_zone_that_is_down_needs_its_nodes_not_room() -> None:
+def test_a_zone_that_is_down_needs_its_nodes_not_capacity() -> None:
     """The same reason, NoCapacity, has another remedy where the nodes are full and where they are silent."""
     silent = {"taints": (taint("node.kubernetes.io/unreachable"),), "ready": False, "ready_since": None}
     full, down = (report(with_nodes(UNEVEN, {"c-1": fields})) for fields in ({"pods": 1}, silent))

@@ -1,4 +1,4 @@
-"""A pod whose own rules exclude each other is found, with the rules that clash; one that only lacks room is not."""
+"""A pod whose own rules exclude each other is found, with the rules that clash; one that only lacks capacity is not."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -97,7 +97,7 @@ def test_others_keep_it_away() -> None:
 
 
 def test_what_is_no_deadlock() -> None:
-    """A lack of room, a zone that takes none, a scheduling gate: no rule excludes another."""
+    """A lack of capacity, a zone that takes none, a scheduling gate: no rule excludes another."""
     freed = three_shards(node_skew=2)
     greedy = PodSpec(spread=freed.pods[-1].spec.spread, requests=Resources(cpu=10**9))
     assert find(replace(freed, pods=(*freed.pods[:-1], structs.replace(freed.pods[-1], spec=greedy)))) == ()

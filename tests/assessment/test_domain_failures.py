@@ -59,8 +59,8 @@ def test_a_zone_that_holds_half() -> None:
     assert [failure.broken for failure in lost(shop(a=2, b=2, c=2)).values()] == [0] * 6
 
 
-def test_room_on_the_survivors() -> None:
-    """Two nodes of three take the pods of the third if they have room."""
+def test_capacity_on_the_survivors() -> None:
+    """Two nodes of three take the pods of the third if they have capacity."""
     blueprint = ClusterBuilder()
     for name in "abc":
         blueprint.node(name, cpu=500, zone=name)

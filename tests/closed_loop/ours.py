@@ -32,7 +32,7 @@ class Outcome:
     """What came of one scenario.
 
     `planned` is how many evictions the plan announced before anything was done, those aside for which there will never
-    be room. `state` and `reason` are what it says at the end, empty where it finds nothing to repair; `left` is how
+    be capacity. `state` and `reason` are what it says at the end, empty where it finds nothing to repair; `left` is how
     many evictions it would make at once then.
     """
 

@@ -22,7 +22,7 @@ from rebalancer.planning.decision import ComponentContext, Decision, decide
 from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.planner import plan
-from rebalancer.planning.problem import Problem
+from rebalancer.planning.problem.protocol import Problem
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.components import find_components
 from rebalancer.planning.search.cache import SearchCache

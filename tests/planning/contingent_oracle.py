@@ -24,7 +24,7 @@ def canonical(counts: Iterable[Iterable[int]]) -> Zones:
 class Game:
     """One pair of maxSkews, at most so many pods pending at once when we have evicted; answers are remembered.
 
-    `out` is what budgets have room for. Three are all that is worth having in small clusters.
+    `out` is what budgets allow. Three are all that is worth having in small clusters.
     """
 
     def __init__(self, zone: int, host: int, *, out: int = 3, no_worse: bool = False) -> None:

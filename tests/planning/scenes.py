@@ -20,8 +20,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.causes import Refusal
 from rebalancer.planning.formulation import ProblemBuilder
-from rebalancer.planning.multi_class_problem import MultiClassProblem
-from rebalancer.planning.problem import Problem
+from rebalancer.planning.problem.multi_class import MultiClassProblem
+from rebalancer.planning.problem.protocol import Problem
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.components import find_components, stuck_pods
 from rebalancer.planning.search.cache import SearchCache
@@ -153,7 +153,7 @@ def multi_class_problems(snapshot: Snapshot, policy: Policy, cache: SearchCache 
 
 
 def several_classes(choice: Random) -> Scene:
-    """Draw a small component: unequal requests, overlapping selectors, shards apart by zone, caps, scarce room."""
+    """Draw a small component: unequal requests, overlapping selectors, shards apart by zone, caps, scarce capacity."""
     zones = choice.randint(2, 3)
     nodes = {
         f"n{zone}{number}": (f"z{zone}", choice.choice([500, 1000, 2000, 16_000]))

@@ -25,7 +25,7 @@ def bounds(zone: int, host: int) -> Bounds:
 
 
 def state(counts: Counts) -> Inner:
-    """Return the placement: all pods movable, room for any number."""
+    """Return the placement: all pods movable, capacity for any number."""
     return make_inner(make_inner((held, 0, PLENTY, 0) for held in zone) for zone in counts)
 
 

@@ -11,9 +11,9 @@ from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import NoNodeAdmits, PredictionUnverified, StepSearchLimit
-from rebalancer.planning.multi_class_problem import MultiClassProblem
+from rebalancer.planning.problem.multi_class import MultiClassProblem
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.search.limits import SearchLimits
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from rebalancer.policy import Amount, Policy
 from rebalancer.scheduling.view import View
 from tests.planning.build import cause_of, changed, decided, first_problem, joined, limit, planned, policy

@@ -1,4 +1,4 @@
-"""From a component to a problem: what is left alone as a whole and why, and how reserved room is left out."""
+"""From a component to a problem: what is left alone as a whole and why, and how reserved capacity is left out."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -153,8 +153,8 @@ def test_a_vanished_node_stops_several_classes_too() -> None:
     assert cause_of(group) == NodeGone("gone", first.name)
 
 
-def test_reserved_room_counts_everywhere_where_half_the_median_is_too_little() -> None:
-    """Nothing is lost in halves where half the median room is as little as the group needs."""
+def test_reserved_capacity_counts_everywhere_where_half_the_median_is_too_little() -> None:
+    """Nothing is lost in halves where half the median capacity is as little as the group needs."""
     capacity = NodeCapacity({"n1": 4, "n2": 5, "n3": 6})
     reserved = ReservedCapacity(5, {})
     assert set_aside(capacity, reserved, 3) == (reserved, 0)

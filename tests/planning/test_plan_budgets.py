@@ -48,11 +48,11 @@ def test_own_budgets_cut_the_step(budgets: Budgets, now: int) -> None:
     if 0 < now < 4:
         assert {waiting.reason for waiting in plan.waiting} == {Reason.BLOCKED_BY_BUDGET}
     if not now:
-        assert {waiting.reason for waiting in plan.waiting} == {Reason.STEP_EXCEEDS_BUDGET}, "it will never have room"
+        assert {waiting.reason for waiting in plan.waiting} == {Reason.STEP_EXCEEDS_BUDGET}, "it will never be allowed"
 
 
 def test_unavailable_pods_count_whatever_the_cause() -> None:
-    """A pod that is not Ready takes the room of one eviction."""
+    """A pod that is not Ready counts as one eviction."""
     snapshot = returned()
     unready = snapshot.pods[0].uid
     changed = pods(snapshot, lambda pod: structs.replace(pod, ready=pod.uid != unready))
@@ -64,7 +64,9 @@ def test_a_disruption_budget_cuts_the_step() -> None:
     plan = planned(budgeted(max_unavailable=2))
     assert len(plan.evictions) == 2
     assert [waiting.reason for waiting in plan.waiting] == [Reason.BLOCKED_BY_BUDGET] * 2
-    assert plan.waiting[0].refusal.cause == causes.BudgetExhausted("default/web", healthy=12, expected=12, desired=10)
+    assert plan.waiting[0].refusal.cause == causes.BudgetExhausted(
+        "default/web", healthy=12, expected=12, desired=10, planned=2
+    )
 
 
 def test_a_budget_is_counted_afresh() -> None:
@@ -107,7 +109,7 @@ def test_two_budgets_on_a_pod() -> None:
     assert {refused.reason for refused in plan.refusals} == {Reason.SEVERAL_BUDGETS}
 
 
-def test_moves_in_flight_take_room() -> None:
+def test_moves_in_flight_take_capacity() -> None:
     """PerWorkload counts what is under way."""
     snapshot = returned()
     other = move("other", snapshot.taken_at, namespace="shop")
@@ -127,7 +129,7 @@ def test_pods_of_an_unready_node_are_unavailable() -> None:
 
 
 def test_two_that_must_go_together() -> None:
-    """A step that needs two at once waits whole where the budget has room for one, and goes where it has for two."""
+    """A step that needs two at once waits whole where the budget allows one, and goes where it allows two."""
     counts = {"a": [2], "b": [4, 1]}
     snapshot = laid_out(counts, 0, 2, 1)
     both = planned(snapshot)
@@ -142,7 +144,7 @@ def test_two_that_must_go_together() -> None:
     assert {waiting.reason for waiting in now.waiting} == {Reason.BLOCKED_BY_BUDGET}
 
 
-def test_a_disruption_budget_with_room_for_one_of_two() -> None:
+def test_a_disruption_budget_with_capacity_for_one_of_two() -> None:
     """What a budget granted to a step that cannot go whole is given back."""
     blueprint = ClusterBuilder()
     blueprint.zones("a", 1)

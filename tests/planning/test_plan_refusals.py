@@ -60,7 +60,7 @@ def test_a_zone_in_maintenance() -> None:
     assert plan.groups[0].reason is Reason.ZONE_IN_MAINTENANCE
 
 
-def test_no_room() -> None:
+def test_no_capacity() -> None:
     """Where the replacement would not fit, nothing is evicted."""
     plan = planned(nodes(returned(), lambda n: structs.replace(n, pods=0) if n.name[0] == "c" else n))
     assert plan.evictions == ()
@@ -180,7 +180,7 @@ def test_what_ties_most_pods_is_the_reason(excluded: int, reason: Reason) -> Non
     assert cause.pods == max(excluded, 12 - excluded)
 
 
-def test_no_room_at_all_for_foreign_pods() -> None:
+def test_no_capacity_at_all_for_foreign_pods() -> None:
     """Where pods of others keep it wrong, that is said."""
     snapshot = returned()
     bare = structs.replace(snapshot.pods[0].spec, spread=())
@@ -193,8 +193,8 @@ def test_no_room_at_all_for_foreign_pods() -> None:
     assert cause_of(group) == causes.OthersStay()
 
 
-def test_a_little_room_everywhere_is_too_little() -> None:
-    """Where every domain has some room but not enough, that is said, whatever the level."""
+def test_a_little_capacity_everywhere_is_too_little() -> None:
+    """Where every domain has some capacity but not enough, that is said, whatever the level."""
     blueprint = regions()
     blueprint.deployment("web", on={"a-1": 8, "b-1": 8}, spread={REGION: 1, ZONE: 4, HOSTNAME: 9}, cpu=1000)
     snapshot = nodes(

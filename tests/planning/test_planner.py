@@ -243,8 +243,8 @@ def test_groups_that_count_the_same_pods_are_planned_together() -> None:
     assert plan.evictions
 
 
-def test_room_is_not_promised_twice() -> None:
-    """Two workloads that need the same room do not both get it."""
+def test_capacity_is_not_promised_twice() -> None:
+    """Two workloads that need the same capacity do not both get it."""
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     for name in ("one", "two"):
@@ -258,7 +258,7 @@ def test_room_is_not_promised_twice() -> None:
     assert len(plan.evictions) == 2
 
 
-def test_room_that_is_spoken_for() -> None:
+def test_capacity_that_is_spoken_for() -> None:
     """The last free place is not promised while a pod waits for it, or is still to be created for it."""
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
@@ -277,8 +277,8 @@ def test_room_that_is_spoken_for() -> None:
         assert planned(taken).evictions == ()
 
 
-def test_extended_resources_and_storage_are_room_too() -> None:
-    """Room is the least of all resources that the pods ask for."""
+def test_extended_resources_and_storage_are_capacity_too() -> None:
+    """Capacity is the least of all resources that the pods ask for."""
     asks = Resources(cpu=1, memory=1, ephemeral_storage=10, extended=(("example.com/gpu", 1),))
     has = Resources(cpu=64_000, memory=2**40, ephemeral_storage=25, extended=(("example.com/gpu", 9),))
     blueprint = ClusterBuilder()

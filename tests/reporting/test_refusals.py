@@ -203,8 +203,8 @@ SENTENCES: list[tuple[Fact, str]] = [
     (planning.PendingWillSatisfy(2), "waiting for 2 pending pods: scheduling them will satisfy all"),
     (planning.NoNodeAdmits("web-1"), "no node admits pod web-1, although a placement of all pods exists"),
     (
-        planning.RoomReserved(),
-        "pods that are being placed may take the room it needs; planned again afterwards",
+        planning.CapacityReserved(),
+        "pods that are being placed may take the capacity it needs; planned again afterwards",
     ),
     (planning.PredictionUnverified(), "waiting until the last predicted move is verified"),
     (

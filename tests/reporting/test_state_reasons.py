@@ -72,7 +72,7 @@ def test_what_is_being_repaired_is_violated() -> None:
 
 
 def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
-    """It is repaired as soon as there is room."""
+    """It is repaired as soon as there is capacity."""
     blueprint = ClusterBuilder()
     blueprint.zones("abc", 1)
     blueprint.deployment("web", on={"a-1": 9}, spread={HOSTNAME: 1})

@@ -44,15 +44,15 @@ def _closed_domain_finding(evaluated: EvaluatedConstraint, group: EvaluatedGroup
         return
     filled = counts.by_domain.filled
     least = min(filled.get(value, 0) for value in closed)
-    room = (len(counts.eligible.domains) - len(closed)) * (least + constraint.max_skew)
-    room += sum(filled.get(value, 0) for value in closed)
+    most = (len(counts.eligible.domains) - len(closed)) * (least + constraint.max_skew)
+    most += sum(filled.get(value, 0) for value in closed)
     counted = [member for member in group.group.members if _is_counted(member, constraint)]
     wanted = sum({workload.uid: workload.replicas for member in counted for workload in _top_owner(member)}.values())
-    if wanted <= room:
+    if wanted <= most:
         return
     message = (
         f"its constraint counts {constraint.key} {list_names(closed)}, but affinity or taints keep its pods out: at "
-        f"most {room} of {wanted} pods can be placed. Set nodeTaintsPolicy or nodeAffinityPolicy to Honor, or tolerate "
+        f"most {most} of {wanted} pods can be placed. Set nodeTaintsPolicy or nodeAffinityPolicy to Honor, or tolerate "
         "the taint"
     )
     for workload in sorted({member.reference for member in counted}):

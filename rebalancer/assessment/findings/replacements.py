@@ -116,7 +116,7 @@ def _can_all_return(placed: Sequence[Pod], next_pod: Pod, hard: Sequence[Counts]
     admitting = admissible(next_pod, view)
     if any(counts.violated for counts in hard) or not nodes <= admitting:
         return False
-    if not nodes <= view.with_room("no less than is taken", _holds):
+    if not nodes <= view.fitting_nodes("no less than is taken", _holds):
         return False
     if not all(nodes <= counts.eligible.nodes for counts in hard):
         return False

@@ -44,10 +44,10 @@ def diagnose_single_class(
     """Return why no placement of equal pods satisfies everything."""
     root, bounds, pending = layout.root, layout.bounds, pods.missing
     total = count_pods(root, cache) + pending
-    ideal = without_obstacles(root, cache, room=total)
+    ideal = without_obstacles(root, cache, places=total)
     if min_evictions(ideal, bounds, pending, cache) is None:
         return State.INFEASIBLE, _diagnose_arithmetic(layout, requirements, ideal, total, cache)
-    if min_evictions(without_obstacles(root, cache, room=None), bounds, pending, cache) is None:
+    if min_evictions(without_obstacles(root, cache, places=None), bounds, pending, cache) is None:
         return State.UNFIXABLE, _diagnose_capacity(layout)
     return State.UNFIXABLE, _diagnose_staying(pods.refused)
 
@@ -64,13 +64,13 @@ def diagnose_multi_class(
     if isinstance(without_staying, Solution):
         return State.UNFIXABLE, _diagnose_staying(classes.pods.refused)
     total = classes.total
-    roomy = tuple(
+    widened = tuple(
         replace(free_class, cap=_unlimited(classes, free_class, total), now={}) for free_class in free.classes
     )
-    with_room = solve(replace(free, classes=roomy, view=None), limits)
-    if isinstance(with_room, Solution):
+    with_capacity = solve(replace(free, classes=widened, view=None), limits)
+    if isinstance(with_capacity, Solution):
         return State.UNFIXABLE, Refusal(Reason.NO_CAPACITY, NoCapacity())
-    if Unsolved.LIMIT_REACHED in {without_staying, with_room}:
+    if Unsolved.LIMIT_REACHED in {without_staying, with_capacity}:
         return limit_reached
     proved = nearest is not None and nearest.evictions == nearest.bound
     cause = NoPlacementOfClasses(
@@ -99,13 +99,13 @@ def _diagnose_staying(refused: Sequence[tuple[Pod, PodController, Refusal]]) -> 
     return Refusal(reason, PodsStay(times, pod.name, refusal.cause))
 
 
-def without_obstacles(root: Inner, cache: SearchCache, *, room: int | None) -> Inner:
-    """Return the placement with every pod movable and, where `room` is given, room for so many more on every node."""
-    known = cache.unobstructed.known.get((root, room))
+def without_obstacles(root: Inner, cache: SearchCache, *, places: int | None) -> Inner:
+    """Return the placement with every pod movable and, if `places` is given, so much more capacity on every node."""
+    known = cache.unobstructed.known.get((root, places))
     if known is not None:
         return known  # type: ignore[no-any-return]
-    free = map_leaves(root, lambda leaf: (leaf[0], 0, leaf[2] if room is None else leaf[0] + room, leaf[3]))
-    cache.unobstructed.store((root, room), free)
+    free = map_leaves(root, lambda leaf: (leaf[0], 0, leaf[2] if places is None else leaf[0] + places, leaf[3]))
+    cache.unobstructed.store((root, places), free)
     return free
 
 

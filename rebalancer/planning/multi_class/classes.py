@@ -78,7 +78,7 @@ class PodClasses:
     others: tuple[Mapping[str, int], ...]
     """For each requirement, by node."""
     view: View | None
-    """Where the nodes' capacity is read; None: they have room for all."""
+    """Where the nodes' capacity is read; None: they have capacity for all."""
     pods: PodPartition
 
     @property
@@ -215,8 +215,8 @@ class PodClassesBuilder:
         counts = Counter(node for node, victims in pods.movable.items() for _ in victims)
         counts.update(pod.node for pod, _, _ in pods.refused if pod.node is not None)
         reserved = self._capacities.reserved(capacity, sample, owners)
-        # The pods of other classes may leave a node: the program counts their room.
-        cap = {node: room - reserved.of(node) for node, room in self._capacities.emptied(sample, own).items()}
+        # The pods of other classes may leave a node: the program counts their capacity.
+        cap = {node: places - reserved.of(node) for node, places in self._capacities.emptied(sample, own).items()}
         return PodClass(
             sample=sample,
             members=tuple(draft.members),

@@ -144,7 +144,7 @@ class BudgetLedger:
         return blocked or Refusal(Reason.BLOCKED_BY_BUDGET, StepWaitsForBudget(needed))
 
     def most_concurrent(self, victims: Iterable[Victim]) -> int:
-        """Return how many of these pods may ever be evicted at once, of the owner that has the least room."""
+        """Return how many of these pods may ever be evicted at once, of the owner that allows the fewest."""
         of_owner = {victim.member.reference: victim for victim in victims}
         return min((self.most(victim.member, victim.pod) for victim in of_owner.values()), default=0)
 
@@ -206,16 +206,16 @@ class BudgetLedger:
     def _allowance_of_workload(self, member: PodController) -> int:
         """Return how many more pods of a workload may become unavailable by our own limits."""
         identity = _identity(member)
-        room = self._left_of_workload.get(identity)
-        if room is None:
+        left = self._left_of_workload.get(identity)
+        if left is None:
             workload = member.top or member.owner
             assert workload is not None
             unavailable = max(0, workload.replicas - self._available(member))
-            room = self._rules.max_unavailable.resolve(workload.replicas) - unavailable
+            left = self._rules.max_unavailable.resolve(workload.replicas) - unavailable
             moving = self._moving[member.reference]
-            room = min(room, self._rules.per_workload.resolve(workload.replicas) - moving)
-            self._left_of_workload[identity] = room
-        return room
+            left = min(left, self._rules.per_workload.resolve(workload.replicas) - moving)
+            self._left_of_workload[identity] = left
+        return left
 
     def _available(self, member: PodController) -> int:
         """Count the workload's pods that have been Ready for its minReadySeconds, over all its ReplicaSets."""

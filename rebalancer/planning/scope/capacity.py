@@ -1,6 +1,6 @@
 """How many more of a group's pods each node can take, the group's own spread constraints left aside.
 
-It is not known on which node a pending pod will be placed, so its room is reserved on every node that admits it.
+It is not known on which node a pending pod will be placed, so its capacity is reserved on every node that admits it.
 Pending pods are those that wait for a node, those that owners have still to create, and the replacements of earlier
 components of the same plan. A group's own pods are counted by its own problem.
 """
@@ -28,50 +28,50 @@ from rebalancer.scheduling.view import View
 class NodeCapacity:
     """The nodes that can take one more pod of a class, and how many each can take if nothing else is placed.
 
-    `room` is the number of pods by node; a node that can take none is absent. Made once for all groups whose pods
+    `places` is the number of pods by node; a node that can take none is absent. Made once for all groups whose pods
     request the same.
     """
 
-    def __init__(self, room: Mapping[str, int]) -> None:
-        self.room = room
-        self.nodes = frozenset(room)
+    def __init__(self, places: Mapping[str, int]) -> None:
+        self.places = places
+        self.nodes = frozenset(places)
         self._nodes_with: dict[int, frozenset[str]] = {}
-        self._rooms: dict[tuple[Topology, int, int], Mapping[DomainPath, Mapping[int, int]]] = {}
+        self._node_counts: dict[tuple[Topology, int, int], Mapping[DomainPath, Mapping[int, int]]] = {}
 
     @cached_property
     def _ordered(self) -> list[int]:
-        return sorted(self.room.values())
+        return sorted(self.places.values())
 
     def median(self) -> int:
-        """Return the median room of the nodes."""
+        """Return the median capacity of the nodes."""
         return self._ordered[len(self._ordered) // 2] if self._ordered else 0
 
-    def least_room(self, enough: int) -> int:
-        """Return the least room of the nodes that have room for so many; 0 where none has."""
+    def least_places(self, enough: int) -> int:
+        """Return the least capacity of the nodes that have capacity for so many; 0 where none has."""
         position = bisect_left(self._ordered, enough)
         return self._ordered[position] if position < len(self._ordered) else 0
 
     def count_nodes_with(self, least: int) -> int:
-        """Return how many of the nodes have room for at least so many."""
+        """Return how many of the nodes have capacity for at least so many."""
         return len(self._ordered) - bisect_left(self._ordered, least)
 
     def nodes_with(self, least: int) -> frozenset[str]:
-        """Return the nodes with room for at least so many."""
+        """Return the nodes with capacity for at least so many."""
         known = self._nodes_with.get(least)
         if known is None:
-            known = self._nodes_with[least] = frozenset(name for name, room in self.room.items() if room >= least)
+            known = self._nodes_with[least] = frozenset(name for name, places in self.places.items() if places >= least)
         return known
 
-    def rooms(self, topology: Topology, useful: int, reserved: int) -> Mapping[DomainPath, Mapping[int, int]]:
-        """Return for each domain of the topology how many of its nodes have which room, less `reserved` of each one's.
+    def node_counts(self, topology: Topology, useful: int, reserved: int) -> Mapping[DomainPath, Mapping[int, int]]:
+        """Return for each domain of the topology how many of its nodes have which capacity, less `reserved` of each.
 
-        Room above `useful` counts as `useful`, so that most nodes are alike.
+        Capacity above `useful` counts as `useful`, so that most nodes are alike.
         """
         key = (topology, useful, reserved)
-        known = self._rooms.get(key)
+        known = self._node_counts.get(key)
         if known is None:
-            known = self._rooms[key] = {
-                path: Counter(min(useful, max(0, self.room.get(name, 0) - reserved)) for name in members)
+            known = self._node_counts[key] = {
+                path: Counter(min(useful, max(0, self.places.get(name, 0) - reserved)) for name in members)
                 for path, members in topology.members.items()
             }
         return known
@@ -103,20 +103,20 @@ class CapacityIndex:
             self.charge(nodes, sample, times)
 
     def charge(self, nodes: frozenset[str], sample: Pod, times: int) -> None:
-        """Reserve room for `times` such pods on each of the nodes."""
+        """Reserve capacity for `times` such pods on each of the nodes."""
         self._charged.setdefault(nodes, Counter())[sample.spec.requests] += times
 
     def capacity_for(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
         """Return how many such pods each node can take; reserved capacity is not subtracted.
 
         `own` are the group's pods. A pod that keeps others of its class off its node, by anti-affinity or a host port,
-        finds room for at most one on a node, and for none where a pod of its class is.
+        fits at most once on a node, and for none where a pod of its class is.
         """
         if sample.spec.host_ports or repels_own_class(sample, self._view):
             feasible = static_feasible(sample, self._view.without(own), own)
             occupied = {pod.node for pod in own}
-            room = {name: 1 for name in sorted(feasible) if name not in occupied}
-            return NodeCapacity({name: 1 for name in room if self._count_fitting(sample, name) > 0})
+            places = {name: 1 for name in sorted(feasible) if name not in occupied}
+            return NodeCapacity({name: 1 for name in places if self._count_fitting(sample, name) > 0})
         if sample.spec.pod_affinity != NO_AFFINITY or sample.claims or not self._is_unaffected(sample.namespace):
             return self._compute(sample, own)
         spec = sample.spec
@@ -173,8 +173,8 @@ class CapacityIndex:
         return known
 
     def _compute(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
-        rooms = {name: self._count_fitting(sample, name) for name in sorted(static_feasible(sample, self._view, own))}
-        return NodeCapacity({name: room for name, room in rooms.items() if room > 0})
+        places = {name: self._count_fitting(sample, name) for name in sorted(static_feasible(sample, self._view, own))}
+        return NodeCapacity({name: number for name, number in places.items() if number > 0})
 
     def _count_fitting(self, sample: Pod, name: str) -> int:
         return _count_fitting(sample.spec.requests, self._view.nodes.by_name[name], self._view.used(name))
@@ -254,16 +254,16 @@ def has_countable_affinity(sample: Pod, view: View) -> bool:
 def _count_fitting(requests: Resources, node: Node, used: Usage) -> int:
     """Return how many pods with these requests fit into the free capacity of a node."""
     have = node.allocatable
-    room = node.pods - used.pods
+    places = node.pods - used.pods
     for amount, free in (
         (requests.cpu, have.cpu - used.cpu),
         (requests.memory, have.memory - used.memory),
         (requests.ephemeral_storage, have.ephemeral_storage - used.ephemeral_storage),
     ):
         if amount > 0:
-            room = min(room, free // amount)
+            places = min(places, free // amount)
     if requests.extended:
         capacities = dict(have.extended)
         for name, amount in requests.extended:
-            room = min(room, (capacities.get(name, 0) - used.extended.get(name, 0)) // amount)
-    return max(0, room)
+            places = min(places, (capacities.get(name, 0) - used.extended.get(name, 0)) // amount)
+    return max(0, places)

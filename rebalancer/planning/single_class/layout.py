@@ -59,30 +59,30 @@ class Layout:
         self._counts = counts
         self.ranked = ranked
         self._leaves: dict[DomainPath, dict[Leaf, int]] = {
-            path: {(0, 0, room, 0): nodes for room, nodes in rooms.items()}
-            for path, rooms in capacity.rooms(topology, useful, reserved.everywhere).items()
+            path: {(0, 0, places, 0): nodes for places, nodes in node_counts.items()}
+            for path, node_counts in capacity.node_counts(topology, useful, reserved.everywhere).items()
         }
         self.singles: dict[DomainPath, list[int]] = {}
-        """The ranks, cheapest first, of pods that may move and are alone on a node with enough room.
+        """The ranks, cheapest first, of pods that may move and are alone on a node with enough capacity.
 
         Most pods are, so they become sites only when `sites` is read.
         """
         self.crowded: list[Site] = []
-        """The nodes that hold more than one pod, or one that must stay, or have little room."""
+        """The nodes that hold more than one pod, or one that must stay, or have little capacity."""
         self._subtrees: dict[DomainPath, Subtree] = {}
         self._root: Inner | None = None
         for name in reserved.on:
             if name in topology.path and name not in counts:
-                self._swap(topology.path[name], (0, 0, self._room_in_leaf(name), 0), (0, 0, self._room(name), 0))
+                self._swap(topology.path[name], (0, 0, self._places_in_leaf(name), 0), (0, 0, self._places_on(name), 0))
         self._place_pods(capacity.nodes_with(useful + reserved.everywhere) if not reserved.on else frozenset())
 
     # Many branches: nodes with one pod are nearly all, and take a path without sites.
-    def _place_pods(self, roomy: frozenset[str]) -> None:
+    def _place_pods(self, uncrowded: frozenset[str]) -> None:
         """Count the group's pods into the leaves."""
         paths, singles, counts, useful = self.topology.path, self.singles, self._counts, self._useful
         alone = {pod.node or "": rank for rank, pod in enumerate(self.ranked.pods)}
-        if not (roomy.issuperset(alone) and alone.keys() == counts.keys() and max(counts.values(), default=0) == 1):
-            alone = {name: rank for name, rank in alone.items() if name in roomy and counts.get(name) == 1}
+        if not (uncrowded.issuperset(alone) and alone.keys() == counts.keys() and max(counts.values(), default=0) == 1):
+            alone = {name: rank for name, rank in alone.items() if name in uncrowded and counts.get(name) == 1}
             self.crowded = [self._site(name) for name in counts if name not in alone]
         for name, rank in alone.items():
             path = paths[name]
@@ -97,7 +97,7 @@ class Layout:
                 del leaves[bare]
             leaves[held] = leaves.get(held, 0) + len(ranks)
         for site in self.crowded:
-            self._swap(site.path, (0, 0, self._room_in_leaf(site.node), 0), site.leaf)
+            self._swap(site.path, (0, 0, self._places_in_leaf(site.node), 0), site.leaf)
 
     @cached_property
     def sites(self) -> Mapping[str, Site]:
@@ -111,21 +111,21 @@ class Layout:
 
     def _site(self, name: str) -> Site:
         count, movable = self._counts[name], self.ranked.by_node.get(name, [])
-        left = self.capacity.room.get(name, 0) - self._reserved.of(name)
+        left = self.capacity.places.get(name, 0) - self._reserved.of(name)
         cap = count if left <= 0 else max(count, min(count + left, self._useful))
         return Site(name, self.topology.path[name], count, cap, movable)
 
-    def _room_in_leaf(self, name: str) -> int:
-        """Return the room that a node has among the empty leaves."""
-        return min(self._useful, max(0, self.capacity.room.get(name, 0) - self._reserved.everywhere))
+    def _places_in_leaf(self, name: str) -> int:
+        """Return the capacity that a node has among the empty leaves."""
+        return min(self._useful, max(0, self.capacity.places.get(name, 0) - self._reserved.everywhere))
 
-    def _room(self, name: str) -> int:
-        return min(self._useful, max(0, self.capacity.room.get(name, 0) - self._reserved.of(name)))
+    def _places_on(self, name: str) -> int:
+        return min(self._useful, max(0, self.capacity.places.get(name, 0) - self._reserved.of(name)))
 
     def cap(self, name: str) -> int:
         """Return how many pods of the group a node can hold."""
         site = self.sites.get(name)
-        return site.cap if site is not None else self._room(name)
+        return site.cap if site is not None else self._places_on(name)
 
     def _swap(self, path: DomainPath, old: Leaf, new: Leaf) -> None:
         leaves = self._leaves[path]
@@ -136,8 +136,8 @@ class Layout:
         leaves[new] = leaves.get(new, 0) + 1
 
     def spare(self, site: Site) -> int:
-        """Return how many more pods a node can take beside the reserved ones, the room of its movable pods included."""
-        return self.capacity.room.get(site.node, 0) - self._reserved.of(site.node) + len(site.movable)
+        """Return how many more pods a node can take beside the reserved ones, in place of its movable pods too."""
+        return self.capacity.places.get(site.node, 0) - self._reserved.of(site.node) + len(site.movable)
 
     @property
     def root(self) -> Inner:
@@ -185,7 +185,7 @@ class Layout:
         return self._subtrees[path]
 
     def takes_more(self, path: DomainPath) -> bool:
-        """Return whether some node of a domain has room for another pod."""
+        """Return whether some node of a domain has capacity for another pod."""
         return any(cap > held for held, _, cap, _ in self._leaves[path])
 
     def held(self, path: DomainPath) -> int:

@@ -26,7 +26,7 @@ class SingleClassOutlook:
         """Return for each key the domains on which the scheduler may place one of the arriving pods.
 
         The minimum of a key can rise only as far as the other arriving pods can fill its emptiest domains; a domain
-        that is full even then is no target, nor is a domain without a node that has room.
+        that is full even then is no target, nor is a domain without a node that has capacity.
         """
         layout, last = self._layout, len(self._layout.keys) - 1
         targets = []
@@ -43,7 +43,7 @@ class SingleClassOutlook:
         return tuple(targets)
 
     def _open_domains(self, level: int, counts: Mapping[str, int], full: int) -> set[str]:
-        """Return the domains of a level that hold less than `full` and have a node with room.
+        """Return the domains of a level that hold less than `full` and have a node with capacity.
 
         It stops soon after more than `most_domains` of them.
         """
@@ -65,9 +65,9 @@ class SingleClassOutlook:
         return named
 
     def counts(self) -> Counts | None:
-        """Return the counts by key and domain once the arriving pods are on the emptiest domains with room.
+        """Return the counts by key and domain once the arriving pods are on the emptiest domains with capacity.
 
-        This is one of the possible outcomes of a step, to show its purpose. All arriving pods have room, or the group
+        This is one of the possible outcomes of a step, to show its purpose. All arriving pods find a node, or the group
         would have no minimum. The counts of the last key contain every node. None where the pods would be placed where
         they were: a step improves the placement, so the scheduler must place them elsewhere.
         """
@@ -132,7 +132,7 @@ def _highest_minimum(counts: Iterable[int], empty: int, arriving: int) -> int:
 
 
 def _by_count(layout: Layout, members: Iterable[str], held: Mapping[str, int]) -> list[tuple[int, str]]:
-    """Return the nodes that have room as a heap, the emptiest first."""
+    """Return the nodes that have capacity as a heap, the emptiest first."""
     last = layout.topology.last
     nodes = [(held[last[name]], name) for name in members if layout.cap(name) > held[last[name]]]
     heapify(nodes)

@@ -6,7 +6,7 @@ move, how many it can hold, and how many are to be evicted in the step under exa
 of a coarser key, a multiset of equal children. Equal placements are equal values whatever the names of the nodes, so
 results are shared between states and between workloads of one shape.
 
-Example: zones a (nodes of 2 and 1 pods) and b (nodes of 1 and 2 pods), all movable, room for 9 each, are
+Example: zones a (nodes of 2 and 1 pods) and b (nodes of 1 and 2 pods), all movable, capacity for 9 each, are
 `((((1, 0, 9, 0), 1), ((2, 0, 9, 0), 1)), 2),`: one class of zones, twice, with two classes of nodes.
 
 Cost: in proportion to the classes, not to nodes or pods.

@@ -67,7 +67,7 @@ class LookaheadModel(Protocol):
         """Return one pod for each distinct choice in a state, most promising first, without the UIDs `gone`."""
 
     def has_capacity(self, pod: Pod, node: str) -> bool:
-        """Return whether a node has room for a pod beside the capacity that is reserved for others."""
+        """Return whether a node has capacity for a pod beside the capacity that is reserved for others."""
 
     def distinct_nodes(self, deltas: Deltas, nodes: Iterable[str]) -> Iterable[str]:
         """Return one node for each class of nodes that no bound tells apart in a state."""

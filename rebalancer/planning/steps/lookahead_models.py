@@ -67,7 +67,7 @@ class SingleClassModel:
         return [victim for _, victim in sorted(best.values(), key=lambda ranked: ranked[0])]
 
     def has_capacity(self, _: Pod, node: str) -> bool:
-        """Return whether a node has room for one more pod beside the capacity that is reserved for others."""
+        """Return whether a node has capacity for one more pod beside the capacity that is reserved for others."""
         site = self._layout.sites.get(node)
         return self._layout.cap(node) > 0 if site is None else self._layout.spare(site) > 0
 
@@ -163,7 +163,7 @@ class MultiClassModel:
         return [candidate[4] for candidate in ranked]
 
     def has_capacity(self, pod: Pod, node: str) -> bool:
-        """Return whether a node has room for one more pod beside the capacity that is reserved for others."""
+        """Return whether a node has capacity for one more pod beside the capacity that is reserved for others."""
         pod_class = self._classes.classes[self._classes.class_of(pod)]
         return pod_class.cap.get(node, 0) > pod_class.counts.get(node, 0) or pod_class.movable.get(node, ()) != ()
 

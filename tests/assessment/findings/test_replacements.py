@@ -49,7 +49,7 @@ def test_a_cordoned_zone_is_an_outage_in_waiting() -> None:
         cordoned(shop(a=3, b=2, c=2), "a-1"),
         cordoned(shop({HOSTNAME: 5}, a=2, b=2), "c-1"),
     ],
-    ids=["even", "a zone that is back", "a loose constraint", "the fullest zone", "room enough"],
+    ids=["even", "a zone that is back", "a loose constraint", "the fullest zone", "capacity to spare"],
 )
 def test_what_is_no_finding(fine: Snapshot) -> None:
     """Where each replacement has a node, nothing is reported."""

@@ -9,7 +9,7 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.causes import MinimumSearchLimit, Refusal
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
-from rebalancer.planning.multi_class_problem import MultiClassProblem
+from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchLimits
 from tests.planning.build import (

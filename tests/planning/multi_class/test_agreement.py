@@ -13,7 +13,7 @@ from msgspec import structs
 from rebalancer.adapters.simulator import HOSTNAME, ZONE
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
-from rebalancer.planning.multi_class_problem import MultiClassProblem
+from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.scope.bounds import Bound, Same
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
@@ -232,9 +232,9 @@ def classes_against_pods(seeds: range) -> Counter[str]:
             if _answer(solved) == plain:
                 counted["infeasible" if plain is None else "feasible"] += 1
             else:
-                # Room of a node that only the leaving of another class makes is not counted, on the safe side.
+                # Capacity that only pods of another class leave is not counted, on the safe side.
                 assert _answer(solved) == Plain(scene, _caps(problem.classes)).evictions(), seed
-                counted["room that another class frees"] += 1
+                counted["capacity that another class frees"] += 1
     return counted
 
 
@@ -255,7 +255,7 @@ def _caps(classes: PodClasses) -> list[tuple[frozenset[str], Mapping[str, int]]]
 
 
 def test_programs_over_classes_equal_those_over_pods() -> None:
-    """The program over classes finds the minimum of a model of single pods, but for room that others must free."""
+    """The program over classes finds the minimum of a model of single pods, but for capacity that others must free."""
     result = classes_against_pods(range(100))
     print(f"classes against pods: {dict(result)}, 0 other differences")
     assert result["feasible"] > 20
@@ -270,8 +270,8 @@ def test_programs_over_classes_equal_those_over_pods_thorough() -> None:
     assert result.total() >= 1_000
 
 
-def test_room_that_another_class_frees() -> None:
-    """Three evictions would do, the first of which makes room on n10 for a pod of another class."""
+def test_capacity_that_another_class_frees() -> None:
+    """Three evictions would do, the first of which makes capacity on n10 for a pod of another class."""
     everywhere = Constraint(key=ZONE, max_skew=1, label="all")
     scene = Scene(
         nodes={"n00": ("z0", 2000), "n10": ("z1", 1000), "n11": ("z1", 2000)},

@@ -150,7 +150,7 @@ def test_several_owners_under_one_limit() -> None:
     assert current_counts(group.component) == {HOSTNAME: {"a-1": 4, "a-2": 0, "b-1": 1, "b-2": 1}}
 
 
-def test_no_room_for_pods_of_several_classes() -> None:
+def test_no_capacity_for_pods_of_several_classes() -> None:
     """The nodes that would have to take them are full, and that is the reason."""
     blueprint = ClusterBuilder()
     blueprint.node("a-1", zone="a", cpu=100_000)

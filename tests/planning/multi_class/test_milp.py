@@ -8,7 +8,7 @@ from random import Random
 from benchmarks.component_states import hundred_nodes
 from rebalancer.planning.multi_class.milp import Program, Unsolved, minimize
 from rebalancer.planning.multi_class.solve import Solution, solve
-from rebalancer.planning.multi_class_problem import MultiClassProblem
+from rebalancer.planning.problem.multi_class import MultiClassProblem
 from tests.planning.scenes import problems
 from tests.planning.states import LIMITS
 

@@ -9,7 +9,7 @@ from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve
-from rebalancer.planning.multi_class_problem import MultiClassProblem
+from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.limits import SearchLimits
 from tests.planning.build import DEADLOCK, changed, first_problem, planned, policy, shards, together
 from tests.planning.scenes import multi_class_problems
@@ -51,8 +51,8 @@ def solved(resource: str, has: int) -> Solution | Unsolved:
 
 
 @pytest.mark.parametrize(("resource", "enough"), [*((name, 40) for name in NAMED), ("pods", 4)])
-def test_room_is_for_all_classes_together(resource: str, enough: int) -> None:
-    """Three must move, the smaller ones; with a unit less there is no way, though two of either class have room."""
+def test_capacity_is_for_all_classes_together(resource: str, enough: int) -> None:
+    """Three must move, the smaller ones; with a unit less there is no way, though two of either class have capacity."""
     result = solved(resource, enough)
     assert isinstance(result, Solution)
     assert result.evictions == 3

@@ -3,8 +3,8 @@
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.causes import WorkloadLimitReached
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from rebalancer.policy import Amount, Budgets
 from tests.planning.build import policy
 from tests.planning.scenes import problems

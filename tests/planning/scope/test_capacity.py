@@ -12,8 +12,8 @@ from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from rebalancer.scheduling.view import View
 from tests.planning.build import changed, first_problem, joined, planned, two_classes
 from tests.scheduling.build import NOW
@@ -46,7 +46,7 @@ def with_allocatable(snapshot: Snapshot, **resources: object) -> Snapshot:
 def test_without_any_node_all_numbers_are_zero() -> None:
     """Median, least and count are 0 where no node takes a pod."""
     nobody = NodeCapacity({})
-    assert (nobody.median(), nobody.least_room(1), nobody.count_nodes_with(1)) == (0, 0, 0)
+    assert (nobody.median(), nobody.least_places(1), nobody.count_nodes_with(1)) == (0, 0, 0)
 
 
 def test_a_pending_pod_displaces_as_many_as_its_scarcest_resource() -> None:
@@ -61,7 +61,7 @@ def test_a_pending_pod_displaces_as_many_as_its_scarcest_resource() -> None:
     assert index.reserved(index.capacity_for(sample, []), sample).of("a-1") == 3
 
 
-def test_room_is_reserved_only_where_a_pending_pod_may_be_placed() -> None:
+def test_capacity_is_reserved_only_where_a_pending_pod_may_be_placed() -> None:
     """On the node that its affinity names, and on no other; also on one that holds pods of the group."""
     blueprint = ClusterBuilder()
     blueprint.zones("abc", 2)
@@ -94,8 +94,8 @@ def test_an_owner_without_any_pod_reserves_nothing() -> None:
     assert planned(replace(snapshot, workloads=(*snapshot.workloads, empty))).groups
 
 
-def test_more_replacements_than_one_node_has_room_for() -> None:
-    """Then nodes with half the usual room are counted on, less those that the others could fill."""
+def test_more_replacements_than_one_node_has_capacity_for() -> None:
+    """Then nodes with half the usual capacity are counted on, less those that the others could fill."""
     snapshot = zone_returned(30, 40, 9)
     tight = tuple(structs.replace(node, pods=24) for node in snapshot.nodes)
     plan = planned(replace(snapshot, nodes=tight))
@@ -103,8 +103,8 @@ def test_more_replacements_than_one_node_has_room_for() -> None:
     assert {group.reason for group in plan.groups} >= {Reason.GROUP_IN_FLIGHT}
 
 
-def test_replacements_count_on_every_node_where_all_have_little_room() -> None:
-    """Where the usual room is as little as a group needs, a plan is made all the same."""
+def test_replacements_count_on_every_node_where_all_have_little_capacity() -> None:
+    """Where the usual capacity is as little as a group needs, a plan is made all the same."""
     snapshot = zone_returned(30, 40, 9)
     tight = tuple(structs.replace(node, pods=14) for node in snapshot.nodes)
     assert planned(replace(snapshot, nodes=tight)).groups

@@ -14,13 +14,13 @@ from rebalancer.assessment.assess import assess
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.planner import plan
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.planning.single_class.certificate import certify
 from rebalancer.planning.single_class.minimum import Windows, min_evictions
 from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, make_inner
 from rebalancer.planning.single_class.selection import select_victims
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from rebalancer.planning.steps.forced import next_step
 from rebalancer.planning.steps.tree_moves import TreeState
 from rebalancer.policy import load_policy
@@ -170,7 +170,7 @@ def victims(leaves: Leaves, windows: Windows, fewest: int, choice: Choice) -> li
 
 
 def others_came(zones: Zones, lost: int, choice: Choice, *, alone: bool) -> Zones:
-    """Let pods of others take so much room in every domain: on any node of a zone, or on every node `alone`."""
+    """Let pods of others take so much capacity in every domain: on any node of a zone, or on every node `alone`."""
     results = []
     for zone in zones:
         nodes = list(zone)
@@ -250,7 +250,7 @@ def test_one_level() -> None:
     assert all(cast("Leaf", path[-1])[0] == 3 for path in step.victims)
 
 
-def test_room_that_others_may_take() -> None:
+def test_capacity_that_others_may_take() -> None:
     """Where every node must take its share, it is not certain while others may fill some."""
     crowded = state([[2, 2], [2, 2], [0, 0]])
     assert certify(crowded, bounds(1, 1), 0, CACHE)

@@ -1,6 +1,6 @@
 """The placement of one group on its real nodes."""
 
-from rebalancer.planning.single_class_problem import SingleClassProblem
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from tests.planning.build import on_one_node, policy
 from tests.planning.scenes import problems
 

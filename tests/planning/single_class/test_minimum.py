@@ -68,8 +68,8 @@ capped = st.lists(
 def test_caps_immovable_pods_and_shares(
     drawn: list[list[tuple[int, int, int]]], zone: int, host: int, pending: int, share: int | None, unmet: bool
 ) -> None:
-    """With room, immovable pods, a share cap and an unmet minDomains it still equals trying every placement."""
-    leaves = [[(held, min(fixed, held), held + room) for held, fixed, room in nodes] for nodes in drawn]
+    """With capacity, immovable pods, a share cap and an unmet minDomains it still equals trying every placement."""
+    leaves = [[(held, min(fixed, held), held + places) for held, fixed, places in nodes] for nodes in drawn]
     root = make_inner(make_inner((held, fixed, cap, 0) for held, fixed, cap in zone) for zone in leaves)
     fewest = min_evictions(
         root, (Bound(max_skew=zone, cap=share, floor_at_zero=unmet), Bound(max_skew=host)), pending, CACHE

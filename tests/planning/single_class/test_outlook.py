@@ -1,8 +1,8 @@
 """Where the replacements of a step may be placed, and how the domains will look then."""
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.single_class.outlook import SingleClassOutlook
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from tests.planning.build import first_problem, limit, planned, policy, softly
 
 

@@ -11,11 +11,11 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.labels import Labels
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.planning.single_class.certificate import certify
 from rebalancer.planning.single_class.minimum import Windows, minimum_repair, summarize
 from rebalancer.planning.single_class.selection import select_victims
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from tests.controller.simulated import eager
 from tests.planning.scenes import problems
 from tests.planning.states import CACHE

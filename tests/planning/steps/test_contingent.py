@@ -15,17 +15,17 @@ from tests.planning.contingent_oracle import Game
 from tests.planning.states import CACHE, Counts, bounds, layouts, state
 
 
-@pytest.mark.parametrize("room", [1, 3])
+@pytest.mark.parametrize("places", [1, 3])
 @pytest.mark.parametrize("zone", [1, 2])
 @pytest.mark.parametrize("host", [1, 2])
-def test_every_small_layout(zone: int, host: int, room: int) -> None:
+def test_every_small_layout(zone: int, host: int, places: int) -> None:
     """Evictions are found where the oracle can force the repair with one to spare, and nowhere else."""
-    game = Game(zone, host, out=room)
+    game = Game(zone, host, out=places)
     tried = 0
     for zones in (2, 3):
         for counts in layouts(zones, 2, 7):
             if game.distance(counts):
-                step = contingent_step(TreeState(state(counts)), bounds(zone, host), room, CACHE)
+                step = contingent_step(TreeState(state(counts)), bounds(zone, host), places, CACHE)
                 assert bool(step.victims) == (game.forced(counts, spare=1) is not None), counts
                 tried += 1
     assert tried > 200
@@ -38,26 +38,26 @@ def test_every_small_layout(zone: int, host: int, room: int) -> None:
     st.sampled_from([1, 2, 4]),
 )
 @settings(max_examples=100, deadline=None)
-def test_never_more_than_can_be_forced(counts: Counts, zone: int, host: int, room: int) -> None:
+def test_never_more_than_can_be_forced(counts: Counts, zone: int, host: int, places: int) -> None:
     """Planned anew after every landing, whatever is picked, it ends balanced after as many evictions as said first."""
-    forced = Game(zone, host, out=room).forced(counts, spare=1)
+    forced = Game(zone, host, out=places).forced(counts, spare=1)
     start = TreeState(state(counts))
-    if forced and contingent_step(start, bounds(zone, host), room, CACHE).victims:
-        assert worst(start, bounds(zone, host), room, {}) <= forced
+    if forced and contingent_step(start, bounds(zone, host), places, CACHE).victims:
+        assert worst(start, bounds(zone, host), places, {}) <= forced
 
 
-def worst(now: TreeState, limits: Bounds, room: int, known: dict[TreeState, int]) -> int:
+def worst(now: TreeState, limits: Bounds, places: int, known: dict[TreeState, int]) -> int:
     """Return the most evictions until everything holds, over every choice of the scheduler."""
     if not now.pending and min_evictions(now.root, limits, 0, CACHE) == 0:
         return 0
     if now not in known:
-        step = contingent_step(now, limits, room, CACHE)
+        step = contingent_step(now, limits, places, CACHE)
         assert step.victims, "it led to where nothing is assured"
         root = now.root
         for path in step.victims:
             root = mark_leaving(root, path)
         following = set(rest_states(TreeState(root, now.pending), TreeMoves(limits, CACHE)))
-        known[now] = len(step.victims) + max(worst(end, limits, room, known) for end in following)
+        known[now] = len(step.victims) + max(worst(end, limits, places, known) for end in following)
     return known[now]
 
 

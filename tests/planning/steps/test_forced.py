@@ -168,8 +168,8 @@ def test_two_at_once() -> None:
     assert len(next_step(TreeState(stuck), bounds(2, 1), 2, CACHE).victims) == 2
 
 
-def test_room_for_one_is_respected() -> None:
-    """A step is never longer than the room for it."""
+def test_capacity_for_one_is_respected() -> None:
+    """A step is never longer than the budgets allow."""
     root = state([[3, 3], [3, 3], [0, 0]])
     assert len(next_step(TreeState(root), bounds(1, 1), 1, CACHE).victims) == 1
     assert len(next_step(TreeState(root), bounds(1, 1), MANY, CACHE).victims) == 4

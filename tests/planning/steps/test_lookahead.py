@@ -12,12 +12,12 @@ from msgspec import structs
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.topology import Topology
 from rebalancer.planning.search.driver import Flaw, StepGoal, rest_states
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.search.report import Attempt
 from rebalancer.planning.single_class.placement import Inner, Leaf
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from rebalancer.planning.steps.lookahead import PredictedStep, ViewMoves, ViewState, change_cell, lookahead_step
 from rebalancer.planning.steps.lookahead_models import SingleClassModel
 from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState, evictions
@@ -105,7 +105,7 @@ Nameless = tuple[tuple[int, ...], ...]
 
 
 class AnyNode(SingleClassModel):
-    """A model without a component: every node has room, and a cell is a pod on a node."""
+    """A model without a component: every node has capacity, and a cell is a pod on a node."""
 
     def __init__(self) -> None:
         self.most_choices = 64
@@ -233,8 +233,8 @@ class Reserved(SingleClassModel):
         return False
 
 
-def test_reserved_room_is_not_followed() -> None:
-    """A node whose last room others may take is no certain target: what would follow is not known."""
+def test_reserved_capacity_is_not_followed() -> None:
+    """A node whose last capacity others may take is no certain target: what would follow is not known."""
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})

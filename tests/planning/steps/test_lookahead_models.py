@@ -7,8 +7,8 @@ from random import Random
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.search.limits import SearchBudget
-from rebalancer.planning.single_class_problem import SingleClassProblem
 from rebalancer.planning.steps.lookahead_models import MultiClassModel
 from tests.planning.build import first_problem
 from tests.planning.multi_class.test_local_search import moved

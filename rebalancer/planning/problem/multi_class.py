@@ -10,7 +10,7 @@ from rebalancer.planning.causes import Refusal
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve
-from rebalancer.planning.problem import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
+from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement

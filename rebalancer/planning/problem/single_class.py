@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
-from rebalancer.planning.causes import NoSequence, Refusal, RoomReserved, StepExceedsBudget
+from rebalancer.planning.causes import CapacityReserved, NoSequence, Refusal, StepExceedsBudget
 from rebalancer.planning.diagnosis.obstacles import diagnose_single_class
-from rebalancer.planning.problem import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
+from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
 from rebalancer.planning.scope.capacity import NodeCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
@@ -36,8 +36,7 @@ from rebalancer.scheduling.view import View
 class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """Equal pods on their nodes; `sample` represents every replacement.
 
-    `lost` is how many places of each domain other pending pods may take, beyond the room that the layout reserves for
-    them.
+    `lost` is how many places of each domain other pending pods may take, beyond what the layout reserves for them.
     """
 
     component: Component
@@ -88,7 +87,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     def forced_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
         """Search for a contingent plan, or for a step that is safe by itself."""
         if self.lost:
-            return StepSearch(refusal=Refusal(Reason.GROUP_IN_FLIGHT, RoomReserved()), final=True)
+            return StepSearch(refusal=Refusal(Reason.GROUP_IN_FLIGHT, CapacityReserved()), final=True)
         allowed = min(self._min_evictions() or 0, self.cache.limits.step_evictions)
         step = repair_step(self.state, self.layout.bounds, allowed, self.cache, concurrent=concurrent, budget=budget)
         if step.victims:
