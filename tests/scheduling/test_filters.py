@@ -178,7 +178,7 @@ class TestNodeAffinity:
         assert rejection(pod(), view, "b")[1] == "node(s) didn't match scheduler-enforced node affinity"
 
 
-class TestRoom:
+class TestCapacity:
     small = Resources(cpu=1000, memory=1000, ephemeral_storage=1000, extended=(("gpu", 1),))
 
     def needing(self, **amounts: Any) -> Pod:
