@@ -98,6 +98,7 @@ def test_too_few_domains() -> None:
 
     (group,) = planned(pods(blueprint.snapshot(), demanding)).groups
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.TOO_FEW_DOMAINS)
+    assert cause_of(group) == causes.TooFewDomains(domains=2, max_skew=1, pods=6, feasible=(2,))
 
 
 def test_an_unread_object_stops_what_it_may_touch() -> None:

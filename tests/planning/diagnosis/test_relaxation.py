@@ -359,7 +359,10 @@ def test_a_search_that_reaches_its_limit_says_so() -> None:
 def test_of_two_bounds_the_one_that_needs_less_relaxation() -> None:
     """Two more in a zone, or two more between nodes; neither by one. The first is named, not the last."""
     scene, policy = limited(f"topologyKey: {ZONE}, maxPods: 4", f"topologyKey: {HOSTNAME}, maxSkew: 1")
-    assert relaxed(scene, policy).bound == RelaxedBound(limit="g/l0", max_pods=6)
+    six = RelaxedBound(limit="g/l0", max_pods=6)
+    assert relaxed(scene, policy).bound == six
+    assert relaxed(scene, policy, SearchLimits(relaxation_pods=2)).bound == six, "the most that may be tried"
+    assert relaxed(scene, policy, SearchLimits(relaxation_pods=1)).bound is None
 
 
 def test_halving_finds_the_least_relaxation_of_many_pods() -> None:
