@@ -21,8 +21,9 @@ tree has no second model of the scheduler. To learn the scheduler from them, rea
   model cannot predict.
 * `replacement.replacement(pod, view)`: the pod that replaces an evicted one; `template_defaults`: what the API server
   adds to a pod that is made from a template.
-* `place.place(pods, view)` and `place.outcomes`: a queue of pods one after the other, with the modelled choice or with
-  every choice.
+* `tie_breaking`: the nodes with the same top score, and which of them a release picks, where that is known.
+* `place.place(pods, view)`: a queue of pods one after the other; `place.candidate_nodes(pod, view, choose)`: the nodes
+  that one may get, by the modelled choice or by any. The planner's searches and the simulator's scheduler ask it, too.
 * `profile`, `configuration`, `versions`: what an administrator, and what a release of Kubernetes changes.
 
 How the rules are compared with the real scheduler: docs/fidelity.md.

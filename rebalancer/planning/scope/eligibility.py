@@ -1,4 +1,4 @@
-"""Eligibility: which pods may move. Every refusal has a reason and a cause; refused pods are counted all the same."""
+"""Eligibility: which pods policy and owner let move. Refused pods have a reason and a cause; they still count."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Which pods of a group may move, which must stay and why, and how many have no node yet."""
+"""Which pods of a group are movable, which are kept by volumes, affinity or a leaving node, and how many wait."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
