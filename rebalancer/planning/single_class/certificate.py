@@ -117,9 +117,9 @@ def _has_free_nodes(root: Inner, terms: _Terms, lost: int) -> bool:
 def _capacity(subtree: Subtree, most: int | None) -> int:
     """Return how many pods a domain can hold, at most `most` on each of its nodes."""
     if is_leaf(subtree):
-        cap = cast("Leaf", subtree)[2]
+        cap = subtree[2]
         return cap if most is None else min(cap, most)
-    return sum([times * _capacity(child, most) for child, times in cast("Inner", subtree)])
+    return sum([times * _capacity(child, most) for child, times in subtree])
 
 
 def _always_has_a_free_node(root: Inner, terms: _Terms, host_skew: int, cache: SearchCache) -> bool:
@@ -207,7 +207,7 @@ def _zones_after_giving(root: Inner, level: int, top: int | None, cache: SearchC
     zones = []
     for zone, times in root:
         given = more = 0
-        for leaf, nodes in [(zone, 1)] if is_leaf(zone) else cast("Inner", zone):
+        for leaf, nodes in [(zone, 1)] if is_leaf(zone) else zone:
             held, fixed, _, _ = cast("Leaf", leaf)
             must = 0 if top is None else max(0, held - top)
             if must > held - fixed:

@@ -23,7 +23,6 @@ from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.placement import (
     Bounds,
     Inner,
-    Leaf,
     Subtree,
     count_domains,
     count_pods,
@@ -107,11 +106,11 @@ def summarize(subtree: Subtree, windows: Windows, cache: SearchCache) -> _Summar
 def _summarize(subtree: Subtree, windows: Windows, cache: SearchCache) -> _Summary | None:
     least, most = windows[0]
     if is_leaf(subtree):
-        held, fixed, cap, _ = cast("Leaf", subtree)
+        held, fixed, cap, _ = subtree
         return _clamp(0, held, fixed, cap, least, most)
     spent = level = low = high = 0
     known, below = cache.summaries.known, windows[1:]
-    for child, times in cast("Inner", subtree):
+    for child, times in subtree:
         # Most children are known: looking them up here saves a call for each.
         summary = known.get((child, below), _UNKNOWN)
         if summary is _UNKNOWN:

@@ -14,10 +14,13 @@ Cost: in proportion to the classes, not to nodes or pods.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.planning.search.cache import SearchCache
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs  # narrows without a call of `cast` at each of millions of states
 
 Leaf = tuple[int, int, int, int]
 """(count, immovable, capacity, leaving); a node that takes no more pods has capacity == count."""
@@ -34,7 +37,7 @@ Path = tuple[Subtree, ...]
 """The classes from the level below the root down to a leaf."""
 
 
-def is_leaf(subtree: Subtree) -> bool:
+def is_leaf(subtree: Subtree) -> "TypeIs[Leaf]":
     """Return whether a subtree is a single node. An inner subtree holds pairs, a leaf holds numbers."""
     return len(subtree) == 4 and isinstance(subtree[0], int)
 
@@ -48,17 +51,17 @@ def make_inner(children: Iterable[Subtree]) -> Inner:
 
 
 def _canonical(children: Counter[Subtree]) -> Inner:
-    return cast("Inner", tuple(sorted((child, times) for child, times in children.items() if times)))
+    return tuple(sorted((child, times) for child, times in children.items() if times))
 
 
 def count_pods(subtree: Subtree, cache: SearchCache) -> int:
     """Count the pods in a subtree."""
     if is_leaf(subtree):
-        return cast("Leaf", subtree)[0]
+        return subtree[0]
     known = cache.pod_counts.known.get(subtree)
     if known is not None:
         return known
-    total = sum([count_pods(child, cache) * times for child, times in cast("Inner", subtree)])
+    total = sum([count_pods(child, cache) * times for child, times in subtree])
     return cache.pod_counts.store(subtree, total)
 
 
@@ -111,29 +114,28 @@ def ceilings(root: Inner, bounds: Bounds, cache: SearchCache) -> tuple[int | Non
 
 def placements_of_next(root: Inner, bounds: Bounds, cache: SearchCache) -> Iterator[Inner]:
     """Yield the placements after the scheduler places one more pod, one for each class of equal nodes."""
-    for grown in _grow(root, (None, *ceilings(root, bounds, cache)), cache):
-        yield cast("Inner", grown)
+    yield from cast("Iterator[Inner]", _grow(root, (None, *ceilings(root, bounds, cache)), cache))
 
 
 def _grow(subtree: Subtree, limits: Sequence[int | None], cache: SearchCache) -> Iterator[Subtree]:
     limit = limits[0]
     if is_leaf(subtree):
-        held, fixed, cap, leaving = cast("Leaf", subtree)
+        held, fixed, cap, leaving = subtree
         if held < cap and (limit is None or held < limit):
             yield (held + 1, fixed, cap, leaving)
         return
     if limit is not None and count_pods(subtree, cache) >= limit:
         return
-    for child, _ in cast("Inner", subtree):
+    for child, _ in subtree:
         for grown in _grow(child, limits[1:], cache):
-            yield exchange_child(cast("Inner", subtree), child, grown)
+            yield exchange_child(subtree, child, grown)
 
 
 def map_leaves(root: Inner, change: Callable[[Leaf], Leaf]) -> Inner:
     """Return the placement with every leaf changed."""
     children: Counter[Subtree] = Counter()
     for child, times in root:
-        new = change(cast("Leaf", child)) if is_leaf(child) else map_leaves(cast("Inner", child), change)
+        new = change(child) if is_leaf(child) else map_leaves(child, change)
         children[new] += times
     return _canonical(children)
 
@@ -154,7 +156,7 @@ def leaf_paths(root: Inner) -> Iterator[Path]:
         if is_leaf(child):
             yield (child,)
         else:
-            for rest in leaf_paths(cast("Inner", child)):
+            for rest in leaf_paths(child):
                 yield (child, *rest)
 
 
@@ -175,10 +177,10 @@ def evict_leaving(root: Inner) -> Inner:
     children: Counter[Subtree] = Counter()
     for child, times in root:
         if is_leaf(child):
-            held, fixed, cap, leaving = cast("Leaf", child)
+            held, fixed, cap, leaving = child
             children[held - leaving, fixed, cap, 0] += times
         else:
-            children[evict_leaving(cast("Inner", child))] += times
+            children[evict_leaving(child)] += times
     return _canonical(children)
 
 
