@@ -6,15 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
-from rebalancer.admission.causes import Paused, RateReached, Stale
+from rebalancer.admission.causes import NotLasting, Paused, RateReached, Stale
 from rebalancer.admission.memory import update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory
-from rebalancer.model.reasons import Reason
+from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
@@ -106,6 +107,20 @@ def test_a_violation_must_last(later: int, goes: bool) -> None:
     admission = admitted(rules(lasting=120), later=later)
     assert bool(admission.evictions) is goes
     assert reasons(admission) == (set() if goes else {Reason.NOT_PERSISTENT})
+
+
+@pytest.mark.parametrize(
+    ("cause", "field"), [(Cause.SKEW_VIOLATED, "spread.for"), (Cause.SHARE_LIMIT_VIOLATED, "the limit's for")]
+)
+def test_a_violation_that_must_last_names_the_field_that_says_so(cause: Cause, field: str) -> None:
+    policy = rules(lasting=120)
+    snapshot, _, made = assess_and_plan(policy)
+    evictions = tuple(
+        structs.replace(eviction, repair=structs.replace(eviction.repair, cause=cause)) for eviction in made.evictions
+    )
+    context = AdmissionContext(policy=policy, mode=policy.mode, now=snapshot.taken_at)
+    admission = admit(structs.replace(made, evictions=evictions), snapshot, NO_MEMORY, context)
+    assert admission.waiting[0].refusal.cause == NotLasting(timedelta(0), field, timedelta(seconds=120))
 
 
 def test_at_once() -> None:
