@@ -33,6 +33,20 @@ def test_another_replica_set_of_a_known_deployment_is_its_rollout() -> None:
     assert changes(replace(snapshot, workloads=()), snapshot) == []
 
 
+def test_only_fewer_replicas_are_a_scale_down() -> None:
+    """An update that keeps or raises the number is none."""
+    snapshot = shop()
+    (deployment,) = (workload for workload in snapshot.workloads if workload.kind == "Deployment")
+    others = tuple(workload for workload in snapshot.workloads if workload is not deployment)
+    for replicas, expected in (
+        (deployment.replicas - 1, [(ViolationCause.SCALE_DOWN, "default/web (Deployment)")]),
+        (deployment.replicas, []),
+        (deployment.replicas + 1, []),
+    ):
+        updated = structs.replace(deployment, replicas=replicas)
+        assert changes(snapshot, replace(snapshot, workloads=(updated, *others))) == expected
+
+
 def test_changed_labels_of_a_pod_count_for_its_workload() -> None:
     """Of a pod whose owner is not known they name nothing that could be violated."""
     snapshot = shop()
