@@ -155,6 +155,9 @@ def leaf_paths(root: Inner) -> Iterator[Path]:
     for child, _ in root:
         if is_leaf(child):
             yield (child,)
+        elif child and is_leaf(child[0][0]):  # most trees end here, and searches ask this most often
+            for leaf, _ in child:
+                yield (child, leaf)
         else:
             for rest in leaf_paths(child):
                 yield (child, *rest)
