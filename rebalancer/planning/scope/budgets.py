@@ -54,7 +54,8 @@ class BudgetLedger:
         self._rules = budgets
         self._moving = Counter(move.workload for move in memory.in_flight)
         self._groups = GroupBudgets(snapshot, memory, gathered)
-        self._left: dict[DisruptionBudget, int] = {}
+        self._fresh: dict[DisruptionBudget, int] = {}
+        self._taken: Counter[DisruptionBudget] = Counter()
         self._left_of_workload: dict[str, int] = {}
         self._planned: dict[str, list[str]] = {}
         self._ready: dict[str, int] = {}
@@ -93,7 +94,7 @@ class BudgetLedger:
     def take(self, pod: Pod, member: PodController) -> None:
         """Spend one eviction of this pod. Unready pods count as if they were ready."""
         for budget in self.budgets_of(pod):
-            self._left[budget] = self._allowance(budget) - 1
+            self._taken[budget] += 1
         self._left_of_workload[_identity(member)] = self._allowance_of_workload(member) - 1
         self._planned.setdefault(_identity(member), []).append(pod.name)
         self._groups.take(pod, 1)
@@ -101,7 +102,7 @@ class BudgetLedger:
     def give_back(self, pod: Pod, member: PodController) -> None:
         """Undo `take`: the eviction does not happen after all."""
         for budget in self.budgets_of(pod):
-            self._left[budget] += 1
+            self._taken[budget] -= 1
         self._left_of_workload[_identity(member)] += 1
         self._planned[_identity(member)].remove(pod.name)
         self._groups.take(pod, -1)
@@ -182,12 +183,12 @@ class BudgetLedger:
         )
 
     def _allowance(self, budget: DisruptionBudget) -> int:
-        left = self._left.get(budget)
-        if left is None:
-            left = self._left[budget] = self._fresh(budget)
-        return left
+        fresh = self._fresh.get(budget)
+        if fresh is None:
+            fresh = self._fresh[budget] = self._count_fresh(budget)
+        return fresh - self._taken[budget]
 
-    def _fresh(self, budget: DisruptionBudget) -> int:
+    def _count_fresh(self, budget: DisruptionBudget) -> int:
         """Return the lesser of what the status allows and what our own count of healthy pods allows."""
         if budget.observed_generation < budget.generation or not budget.synced:
             return 0
@@ -256,8 +257,8 @@ class BudgetLedger:
             return BudgetNotObserved(name)
         if not budget.synced:
             return BudgetNotComputed(name)
-        planned = self._fresh(budget) - self._allowance(budget)
-        return BudgetExhausted(name, budget.current_healthy, budget.expected, budget.desired_healthy, planned)
+        healthy, expected, desired = budget.current_healthy, budget.expected, budget.desired_healthy
+        return BudgetExhausted(name, healthy, expected, desired, planned=self._taken[budget])
 
     def _workload_limit(self, member: PodController) -> WorkloadLimitReached:
         workload = member.top or member.owner
