@@ -105,9 +105,9 @@ class Telemetry:
             if state.cycle is not None:
                 cycle = state.cycle
                 unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
-                # Findings cost more than an assessment, and nobody reads them where nothing is served.
-                findings = find_findings(cycle.view, cycle.assessment, unmatched) if self._web is not None else ()
-                self._cycle_samples = cycle_samples(cycle, findings)
+                if self._web is not None:  # findings cost more than an assessment, and nobody would read them
+                    findings = find_findings(cycle.view, cycle.assessment, unmatched)
+                    self._cycle_samples = cycle_samples(cycle, findings)
                 self._unmatched.update(cycle.context.policy.hash, unmatched)
         self._metrics.publish(loop_samples(state, self._cycle_samples))
 
