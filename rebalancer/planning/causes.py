@@ -4,11 +4,16 @@ Each class is one fact with its numbers. `Refusal` pairs it with the reason of t
 """
 
 from datetime import timedelta
+from typing import Final
 
 from msgspec import Struct
 
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason
+
+MAX_UNAVAILABLE: Final = "budgets.maxUnavailable"
+PER_WORKLOAD: Final = "budgets.perWorkload"
+"""The policy's fields that limit one workload: pods that are unavailable for any cause, and moves in flight."""
 
 
 class Fact(Struct, frozen=True, gc=False):

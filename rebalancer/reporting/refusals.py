@@ -114,7 +114,7 @@ def _workload_limit(cause: planning.WorkloadLimitReached) -> str:
     else:
         verb = "is" if cause.unavailable == 1 else "are"
         wait = f"{cause.unavailable} of {plural(cause.replicas, 'pod')} {verb} unavailable"
-    if cause.field == "budgets.perWorkload":
+    if cause.field == planning.PER_WORKLOAD:
         return f"{wait}: at most {plural(cause.allowed, 'eviction')} of one workload may be in flight ({cause.field})"
     return f"{wait}: at most {cause.allowed} of {plural(cause.replicas, 'pod')} may be unavailable ({cause.field})"
 

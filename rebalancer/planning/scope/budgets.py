@@ -22,6 +22,8 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.causes import (
+    MAX_UNAVAILABLE,
+    PER_WORKLOAD,
     BudgetExhausted,
     BudgetNotComputed,
     BudgetNotObserved,
@@ -164,8 +166,17 @@ class BudgetLedger:
         workload = member.top or member.owner
         replicas = workload.replicas if workload is not None else 0
         return {
-            "budgets.maxUnavailable": self._rules.max_unavailable.resolve(replicas),
-            "budgets.perWorkload": self._rules.per_workload.resolve(replicas),
+            MAX_UNAVAILABLE: self._rules.max_unavailable.resolve(replicas),
+            PER_WORKLOAD: self._rules.per_workload.resolve(replicas),
+        }
+
+    def _used_by_field(self, member: PodController) -> dict[str, int]:
+        """Return how many pods count now against each of these limits."""
+        workload = member.top or member.owner
+        assert workload is not None
+        return {
+            MAX_UNAVAILABLE: max(0, workload.replicas - self._available(member)),
+            PER_WORKLOAD: self._moving[member.reference],
         }
 
     def _exceeded(self, first: Victim, needed: int, most: int) -> StepExceedsBudget:
@@ -209,13 +220,8 @@ class BudgetLedger:
         identity = _identity(member)
         left = self._left_of_workload.get(identity)
         if left is None:
-            workload = member.top or member.owner
-            assert workload is not None
-            unavailable = max(0, workload.replicas - self._available(member))
-            left = self._rules.max_unavailable.resolve(workload.replicas) - unavailable
-            moving = self._moving[member.reference]
-            left = min(left, self._rules.per_workload.resolve(workload.replicas) - moving)
-            self._left_of_workload[identity] = left
+            used, most = self._used_by_field(member), self._most_by_field(member)
+            left = self._left_of_workload[identity] = min(most[field] - used[field] for field in most)
         return left
 
     def _available(self, member: PodController) -> int:
@@ -263,17 +269,15 @@ class BudgetLedger:
     def _workload_limit(self, member: PodController) -> WorkloadLimitReached:
         workload = member.top or member.owner
         assert workload is not None
-        replicas, rules = workload.replicas, self._rules
-        unavailable, moving = max(0, replicas - self._available(member)), self._moving[member.reference]
-        most_unavailable, most_moving = rules.max_unavailable.resolve(replicas), rules.per_workload.resolve(replicas)
-        by_unavailable = most_unavailable - unavailable <= most_moving - moving
+        used, most = self._used_by_field(member), self._most_by_field(member)
+        tightest = min(most, key=lambda field: most[field] - used[field])
         return WorkloadLimitReached(
-            replicas=replicas,
-            unavailable=unavailable,
-            moving=moving,
+            replicas=workload.replicas,
+            unavailable=used[MAX_UNAVAILABLE],
+            moving=used[PER_WORKLOAD],
             planned=tuple(self._planned.get(workload.uid, ())),
-            field="budgets.maxUnavailable" if by_unavailable else "budgets.perWorkload",
-            allowed=most_unavailable if by_unavailable else most_moving,
+            field=tightest,
+            allowed=most[tightest],
         )
 
 
