@@ -32,14 +32,15 @@ def next_eviction(state: LoopState, now: datetime) -> tuple[LoopState, Requests]
     if not state.queue or not state.leads or state.stopping or old or state.mode is Mode.OBSERVE or state.pause:
         return replace(state, queue=()), ()
     eviction, *rest = state.queue
-    move = _make_move(eviction, now)
+    owner = state.cycle.snapshot.workload.get(eviction.owner_uid) if state.cycle is not None else None
+    move = _make_move(eviction, owner.replicas if owner is not None else 0, now)
     goal = eviction.repair.goal if eviction.repair.extra else None
     memory = record_request(state.memory, move, extra_goal=goal)
     # The request is stored before it is sent: the next leader must not repeat it.
     return replace(state, queue=tuple(rest), memory=memory), (Save(), Evict(move=move))
 
 
-def _make_move(eviction: Eviction, now: datetime) -> Move:
+def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
     pod = eviction.pod
     return Move(
         uid=pod.uid,
@@ -48,6 +49,7 @@ def _make_move(eviction: Eviction, now: datetime) -> Move:
         node=pod.node or "",
         workload=eviction.workload,
         owner_uid=eviction.owner_uid,
+        replicas=replicas,
         cause=eviction.cause,
         group=eviction.group,
         targets=tuple(target for target in eviction.targets if len(target.values) <= _MOST_TARGETS),

@@ -161,6 +161,8 @@ def _outcome(move: Move) -> MoveOutcome | None:
         case MoveState.LOST:
             # The replacement exists and did not become Ready, or there is none at all.
             return MoveOutcome.PENDING if move.replacement else MoveOutcome.LOST
+        case MoveState.OVERTAKEN:
+            return MoveOutcome.OVERTAKEN
         case _:
             return None
 

@@ -39,13 +39,15 @@ class MoveState(StrEnum):
     """The replacement is Ready somewhere else."""
     LOST = "lost"
     """No replacement was created, or it did not become Ready in time."""
+    OVERTAKEN = "overtaken"
+    """Its owner was scaled down, rolled out or deleted since, and wants no replacement: the prediction is void."""
     REFUSED = "refused"
     """The API server refused the eviction: nothing was moved."""
 
     @property
     def over(self) -> bool:
         """Whether this state is final."""
-        return self in {MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveState.LOST, MoveState.REFUSED}
+        return self not in {MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING}
 
 
 class Target(Struct, frozen=True, gc=False):
@@ -58,7 +60,7 @@ class Target(Struct, frozen=True, gc=False):
 class Move(Struct, frozen=True, gc=False, kw_only=True):
     """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller.
 
-    `group` is the name of the group that the eviction repairs.
+    `replicas` is how many pods its owner wanted then. `group` is the name of the group that the eviction repairs.
     """
 
     uid: str
@@ -67,6 +69,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     node: str
     workload: Reference
     owner_uid: str
+    replicas: int = 0
     group: str = ""
     cause: Cause
     targets: tuple[Target, ...] = ()

@@ -31,7 +31,8 @@ def _group_of(failure: FailedPrediction) -> str:
 def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> Memory:
     """Return the memory after the moves that have ended since `before`.
 
-    A failed prediction is counted, a verified move resets the count, and a refused move used no extra eviction.
+    A failed prediction is counted, a verified move resets the count, and a refused move used no extra eviction. A move
+    that its owner has overtaken says nothing about the prediction.
     """
     ended_before = {move.uid for move in before if move.state.over}
     for move in memory.moves:
@@ -42,7 +43,7 @@ def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> 
         elif move.state is MoveState.VERIFIED:
             others = tuple(failure for failure in memory.failed_predictions if failure.group != move.group)
             memory = msgspec.structs.replace(memory, failed_predictions=others)
-        else:
+        elif move.state is MoveState.REFUSED:
             memory = forget_extra_eviction(memory, move.uid)
     return memory
 
@@ -61,5 +62,6 @@ def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
         return None
     if failure.times >= MAX_FAILED_PREDICTIONS:
         return Backoff(failure.times, None)
-    left = FIRST_WAIT * 2 ** (failure.times - 1) - (now - failure.last)
+    waited = max(timedelta(0), now - failure.last)  # a clock that was set back must not prolong the wait
+    left = FIRST_WAIT * 2 ** (failure.times - 1) - waited
     return Backoff(failure.times, left) if left > timedelta(0) else None

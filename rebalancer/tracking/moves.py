@@ -1,11 +1,12 @@
 """The life of a move: one transition table, and how a snapshot shows what happened.
 
     planned ── granted ──► evicted ── replaced ──► pending ── ready ──► verified
-       │                        │                     │ ╰──── elsewhere ─► ineffective
-       ╰ refused ► refused      ╰────── overdue ──────┴───────────────────► lost
+       │                    │ │ ╰ overtaken         │ │ ╰──── elsewhere ─► ineffective
+       ╰ refused ► refused  │ ╰◄────── vanished ────╯ │
+                            ╰──────── overdue ────────┴───────────────────► lost
 
 A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged for so
-long that the request cannot have arrived.
+long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ from enum import StrEnum
 import msgspec
 
 from rebalancer.model.moves import Memory, Move, MoveState
-from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.tracking.replacements import Replacements
 
 ANSWER_TIMEOUT = timedelta(minutes=2)
 """After an answer was lost: how long an unchanged pod may still be evicted by it (docs/semantics.md)."""
@@ -36,6 +37,8 @@ class MoveEvent(StrEnum):
     REPLACED = "replaced"
     READY_THERE = "ready"
     READY_ELSEWHERE = "elsewhere"
+    VANISHED = "vanished"
+    OVERTAKEN = "overtaken"
     OVERDUE = "overdue"
 
 
@@ -43,9 +46,11 @@ TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
     (MoveState.PLANNED, MoveEvent.GRANTED): MoveState.EVICTED,
     (MoveState.PLANNED, MoveEvent.REFUSED): MoveState.REFUSED,
     (MoveState.EVICTED, MoveEvent.REPLACED): MoveState.PENDING,
+    (MoveState.EVICTED, MoveEvent.OVERTAKEN): MoveState.OVERTAKEN,
     (MoveState.EVICTED, MoveEvent.OVERDUE): MoveState.LOST,
     (MoveState.PENDING, MoveEvent.READY_THERE): MoveState.VERIFIED,
     (MoveState.PENDING, MoveEvent.READY_ELSEWHERE): MoveState.INEFFECTIVE,
+    (MoveState.PENDING, MoveEvent.VANISHED): MoveState.EVICTED,
     (MoveState.PENDING, MoveEvent.OVERDUE): MoveState.LOST,
 }
 
@@ -55,20 +60,26 @@ def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = 
     following = TRANSITIONS.get((move.state, what))
     if following is None:
         return move
+    if what is MoveEvent.VANISHED:  # the time that a replacement may take began with the eviction
+        return msgspec.structs.replace(move, state=following, replacement="")
     return msgspec.structs.replace(move, state=following, changed_at=now, replacement=replacement or move.replacement)
 
 
-def observe_moves(moves: tuple[Move, ...], snapshot: Snapshot, now: datetime) -> tuple[Move, ...]:
+def observe_moves(
+    moves: tuple[Move, ...], before: Snapshot | None, snapshot: Snapshot, now: datetime
+) -> tuple[Move, ...]:
     """Return the moves after a snapshot, several transitions at once where it shows them.
 
-    The last `ENDED_MOVES_STORED` moves that ended are included; older ones are dropped.
+    `before` is the snapshot of the last cycle, None in the first cycle of a leader. The last `ENDED_MOVES_STORED` moves
+    that ended are included; older ones are dropped.
     """
-    claimed = {move.replacement for move in moves}
+    moves = tuple(_without_future(move, now) for move in moves)
+    replacements = Replacements(moves, before, snapshot)
     followed: list[Move] = []
     for move in moves:
         current = move
         while not current.state.over:
-            after = _advance_once(current, snapshot, now, claimed)
+            after = _advance_once(current, replacements, snapshot, now)
             if after is current:
                 break
             current = after
@@ -76,6 +87,13 @@ def observe_moves(moves: tuple[Move, ...], snapshot: Snapshot, now: datetime) ->
     over = [move for move in followed if move.state.over]
     forgotten = {move.uid for move in over[:-ENDED_MOVES_STORED]}
     return tuple(move for move in followed if move.uid not in forgotten)
+
+
+def _without_future(move: Move, now: datetime) -> Move:
+    """Return the move with no time after `now`: a clock that was set back must not delay its end."""
+    if move.requested_at <= now and move.changed_at <= now:
+        return move
+    return msgspec.structs.replace(move, requested_at=min(move.requested_at, now), changed_at=min(move.changed_at, now))
 
 
 def merge_memory(own: Memory, saved: Memory) -> Memory:
@@ -89,18 +107,25 @@ def merge_memory(own: Memory, saved: Memory) -> Memory:
     return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)
 
 
-def _advance_once(move: Move, snapshot: Snapshot, now: datetime, claimed: set[str]) -> Move:
+def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:
     match move.state:
         case MoveState.PLANNED:
-            return _resolve_unanswered(move, snapshot, now)
+            after = _resolve_unanswered(move, snapshot, now)
+            if after.state is MoveState.EVICTED:
+                replacements.await_one(after)
+            return after
         case MoveState.EVICTED:
-            replacement = _find_replacement(move, snapshot, claimed)
+            replacement = replacements.claim(move)
             if replacement is not None:
-                claimed.add(replacement.uid)
                 return advance_move(move, MoveEvent.REPLACED, now, replacement.uid)
+            if replacements.is_overtaken(move):
+                return advance_move(move, MoveEvent.OVERTAKEN, now)
         case _:
-            arrived = snapshot.pod.get(move.replacement)
-            if arrived is not None and arrived.ready and arrived.node is not None:
+            arrived = replacements.present(move.replacement)
+            if arrived is None:
+                replacements.await_one(move)
+                return advance_move(move, MoveEvent.VANISHED, now)
+            if arrived.ready and arrived.node is not None:
                 there = _is_as_predicted(move, arrived.node, snapshot)
                 return advance_move(move, MoveEvent.READY_THERE if there else MoveEvent.READY_ELSEWHERE, now)
     if now - move.changed_at >= REPLACEMENT_TIMEOUT:
@@ -115,19 +140,6 @@ def _resolve_unanswered(move: Move, snapshot: Snapshot, now: datetime) -> Move:
     if now - move.requested_at >= ANSWER_TIMEOUT:
         return advance_move(move, MoveEvent.REFUSED, now)
     return move
-
-
-def _find_replacement(move: Move, snapshot: Snapshot, claimed: set[str]) -> Pod | None:
-    """Find the pod that replaced the victim: of the same owner, not older than the request, not of another move."""
-    earliest = move.requested_at.replace(microsecond=0)  # creation times have whole seconds
-    newer = [
-        pod
-        for pod in snapshot.pods_of.get(move.owner_uid, ())
-        if pod.uid != move.uid and pod.uid not in claimed and pod.created >= earliest and not pod.terminating
-    ]
-    # A StatefulSet's replacement has the victim's name, which sorts it first; others are sorted by age.
-    newer.sort(key=lambda pod: (pod.name != move.pod, pod.created, pod.name))
-    return newer[0] if newer else None
 
 
 def _is_as_predicted(move: Move, node: str, snapshot: Snapshot) -> bool:

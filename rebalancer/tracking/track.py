@@ -17,7 +17,7 @@ def track(memory: Memory, before: Snapshot | None, snapshot: Snapshot, policy: P
     """Return the memory after a snapshot; `before` is the snapshot of the last cycle, None in the first cycle."""
     observed = msgspec.structs.replace(
         memory,
-        moves=observe_moves(memory.moves, snapshot, now),
+        moves=observe_moves(memory.moves, before, snapshot, now),
         zones=zones_seen(memory, snapshot, policy.groups, now),
         changes=observe_changes(memory, before, snapshot, _topology_keys(snapshot, policy)),
     )

@@ -47,10 +47,16 @@ class Watching:
 
 
 class Simulation:
-    """One controller, leading, on one simulated cluster; `telling` replaces `observer`."""
+    """One controller, leading, on one simulated cluster.
 
-    def __init__(self, cluster: SimulatedCluster, policy: Policy, telling: Observer | None = None) -> None:
+    `telling` replaces `observer`; `ahead` is by how much its clock is ahead of the API server's.
+    """
+
+    def __init__(
+        self, cluster: SimulatedCluster, policy: Policy, telling: Observer | None = None, ahead: timedelta = NONE
+    ) -> None:
         self.cluster = cluster
+        self._ahead = ahead
         self.policy = policy
         self.observer = Watching()
         self._telling = telling or self.observer
@@ -60,7 +66,7 @@ class Simulation:
         runner = Runner(
             state=LoopState(policy=self.policy, policy_since=self.cluster.now),
             cluster=self.cluster,
-            clock=lambda: self.cluster.now,
+            clock=lambda: self.cluster.now + self._ahead,
             observer=self._telling,
             may_act=lambda: True,
             identity="test",

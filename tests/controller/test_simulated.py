@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Faults, SimulatedCluster, pick_most_crowded
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import LoopEvent, PauseRead
-from rebalancer.model.moves import Move
+from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
 from rebalancer.policy import Amount, Budgets, Mode
@@ -106,6 +107,16 @@ def test_a_zone_that_returns() -> None:
     simulation.cycles(20)
     assert simulation.evictions == 4
     assert standing(cluster.snapshot(cluster.now), [[0, 0]] * 3) == [[2, 2]] * 3
+
+
+@pytest.mark.parametrize("ahead", [-30.0, -1.0, -0.3, 0.3, 1.0, 30.0])
+def test_a_clock_that_differs_from_the_servers(ahead: float) -> None:
+    """Every replacement is recognised, whatever the controller's clock says, and nothing is evicted twice."""
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    simulation = Simulation(cluster, eager(), ahead=timedelta(seconds=ahead))
+    simulation.cycles(20)
+    assert simulation.evictions == 4
+    assert {move.state for move in simulation.runner.state.memory.moves} == {MoveState.VERIFIED}
 
 
 def test_observing() -> None:

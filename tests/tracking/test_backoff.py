@@ -30,6 +30,12 @@ def test_each_failed_prediction_doubles_the_wait() -> None:
     assert find_backoff(memory, "another", NOW) is None
 
 
+def test_a_clock_that_was_set_back_does_not_prolong_the_wait() -> None:
+    """A failure that lies in the future counts from now."""
+    memory = record_failure(NO_MEMORY, GROUP, NOW + timedelta(hours=1))
+    assert find_backoff(memory, GROUP, NOW) == (1, FIRST_WAIT)
+
+
 def test_what_counts_as_a_miss() -> None:
     """A replacement elsewhere or none counts once; a success forgets the misses of its group."""
     going = msgspec.structs.replace(MOVE, group=GROUP)
@@ -38,6 +44,7 @@ def test_what_counts_as_a_miss() -> None:
         (MoveState.LOST, 1),
         (MoveState.REFUSED, 0),
         (MoveState.PENDING, 0),
+        (MoveState.OVERTAKEN, 0),
     ):
         memory = Memory(moves=(moved(state, group=GROUP),))
         after = record_outcomes(memory, (going,), NOW)

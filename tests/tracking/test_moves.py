@@ -8,6 +8,7 @@ import pytest
 from rebalancer.model.moves import Move, MoveState, Target
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import Workload
 from rebalancer.tracking.moves import (
     ANSWER_TIMEOUT,
     ENDED_MOVES_STORED,
@@ -24,7 +25,7 @@ from tests.tracking.build import move
 OWNER = OwnerReference(group="apps", kind="ReplicaSet", name="web", uid="owner")
 LATER = NOW + timedelta(seconds=30)
 TO_N2 = (Target(HOSTNAME, ("n2",)),)
-MOVE = move("old", NOW, namespace="shop", pod="web-0", node="n1", owner_uid="owner", targets=TO_N2)
+MOVE = move("old", NOW, namespace="shop", pod="web-0", node="n1", owner_uid="owner", replicas=2, targets=TO_N2)
 OLD = Pod(
     namespace="shop",
     name="web-0",
@@ -42,8 +43,17 @@ def new(uid: str = "new", **fields: object) -> Pod:
     return msgspec.structs.replace(OLD, uid=uid, **fields)
 
 
-def seen(*pods: Pod) -> Snapshot:
-    return Snapshot(taken_at=LATER, nodes=(node("n1"), node("n2")), pods=pods)
+SIBLING = msgspec.structs.replace(OLD, uid="sibling", name="web-sibling", node="n2")
+WEB = Workload(group="apps", kind="ReplicaSet", namespace="shop", name="web", uid="owner", replicas=2, created=NOW)
+
+
+def seen(*pods: Pod, owner: Workload | None = WEB) -> Snapshot:
+    """Return a snapshot with one pod that nobody evicts, and with these."""
+    workloads = () if owner is None else (owner,)
+    return Snapshot(taken_at=LATER, nodes=(node("n1"), node("n2")), pods=(SIBLING, *pods), workloads=workloads)
+
+
+BEFORE = seen(OLD)
 
 
 def moved(state: MoveState, **fields: object) -> Move:
@@ -73,7 +83,16 @@ def test_the_table_is_all(state: MoveState, what: MoveEvent) -> None:
         pytest.param(moved(MoveState.EVICTED), [new(node="n1")], MoveState.INEFFECTIVE, id="Ready elsewhere"),
         pytest.param(moved(MoveState.EVICTED), [new(node="gone")], MoveState.INEFFECTIVE, id="Ready on a lost node"),
         pytest.param(
-            moved(MoveState.EVICTED), [new(created=NOW - timedelta(hours=1))], MoveState.EVICTED, id="an older sibling"
+            moved(MoveState.EVICTED),
+            [new(created=NOW - timedelta(hours=1))],
+            MoveState.VERIFIED,
+            id="Ready, created by a server whose clock is an hour behind",
+        ),
+        pytest.param(
+            moved(MoveState.EVICTED),
+            [new(created=NOW + timedelta(hours=1))],
+            MoveState.VERIFIED,
+            id="Ready, created by a server whose clock is an hour ahead",
         ),
         pytest.param(
             moved(MoveState.EVICTED), [new(deleted=LATER)], MoveState.EVICTED, id="a replacement that goes again"
@@ -83,15 +102,15 @@ def test_the_table_is_all(state: MoveState, what: MoveEvent) -> None:
 )
 def test_what_a_snapshot_shows(move: Move, pods: list[Pod], expected: MoveState) -> None:
     """A snapshot tells how far each move is."""
-    (after,) = observe_moves((move,), seen(*pods), LATER)
+    (after,) = observe_moves((move,), BEFORE, seen(*pods), LATER)
     assert after.state is expected
 
 
 def test_a_lost_answer_ends() -> None:
     """A pod that stays unchanged long after the request was not evicted: the move is over, and was none."""
-    (after,) = observe_moves((MOVE,), seen(OLD), NOW + ANSWER_TIMEOUT - timedelta(seconds=1))
+    (after,) = observe_moves((MOVE,), BEFORE, seen(OLD), NOW + ANSWER_TIMEOUT - timedelta(seconds=1))
     assert after.state is MoveState.PLANNED
-    (after,) = observe_moves((MOVE,), seen(OLD), NOW + ANSWER_TIMEOUT)
+    (after,) = observe_moves((MOVE,), BEFORE, seen(OLD), NOW + ANSWER_TIMEOUT)
     assert after.state is MoveState.REFUSED
 
 
@@ -100,14 +119,14 @@ def test_what_never_comes_is_lost(state: MoveState) -> None:
     """A move whose replacement does not become Ready in time is lost."""
     pods = [new(ready=False)] if state is MoveState.PENDING else []
     move = moved(state, replacement="new" if pods else "")
-    (after,) = observe_moves((move,), seen(*pods), NOW + REPLACEMENT_TIMEOUT)
+    (after,) = observe_moves((move,), BEFORE, seen(*pods), NOW + REPLACEMENT_TIMEOUT)
     assert after.state is MoveState.LOST
 
 
 def test_one_replacement_serves_one_move() -> None:
     """Two moves of one owner wait for two replacements."""
     moves = (moved(MoveState.EVICTED), moved(MoveState.EVICTED, uid="old2", pod="web-9"))
-    after = observe_moves(moves, seen(new()), LATER)
+    after = observe_moves(moves, BEFORE, seen(new(), owner=msgspec.structs.replace(WEB, replicas=3)), LATER)
     assert sorted(move.state for move in after) == [MoveState.EVICTED, MoveState.VERIFIED]
 
 
@@ -117,21 +136,87 @@ def test_a_stateful_replacement_keeps_its_name() -> None:
         new("a", name="web-5", created=LATER),
         new("b", name="web-0", created=LATER + timedelta(seconds=5), node="n1"),
     ]
-    (after,) = observe_moves((moved(MoveState.EVICTED),), seen(*pods), LATER)
+    (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(*pods), LATER)
     assert after.replacement == "b"
 
 
 def test_the_last_few_ended_moves_are_stored() -> None:
     """Ended moves are forgotten, all but the last."""
     moves = tuple(moved(MoveState.VERIFIED, uid=str(number)) for number in range(ENDED_MOVES_STORED + 5))
-    remaining = observe_moves((*moves, MOVE), seen(OLD), LATER)
+    remaining = observe_moves((*moves, MOVE), BEFORE, seen(OLD), LATER)
     assert [move.uid for move in remaining] == [str(number) for number in range(5, ENDED_MOVES_STORED + 5)] + ["old"]
 
 
 def test_what_we_evicted_is_terminating() -> None:
     """A view that lags does not bring a pod back that we have evicted, nor one whose answer was lost."""
     for state in (MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING):
-        assert overlay_moves(seen(OLD), [moved(state)]).pods[0].terminating
+        assert overlay_moves(seen(OLD), [moved(state)]).pod["old"].terminating
     snapshot = seen(OLD)
     assert overlay_moves(snapshot, [moved(MoveState.REFUSED)]) is snapshot
     assert overlay_moves(snapshot, []) is snapshot
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1], ids=["created before the sibling", "at the same time", "after it"])
+def test_the_first_snapshot_of_a_new_leader(hours: int) -> None:
+    """Without a snapshot before it, the owner's counts say how many replacements exist: the youngest pods."""
+    move = moved(MoveState.EVICTED)
+    (after,) = observe_moves((move,), None, seen(), LATER)
+    assert after.state is MoveState.EVICTED, "one pod is missing still"
+    replacement = new(created=SIBLING.created + timedelta(hours=hours))
+    (after,) = observe_moves((move,), None, seen(replacement), LATER)
+    assert after.state.over
+    if hours > 0:
+        assert (after.state, after.replacement) == (MoveState.VERIFIED, "new")
+
+
+def test_a_new_leader_and_an_owner_that_was_scaled() -> None:
+    """The counts say nothing then: no pod is taken for a replacement, and the move has no verdict."""
+    smaller = msgspec.structs.replace(WEB, replicas=1)
+    (after,) = observe_moves((moved(MoveState.EVICTED),), None, seen(owner=smaller), LATER)
+    assert after.state is MoveState.OVERTAKEN
+    larger = msgspec.structs.replace(WEB, replicas=3)
+    (after,) = observe_moves((moved(MoveState.EVICTED),), None, seen(new(), owner=larger), LATER)
+    assert after.state is MoveState.EVICTED
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        pytest.param(None, id="gone"),
+        pytest.param(msgspec.structs.replace(WEB, deleted=LATER), id="being deleted"),
+        pytest.param(msgspec.structs.replace(WEB, replicas=1), id="scaled down, or replaced by a rollout"),
+    ],
+)
+@pytest.mark.parametrize("state", [MoveState.EVICTED, MoveState.PENDING])
+def test_an_owner_that_wants_no_replacement(owner: Workload | None, state: MoveState) -> None:
+    """The move ends at once, and says nothing about the prediction."""
+    move = moved(state, replacement="was deleted" if state is MoveState.PENDING else "")
+    (after,) = observe_moves((move,), BEFORE, seen(owner=owner), LATER)
+    assert after.state is MoveState.OVERTAKEN
+
+
+def test_a_victim_that_the_watch_still_shows() -> None:
+    """A view that lags does not make the victim one of the pods that its owner has, nor its own replacement."""
+    for before in (BEFORE, None):
+        (after,) = observe_moves((moved(MoveState.EVICTED),), before, seen(OLD), LATER)
+        assert after.state is MoveState.EVICTED
+
+
+@pytest.mark.parametrize("gone", [[], [new(deleted=LATER)]], ids=["gone", "going"])
+def test_a_replacement_that_is_deleted_before_it_is_ready(gone: list[Pod]) -> None:
+    """The next one is followed, and its time began with the eviction."""
+    move = moved(MoveState.PENDING, replacement="new")
+    (after,) = observe_moves((move,), BEFORE, seen(*gone), LATER)
+    assert (after.state, after.replacement, after.changed_at) == (MoveState.EVICTED, "", NOW)
+    (after,) = observe_moves((move,), BEFORE, seen(*gone, new("next", name="web-2")), LATER)
+    assert (after.state, after.replacement) == (MoveState.VERIFIED, "next")
+
+
+def test_a_clock_that_was_set_back() -> None:
+    """Times in the future count as now, so that a move does not stay in flight for the difference."""
+    ahead = NOW + timedelta(hours=1)
+    move = moved(MoveState.EVICTED, requested_at=ahead, changed_at=ahead)
+    (after,) = observe_moves((move,), BEFORE, seen(), LATER)
+    assert (after.requested_at, after.changed_at) == (LATER, LATER)
+    (after,) = observe_moves((after,), BEFORE, seen(), LATER + REPLACEMENT_TIMEOUT)
+    assert after.state is MoveState.LOST

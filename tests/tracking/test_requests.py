@@ -69,7 +69,7 @@ def test_a_lost_answer_costs_the_spare_until_it_is_known() -> None:
     """It may have been granted; once the pod is seen to stay, it was not."""
     requested = record_request(NO_MEMORY, MOVE, extra_goal=1)
     for later, left in ((timedelta(seconds=30), 1), (ANSWER_TIMEOUT, 0)):
-        moves = observe_moves(requested.moves, seen(OLD), NOW + later)
+        moves = observe_moves(requested.moves, seen(OLD), seen(OLD), NOW + later)
         after = record_outcomes(msgspec.structs.replace(requested, moves=moves), requested.moves, NOW + later)
         assert len(after.extra_evictions) == left
 
@@ -83,5 +83,5 @@ def test_who_takes_over_in_between_holds_it_for_sent() -> None:
         requested.sent,
         requested.extra_evictions,
     )
-    moves = observe_moves(taken.moves, seen(OLD), NOW + ANSWER_TIMEOUT)
+    moves = observe_moves(taken.moves, None, seen(OLD), NOW + ANSWER_TIMEOUT)
     assert [move.state for move in moves] == [MoveState.REFUSED]

@@ -35,6 +35,7 @@ class MoveOutcome(StrEnum):
     INEFFECTIVE = "ineffective"
     PENDING = "pending"
     LOST = "lost"
+    OVERTAKEN = "overtaken"
 
 
 class Phase(StrEnum):

@@ -1,0 +1,85 @@
+"""Which new pod replaces an evicted one, and whether any will.
+
+The controller's clock and the API server's never agree exactly, so a replacement is never recognised by comparing its
+creation with the time of the request. It is a pod of the same owner that was not in the snapshot before. The first
+snapshot after a change of leader has none before it. There the owner's counts say how many replacements exist already,
+and the youngest pods are these; their creation times come from one clock.
+
+An owner that wants no pod in place of the evicted one, because it was scaled down, rolled out or deleted since, has
+overtaken the move: nothing is to be expected any more, and no prediction has failed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+
+_STAYED = frozenset({MoveState.PLANNED, MoveState.REFUSED})
+"""States in which the victim may still be one of its owner's pods."""
+
+
+class Replacements:
+    """The pods of a snapshot that can replace the victims of `moves`; `before` is the snapshot of the last cycle.
+
+    Each pod is the replacement of one move.
+    """
+
+    def __init__(self, moves: Iterable[Move], before: Snapshot | None, snapshot: Snapshot) -> None:
+        self._before = before
+        self._snapshot = snapshot
+        self._claimed = {move.replacement for move in moves}
+        self._victims = {move.uid for move in moves if move.state not in _STAYED}
+        self._waiting = Counter(move.owner_uid for move in moves if move.state is MoveState.EVICTED)
+
+    def await_one(self, move: Move) -> None:
+        """Note that a victim is gone: its owner has one more replacement to create."""
+        self._victims.add(move.uid)
+        self._waiting[move.owner_uid] += 1
+
+    def present(self, uid: str) -> Pod | None:
+        """Return a replacement that was found before, None once it is gone or going."""
+        pod = self._snapshot.pod.get(uid)
+        return None if pod is None or pod.terminating or pod.finished else pod
+
+    def claim(self, move: Move) -> Pod | None:
+        """Return the replacement of a move and keep it from all others, None if there is none yet."""
+        pods = self._remaining_pods(move)
+        if self._before is not None:
+            new = [pod for pod in pods if pod.uid not in self._before.pod]
+        elif self._was_scaled(move):
+            new = []
+        else:
+            existing = self._waiting[move.owner_uid] - max(0, self._missing(move))
+            new = sorted(pods, key=lambda pod: (pod.created, pod.uid), reverse=True)[: max(0, existing)]
+        new = [pod for pod in new if pod.uid not in self._claimed]
+        if not new:
+            return None
+        # A StatefulSet's replacement has the victim's name; of others the oldest comes first.
+        replacement = min(new, key=lambda pod: (pod.name != move.pod, pod.created, pod.name))
+        self._claimed.add(replacement.uid)
+        self._waiting[move.owner_uid] -= 1
+        return replacement
+
+    def is_overtaken(self, move: Move) -> bool:
+        """Return whether the owner will create no replacement: it has all the pods that it wants, or is deleted."""
+        owner = self._snapshot.workload.get(move.owner_uid)
+        return owner is None or owner.deleted is not None or self._missing(move) <= 0
+
+    def _was_scaled(self, move: Move) -> bool:
+        owner = self._snapshot.workload.get(move.owner_uid)
+        return owner is None or owner.replicas != move.replicas
+
+    def _missing(self, move: Move) -> int:
+        """Return how many pods the owner has still to create; negative if it has too many."""
+        owner = self._snapshot.workload.get(move.owner_uid)
+        return (owner.replicas if owner is not None else 0) - len(self._remaining_pods(move))
+
+    def _remaining_pods(self, move: Move) -> list[Pod]:
+        """Return the owner's pods without those that are going, and without the victims that a watch still shows."""
+        return [
+            pod
+            for pod in self._snapshot.pods_of.get(move.owner_uid, ())
+            if pod.uid not in self._victims and not pod.terminating and not pod.finished
+        ]
