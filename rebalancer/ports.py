@@ -9,8 +9,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from rebalancer.admission.pause import Pause
 from rebalancer.model.events import Event
-from rebalancer.model.moves import Move
+from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Snapshot
 
 
@@ -23,7 +24,7 @@ class EvictionResult(StrEnum):
     STALE = "stale"
     """A PodDisruptionBudget was changed a moment ago."""
     THROTTLED = "throttled"
-    """The API server asks the client to slow down."""
+    """The API server is overloaded and asks every client to slow down."""
     GONE = "gone"
     CONFLICT = "conflict"
     """Another pod has the name now."""
@@ -35,10 +36,28 @@ class EvictionResult(StrEnum):
 
 
 class EvictionAnswer(Struct, frozen=True):
-    """The answer to an eviction request, with a message for people."""
+    """The answer to an eviction request, with a message for people.
+
+    `retry_after` is for how many seconds the server asked not to try again, 0 if it did not say.
+    """
 
     result: EvictionResult
     message: str = ""
+    retry_after: float = 0.0
+
+
+class SaveAnswer(Struct, frozen=True):
+    """The answer to a request to store documents: `problem` says why the first is not stored, "" if it is.
+
+    `conflict` is set if somebody else has written since: what they have written must be read first.
+    """
+
+    problem: str = ""
+    conflict: bool = False
+
+
+class ReadFailedError(Exception):
+    """Something could not be read; the message says what and why. Whoever wanted to act on it does not act."""
 
 
 class Document(Struct, frozen=True):
@@ -67,8 +86,16 @@ class Cluster(Protocol):
         """Publish an event; never blocks, never raises."""
         ...
 
-    def save(self, documents: tuple[Document, ...]) -> bool:
-        """Store documents for the next process and for people; return whether the first is stored. Never raises."""
+    def read_pause(self) -> Pause | None:
+        """Read the kill switch from the API server, within a second; raise ReadFailedError where that fails."""
+        ...
+
+    def count_ready(self, workload: Reference) -> int:
+        """Read from the API server how many pods of a workload are Ready; raise ReadFailedError where that fails."""
+        ...
+
+    def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
+        """Store documents for the next process and for people. Never raises."""
         ...
 
     def load(self, key: str) -> str:

@@ -10,16 +10,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from rebalancer.admission.causes import BackingOff, ModeObserves, NotLasting, Paused, RateReached, Stale
-from rebalancer.admission.memory import RATE_WINDOW
+from rebalancer.admission.causes import (
+    BackingOff,
+    MemoryUnsaved,
+    ModeObserves,
+    NotLasting,
+    Paused,
+    RateReached,
+    RequestsRefused,
+    ServerOverloaded,
+    Stale,
+    TooManyInFlight,
+)
+from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy
-from rebalancer.tracking.backoff import find_backoff
+from rebalancer.tracking.backoff import find_backoff, find_refusals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +43,20 @@ class Admission:
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionContext:
-    """What applies to every eviction alike. `stale` says why the snapshot is out of date, "" if it is not."""
+    """What applies to every eviction alike.
+
+    `stale` says why the snapshot is out of date, `unsaved` why the memory could not be saved, "" if they are not.
+    `overloaded_until` is the time until which the API server asked to send nothing. `turn` counts the cycles: another
+    step is first in each.
+    """
 
     policy: Policy
     mode: Mode
     now: datetime
     stale: str = ""
+    unsaved: str = ""
+    overloaded_until: datetime | None = None
+    turn: int = 0
     pause: Pause | None = None
     at_once: bool = False
     """Whether `spread.for` is ignored, as with `--once`."""
@@ -47,10 +66,13 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     """Admit what may be sent now.
 
     The rates are shared fairly: every step first gets as many evictions as it needs, then one more in turn, so that a
-    large repair does not delay the others. The admitted evictions of a step are a prefix of the step.
+    large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
+    prefix of the step.
     """
     since = dict(memory.seen)
     steps = [tuple(evictions) for _, evictions in groupby(plan.evictions, key=lambda eviction: eviction.step)]
+    first = context.turn % len(steps) if steps else 0
+    steps = steps[first:] + steps[:first]
     obstacles = [_find_obstacle(step[0], since, memory, context) for step in steps]
     rates = _Rates(context.policy, snapshot, memory, context.now)
     numbers = _share_rates(steps, obstacles, rates)
@@ -92,13 +114,20 @@ def _find_obstacle(
         return Refusal(Reason.OBSERVE_ONLY, ModeObserves())
     if context.stale:
         return Refusal(Reason.STALE_DATA, Stale(context.stale))
+    if context.unsaved:
+        return Refusal(Reason.MEMORY_NOT_SAVED, MemoryUnsaved(context.unsaved))
+    if context.overloaded_until is not None and context.now < context.overloaded_until:
+        return Refusal(Reason.RATE_LIMITED, ServerOverloaded(context.overloaded_until - context.now))
     required = eviction.repair.lasting
-    violated_for = context.now - since.get(eviction.group, context.now)
+    violated_for = context.now - since.get(make_token(eviction.group), context.now)
     if violated_for < required and not context.at_once:
         field = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
         return Refusal(Reason.NOT_PERSISTENT, NotLasting(violated_for, field, required))
     backoff = find_backoff(memory, eviction.group, context.now)
-    return Refusal(Reason.BACK_OFF, BackingOff(backoff.times, backoff.left)) if backoff is not None else None
+    if backoff is not None:
+        return Refusal(Reason.BACK_OFF, BackingOff(backoff.times, backoff.left))
+    refused = find_refusals(memory, eviction.group, context.now)
+    return Refusal(Reason.BACK_OFF, RequestsRefused(*refused)) if refused is not None else None
 
 
 class _Rates:
@@ -108,6 +137,7 @@ class _Rates:
         self._budgets = policy.budgets
         self._snapshot = snapshot
         self._last_minute = sum(1 for moment in memory.sent if now - moment < RATE_WINDOW)
+        self._in_flight = len(memory.in_flight)
         self._cycle = 0
         self._nodes: Counter[str] = Counter()
         self._namespaces: Counter[str] = Counter()
@@ -126,13 +156,19 @@ class _Rates:
     def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
         """Count evictions against every rate, all of them or none; return the rate that does not allow them."""
         for number, eviction in enumerate(evictions):
-            for sent, allowed, field in self._rates_of(eviction):
-                if sent >= allowed:
-                    for counted in evictions[:number]:
-                        self._count(counted, -1)
-                    return Refusal(Reason.RATE_LIMITED, RateReached(field, allowed))
+            limit = self._reached(eviction)
+            if limit is not None:
+                for counted in evictions[:number]:
+                    self._count(counted, -1)
+                return Refusal(Reason.RATE_LIMITED, limit)
             self._count(eviction, 1)
         return None
+
+    def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
+        for sent, allowed, field in self._rates_of(eviction):
+            if sent >= allowed:
+                return RateReached(field, allowed)
+        return TooManyInFlight(MOST_IN_FLIGHT) if self._in_flight + self._cycle >= MOST_IN_FLIGHT else None
 
     def _count(self, eviction: Eviction, number: int) -> None:
         self._cycle += number

@@ -36,6 +36,31 @@ class BackingOff(Fact, frozen=True, gc=False):
     left: timedelta | None
 
 
+class RequestsRefused(Fact, frozen=True, gc=False):
+    """The last `times` requests for the component were not granted; it is tried again in `left`."""
+
+    times: int
+    left: timedelta
+
+
+class ServerOverloaded(Fact, frozen=True, gc=False):
+    """The API server is overloaded: it asked to send nothing for some time, of which `left` remains."""
+
+    left: timedelta
+
+
+class MemoryUnsaved(Fact, frozen=True, gc=False):
+    """The memory could not be saved; the message says why."""
+
+    message: str
+
+
+class TooManyInFlight(Fact, frozen=True, gc=False):
+    """As many evictions are in flight as the memory can hold."""
+
+    allowed: int
+
+
 class RateReached(Fact, frozen=True, gc=False):
     """A rate of the policy's budgets is used up."""
 

@@ -7,9 +7,12 @@ import msgspec
 
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes, causes_to_store
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State
 from rebalancer.planning.plan import Plan
+
+MOST_IN_FLIGHT: Final = 500
+"""Evictions in flight at once, of all workloads: the memory must be stored before a request, and is bounded."""
 
 RATE_WINDOW: Final = timedelta(minutes=1)
 """The window of `budgets.perMinute`."""
@@ -27,9 +30,10 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
     return msgspec.structs.replace(
         memory,
         # A time in the future, from another clock, must not delay anything without end.
-        seen=tuple(sorted((name, min(now, since.get(name, now))) for name in names)),
-        sent=tuple(moment for moment in memory.sent if timedelta(0) <= now - moment < RATE_WINDOW),
+        seen=tuple(sorted((token, min(now, since.get(token, now))) for token in map(make_token, names))),
+        sent=tuple(min(now, moment) for moment in memory.sent if now - moment < RATE_WINDOW),
         failed_predictions=tuple(failure for failure in memory.failed_predictions if failure.group in names),
+        refused=tuple(refused for refused in memory.refused if refused.group in names),
         extra_evictions=tuple(extra for extra in memory.extra_evictions if extra.group in names),
         causes=causes_to_store(causes),
     )

@@ -7,13 +7,12 @@ violation is first seen remains its cause while the violation lasts.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b
 from typing import Final
 
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
 from rebalancer.scheduling.replacement import NODE_LABELS, REVISION_LABELS
@@ -30,16 +29,12 @@ MOST_STORED: Final = 1_000
 
 def constraint_token(group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> str:
     """Return a short name of a group's constraint, the same in every cycle."""
-    return _token(f"{group.group.name} {evaluated.constraint.key} {evaluated.constraint.when_unsatisfiable}")
+    return make_token(f"{group.group.name} {evaluated.constraint.key} {evaluated.constraint.when_unsatisfiable}")
 
 
 def limit_token(limit: EvaluatedLimit) -> str:
     """Return a short name of a limit, the same in every cycle."""
-    return _token(limit.name)
-
-
-def _token(name: str) -> str:
-    return blake2b(name.encode(), digest_size=8).hexdigest()
+    return make_token(limit.name)
 
 
 def find_causes(assessment: Assessment, view: View, memory: Memory) -> Causes:

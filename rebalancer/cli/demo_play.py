@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster, TraceEntry, TraceKind
-from rebalancer.controller.runner import Runner
+from rebalancer.controller.runner import Clocks, Identity, Runner
 from rebalancer.controller.state import Leading, LoopState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
@@ -101,11 +101,10 @@ class DemoRun:
         self._runner = Runner(
             state=LoopState(policy=policy, policy_since=START),
             cluster=self.cluster,
-            clock=lambda: self.cluster.now,
+            clocks=Clocks(now=lambda: self.cluster.now, monotonic=self.cluster.seconds),
             observer=self._observer,
             may_act=lambda: True,
-            identity="demo",
-            policy_source="demo",
+            identity=Identity(name="demo", policy_source="demo"),
         )
         self._runner.tell(Leading(leads=True))
         self._events = [

@@ -4,12 +4,12 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
+from rebalancer.adapters.kubernetes.configmaps import find_pause
 from rebalancer.admission.pause import KEY
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import connect_control, explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
-from rebalancer.controller.pauses import parse_pause
 
 
 def add_arguments(parser: Parser) -> None:
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     _, control = connect_control(load_flags(args))
     with explain_refusals(control, "get and patch"):
         config_map = control.read()
-        pause = parse_pause(config_map) if config_map is not None else None
+        pause = find_pause(config_map) if config_map is not None else None
         if pause is None:
             sys.stdout.write(f"Nothing to do: {control} has no pause.\n")
             return Exit.FINE

@@ -5,7 +5,7 @@
 `tracked` is the memory before planning, `Cycle.memory` the memory afterwards; no stage runs twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +14,11 @@ from rebalancer.admission.admit import Admission, AdmissionContext, admit
 from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
-from rebalancer.model.moves import Memory
+from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import Plan
+from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document
@@ -46,6 +48,35 @@ class Cycle:
     admission: Admission
     memory: Memory
     context: AdmissionContext
+
+    def count_ready(self, workload: Reference) -> int:
+        """Return how many pods of a workload are Ready in the snapshot, not counting those that are terminating."""
+        top = self._workloads.get(workload)
+        owners = () if top is None else (top, *self.snapshot.owned_by.get(top.uid, ()))
+        pods = (pod for owner in owners for pod in self.snapshot.pods_of.get(owner.uid, ()))
+        return sum(pod.ready and not pod.terminating for pod in pods)
+
+    def sharers(self, eviction: Eviction) -> frozenset[Reference]:
+        """Return the workloads whose unavailable pods count against this eviction by the policy.
+
+        That is the pod's own, and all of a group of the policy that limits how many of its pods may be in flight.
+        """
+        groups = self._limited_groups.get(eviction.pod.uid, ())
+        return frozenset({eviction.workload, *(owner for group in groups for owner in group.owners)})
+
+    @cached_property
+    def _workloads(self) -> Mapping[Reference, Workload]:
+        return {reference_of(workload): workload for workload in self.snapshot.workloads}
+
+    @cached_property
+    def _limited_groups(self) -> Mapping[str, tuple[LimitGroup, ...]]:
+        """The groups with `disruption.maxInFlight`, by the UIDs of their pods."""
+        limited: dict[str, tuple[LimitGroup, ...]] = {}
+        for group in self.assessment.pod_groups:
+            if group.group.disruption.max_in_flight is not None:
+                for pod in group.pods:
+                    limited[pod.uid] = (*limited.get(pod.uid, ()), group)
+        return limited
 
     @cached_property
     def plan_json(self) -> str:

@@ -1,43 +1,77 @@
-"""Evictions one after the other: the next request, and the effect of each answer.
+"""Evictions of one cycle: which may be requested next, and the effect of each answer.
 
-An event between two evictions (a lost lease, a new policy, the end of the process) takes effect before the next one.
+All evictions of a cycle are stored at once, before the first is requested: the next leader must not repeat one. Groups
+do not depend on each other: their requests are under way at the same time, up to `budgets.parallel`, and what is
+refused for one group holds back no other. Within a group one follows the other. An event in between (a pause, a lost
+lease, a new policy, the end of the process) takes effect before the next request.
 """
 
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
 
-from rebalancer.controller.state import Answered, Evict, LoopState, NotSent, Publish, Requests, Save
+from rebalancer.controller.state import (
+    Answered,
+    Evict,
+    LoopState,
+    NotSent,
+    Publish,
+    Requests,
+    Save,
+    Saved,
+    UnderWay,
+)
 from rebalancer.model.events import Event, EventReason
-from rebalancer.model.moves import Move
+from rebalancer.model.moves import Move, MoveState, Reference
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult
 from rebalancer.reporting.events.workload_events import move_events
-from rebalancer.tracking.backoff import record_failure
+from rebalancer.tracking.backoff import forget_refusals, record_refusal
 from rebalancer.tracking.moves import MoveEvent, advance_move
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
 
-PLAN_VALID_FOR = timedelta(seconds=5)
-"""How long after its snapshot a plan is carried out; the rest waits for a newer plan."""
+PLAN_VALID_FOR = timedelta(seconds=30)
+"""How long after its snapshot a step may begin; the rest waits for a newer plan."""
+
+MOST_SILENT_NAMESPACES = 3
+"""Requests without an answer in so many namespaces are the API server's trouble, in fewer that of a webhook."""
+
+OVERLOAD_WAIT = timedelta(seconds=5)
+"""After an overloaded server's answer nothing is sent for so long, or for as long as the server asks."""
 
 _MOST_TARGETS = 16
 """A move stores its targets only for keys with so few values, because the memory is bounded."""
 
+_SHORT_WAIT, _LONG_WAIT = timedelta(seconds=10), timedelta(minutes=1)
+_WAITS = {
+    EvictionResult.BUDGET: _SHORT_WAIT,
+    EvictionResult.STALE: _SHORT_WAIT,
+    EvictionResult.THROTTLED: _SHORT_WAIT,
+    EvictionResult.CONFLICT: _SHORT_WAIT,
+    EvictionResult.FORBIDDEN: _LONG_WAIT,
+    EvictionResult.FAILED: _LONG_WAIT,
+    EvictionResult.UNKNOWN: _LONG_WAIT,
+}
+"""How long a group waits after the first answer in a row that grants nothing; each further one doubles it."""
 
-def next_eviction(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
-    """Request the next eviction of the queue, unless the plan is too old, or this process may not evict now."""
-    old = state.cycle is None or now - state.cycle.context.now > PLAN_VALID_FOR
-    if not state.queue or not state.leads or state.stopping or old or state.mode is Mode.OBSERVE or state.pause:
-        return replace(state, queue=()), ()
-    eviction, *rest = state.queue
-    owner = state.cycle.snapshot.workload.get(eviction.owner_uid) if state.cycle is not None else None
-    move = _make_move(eviction, owner.replicas if owner is not None else 0, now)
-    goal = eviction.repair.goal if eviction.repair.extra else None
-    memory = record_request(state.memory, move, extra_goal=goal)
-    # The request is stored before it is sent: the next leader must not repeat it.
-    return replace(state, queue=tuple(rest), memory=memory), (Save(), Evict(move=move))
+_POD_MAY_BE_GONE = frozenset(
+    {EvictionResult.EVICTED, EvictionResult.GONE, EvictionResult.CONFLICT, EvictionResult.UNKNOWN}
+)
+"""Answers after which the pod is gone or may be gone, by this request or by one whose answer was lost."""
+
+
+def queue_evictions(state: LoopState, evictions: tuple[Eviction, ...], now: datetime) -> tuple[LoopState, Requests]:
+    """Store the evictions of a cycle in the memory, to be requested once it is saved."""
+    memory = state.memory
+    for eviction in evictions:
+        owner = state.cycle.snapshot.workload.get(eviction.owner_uid) if state.cycle is not None else None
+        goal = eviction.repair.goal if eviction.repair.extra else None
+        move = _make_move(eviction, owner.replicas if owner is not None else 0, now)
+        memory = record_request(memory, move, extra_goal=goal)
+    return replace(state, memory=memory, queue=evictions, sent={}, silent=frozenset()), (Save(),)
 
 
 def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
@@ -58,25 +92,103 @@ def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
     )
 
 
-_POD_MAY_BE_GONE = frozenset(
-    {EvictionResult.EVICTED, EvictionResult.GONE, EvictionResult.CONFLICT, EvictionResult.UNKNOWN}
-)
-"""Answers after which the pod is gone or may be gone, by this request or by one whose answer was lost."""
+def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
+    """Forget the evictions that were not requested.
 
-_GRANTED = frozenset({EvictionResult.EVICTED, EvictionResult.GONE})
-_ENDS_CYCLE = frozenset({EvictionResult.THROTTLED, EvictionResult.UNKNOWN})
-"""Answers about the server, not about the pod: the remaining evictions wait for the next plan."""
+    With `finish_steps` those remain that a step needs which has begun: half of such a step may leave a pod pending.
+    """
+    if not finish_steps:
+        return _keep(state, ())
+    remaining: list[Eviction] = []
+    sent = Counter(state.sent)
+    for eviction in state.queue:
+        if 0 < sent[eviction.group] < eviction.needed:
+            sent[eviction.group] += 1
+            remaining.append(eviction)
+    return _keep(state, tuple(remaining))
 
-_PERMANENT = frozenset({EvictionResult.FORBIDDEN, EvictionResult.FAILED})
-"""Refusals that a retry does not change: the group backs off as after a failed prediction."""
+
+def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
+    """Keep these evictions of the queue and forget the others, in the memory too."""
+    uids = {eviction.pod.uid for eviction in remaining}
+    memory = state.memory
+    for eviction in state.queue:
+        if eviction.pod.uid not in uids:
+            memory = forget_request(memory, eviction.pod.uid)
+    return replace(state, queue=remaining, memory=memory)
 
 
-# Many branches: one for each meaning of an answer, in the order in which memory and queue take it.
+def _is_required(state: LoopState, eviction: Eviction) -> bool:
+    """Return whether an eviction belongs to a step that has begun and is no step without it."""
+    return 0 < state.sent.get(eviction.group, 0) < eviction.needed
+
+
+def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
+    """Request as many evictions of the queue as may be under way, and save the state when none is left."""
+    state = _drop_forbidden(state, now)
+    requests: list[Evict] = []
+    while (eviction := _next_eviction(state)) is not None:
+        move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
+        least_ready = () if _is_required(state, eviction) else _least_ready(state, eviction)
+        requests.append(Evict(move=move, least_ready=least_ready))
+        state = replace(
+            state,
+            queue=tuple(queued for queued in state.queue if queued is not eviction),
+            under_way=(*state.under_way, UnderWay(uid=move.uid, group=move.group)),
+            sent={**state.sent, move.group: state.sent.get(move.group, 0) + 1},
+        )
+    return state, tuple(requests)
+
+
+def _drop_forbidden(state: LoopState, now: datetime) -> LoopState:
+    """Forget what may not be requested any more, by this process, its mode, or the age of the plan."""
+    if not state.leads or state.mode is Mode.OBSERVE or state.pause is not None:
+        return drop_queue(state)
+    old = state.cycle is None or now - state.cycle.context.now > PLAN_VALID_FOR
+    return drop_queue(state, finish_steps=True) if old or state.stopping else state
+
+
+def _next_eviction(state: LoopState) -> Eviction | None:
+    """Return the first eviction of the queue whose group has no request under way, if one more may be."""
+    if len(state.under_way) >= state.policy.budgets.parallel:
+        return None
+    busy = {request.group for request in state.under_way}
+    return next((eviction for eviction in state.queue if eviction.group not in busy), None)
+
+
+def _least_ready(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, int], ...]:
+    """Return how many pods of each workload concerned are Ready if nothing but our evictions has happened.
+
+    That is the evicted pod's workload, and where the policy limits the moves of its group those of the whole group.
+    """
+    assert state.cycle is not None
+    snapshot = state.cycle.snapshot
+    taken: Counter[Reference] = Counter()
+    for move in state.memory.moves:
+        pod = snapshot.pod.get(move.uid)
+        granted = move.state is MoveState.EVICTED or any(request.uid == move.uid for request in state.under_way)
+        if granted and pod is not None and pod.ready and not pod.terminating:
+            taken[move.workload] += 1
+    return tuple(
+        (workload, state.cycle.count_ready(workload) - taken[workload])
+        for workload in sorted(state.cycle.sharers(eviction))
+    )
+
+
+def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopState, Requests]:
+    """Request the queued evictions if the memory knows them; otherwise none of them may be sent."""
+    following = replace(state, unsaved=event.problem)
+    if event.problem:
+        return drop_queue(following, finish_steps=True), ()
+    return request_evictions(following, now)
+
+
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
-    """Apply an answer to the pod's move, and request the next eviction if the answer allows it."""
+    """Apply an answer to the pod's move, and request the next evictions that it allows."""
+    state = _end_request(state, event.uid)
     requested = next((move for move in state.memory.moves if move.uid == event.uid and not move.state.over), None)
     if requested is None:
-        return state, ()
+        return _continue(state, now)
     result = event.answer.result
     move = requested
     if result is EvictionResult.EVICTED:
@@ -87,25 +199,56 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
     memory = msgspec.structs.replace(state.memory, moves=moves)
     if result not in _POD_MAY_BE_GONE:
         memory = forget_extra_eviction(memory, move.uid)
-    if result in _PERMANENT:
-        memory = record_failure(memory, requested.group, now)
+    wait = _WAITS.get(result)
+    if wait is not None:
+        least = max(wait, timedelta(seconds=event.answer.retry_after))
+        memory = record_refusal(memory, requested.group, now, least)
+    elif result is EvictionResult.EVICTED:
+        memory = forget_refusals(memory, requested.group)
     following = replace(state, memory=memory)
-    if result in _ENDS_CYCLE:
-        following = replace(following, queue=())
-    elif result not in _GRANTED:
+    if wait is not None:
         # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
-        following = replace(
-            following, queue=tuple(eviction for eviction in state.queue if eviction.group != requested.group)
-        )
-    following, more = next_eviction(following, now)
-    published = tuple(Publish(event=note) for note in _answer_events(move, event.answer))
-    return following, (*published, *(more or save_if_leading(following)))
+        following = _drop_group(following, requested.group)
+    following = _hold_all(following, requested, event.answer, now)
+    following, more = _continue(following, now)
+    return following, (*(Publish(event=note) for note in _answer_events(move, event.answer)), *more)
 
 
-def handle_unsent(state: LoopState, event: NotSent) -> tuple[LoopState, Requests]:
-    """Forget a request that was not sent; the evictions after it wait for the next plan."""
-    following = replace(state, queue=(), memory=forget_request(state.memory, event.uid))
-    return following, save_if_leading(following)
+def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetime) -> LoopState:
+    """Hold back everything where the answer is about the server, not about one pod or the webhook of its namespace."""
+    if answer.result is EvictionResult.THROTTLED:
+        wait = max(OVERLOAD_WAIT, timedelta(seconds=answer.retry_after))
+        return replace(drop_queue(state, finish_steps=True), overloaded_until=now + wait)
+    if answer.result is EvictionResult.UNKNOWN:
+        state = replace(state, silent=state.silent | {move.namespace})
+        if len(state.silent) >= MOST_SILENT_NAMESPACES:
+            return drop_queue(state)
+    return state
+
+
+def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[LoopState, Requests]:
+    """Forget a request that was not sent, and the evictions after it: those of its group, or all."""
+    move = next((move for move in state.memory.moves if move.uid == event.uid), None)
+    following = replace(_end_request(state, event.uid), memory=forget_request(state.memory, event.uid))
+    if event.general:
+        following = drop_queue(following)
+    elif move is not None:
+        following = _drop_group(following, move.group)
+    return _continue(following, now)
+
+
+def _end_request(state: LoopState, uid: str) -> LoopState:
+    return replace(state, under_way=tuple(request for request in state.under_way if request.uid != uid))
+
+
+def _drop_group(state: LoopState, group: str) -> LoopState:
+    return _keep(state, tuple(eviction for eviction in state.queue if eviction.group != group))
+
+
+def _continue(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
+    """Request the next evictions; when the last one is answered, save what has become of them."""
+    following, requests = request_evictions(state, now)
+    return following, requests if following.busy else save_if_leading(following)
 
 
 def save_if_leading(state: LoopState) -> Requests:

@@ -1,8 +1,8 @@
 """The loop as a step function: `step(state, event, now) -> (state, requests)`.
 
 All decisions are made here and in the modules that it calls; threads only bring events and carry out requests. So a run
-can be simulated, replayed and shrunk. Evictions are requested one at a time: an event between two of them (a lost
-lease, a new policy, the end of the process) takes effect before the next one.
+can be simulated, replayed and shrunk. An event between two requests to evict (a pause, a lost lease, a new policy, the
+end of the process) takes effect before the next one.
 """
 
 from dataclasses import replace
@@ -10,32 +10,43 @@ from datetime import datetime
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Stopwatch, run_cycle, without_stopwatch
-from rebalancer.controller.evictions import handle_answer, handle_unsent, next_eviction, save_if_leading
+from rebalancer.controller.evictions import (
+    drop_queue,
+    handle_answer,
+    handle_saved,
+    handle_unsent,
+    queue_evictions,
+    request_evictions,
+    save_if_leading,
+)
 from rebalancer.controller.state import (
     Answered,
     CycleDue,
     Leading,
     LoopEvent,
     LoopState,
+    MemoryRead,
     NotSent,
     PauseRead,
     PolicyLoaded,
     PolicyRefused,
     Publish,
     Requests,
-    Save,
+    Saved,
     Stopping,
 )
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
-from rebalancer.model.moves import Memory, Move
+from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
+from rebalancer.policy import Mode
 from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
 from rebalancer.reporting.events.workload_events import ended_move_events, skew_events
-from rebalancer.tracking.moves import merge_memory
+from rebalancer.tracking.moves import adopt_moves, merge_memory
 
 
-def step(
+# Many branches: one for each event.
+def step(  # noqa: C901  # one case for each event
     state: LoopState, event: LoopEvent, now: datetime, stopwatch: Stopwatch = without_stopwatch
 ) -> tuple[LoopState, Requests]:
     """Return the state after an event, and the requests that follow from it, in order."""
@@ -44,24 +55,44 @@ def step(
     match event:
         case CycleDue():
             return _handle_cycle(state, event, now, stopwatch)
+        case Saved():
+            return handle_saved(state, event, now)
         case Answered():
             return handle_answer(state, event, now)
         case NotSent():
-            return handle_unsent(state, event)
+            return handle_unsent(state, event, now)
+        case MemoryRead():
+            return replace(state, memory=adopt_moves(state.memory, event.memory)), ()
         case PolicyLoaded():
             return _handle_policy(state, event, now)
         case PolicyRefused():
             return _handle_policy_refused(state, event)
         case Leading():
-            memory = merge_memory(state.memory, event.memory) if event.leads else state.memory
-            violated = frozenset(name for name, _ in memory.seen)
-            reported = dict.fromkeys(violated, State.VIOLATED)
-            following = replace(state, leads=event.leads, memory=memory, violated=violated, reported=reported, queue=())
-            return following, _publish_pause(following)
+            return _handle_leading(state, event)
         case PauseRead():
             return _handle_pause(state, event, now)
         case Stopping():
-            return replace(state, stopping=True, queue=()), save_if_leading(state)
+            following, requests = request_evictions(replace(state, stopping=True), now)
+            return following, (*requests, *save_if_leading(following))
+
+
+def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Requests]:
+    """Begin with what the last leader saved, and without a snapshot from before; or end."""
+    state = drop_queue(state)
+    if not event.leads:
+        return replace(state, leads=False), ()
+    memory = merge_memory(state.memory, event.memory)
+    violated = frozenset(token for token, _ in memory.seen)
+    following = replace(
+        state,
+        leads=True,
+        memory=memory,
+        violated=violated,
+        reported=dict.fromkeys(violated, State.VIOLATED),
+        cycle=None,
+        unsaved="",
+    )
+    return following, _publish_pause(following)
 
 
 def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[LoopState, Requests]:
@@ -72,9 +103,13 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         mode=state.mode,
         now=now,
         stale=event.stale,
+        unsaved=state.unsaved,
+        overloaded_until=state.overloaded_until,
+        turn=state.turn,
         pause=state.pause,
         at_once=state.at_once,
     )
+    state = drop_queue(state)
     before = state.cycle.snapshot if state.cycle is not None else None
     cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before)
     ended = _ended_moves(state.memory, cycle.memory)
@@ -83,18 +118,18 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     events = [*skew_events(state.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
         events += ended_move_events(move)
-    violated = frozenset(group.group.name for group in cycle.assessment.violated)
     following = replace(
         state,
         cycle=cycle,
+        turn=state.turn + 1,
         memory=cycle.memory,
-        violated=violated,
+        violated=frozenset(make_token(group.group.name) for group in cycle.assessment.violated),
         reported=reported,
         deadlocked=deadlocked,
-        queue=() if state.stopping else cycle.admission.evictions,
     )
-    following, evictions = next_eviction(following, now)
-    return following, (*(Publish(event=published) for published in events), *evictions, Save())
+    # Nothing is requested yet: the memory has to be saved first, and the time has to be read again after planning.
+    following, requests = queue_evictions(following, () if state.stopping else cycle.admission.evictions, now)
+    return following, (*(Publish(event=published) for published in events), *requests)
 
 
 def _ended_moves(before: Memory, after: Memory) -> list[Move]:
@@ -104,9 +139,10 @@ def _ended_moves(before: Memory, after: Memory) -> list[Move]:
 
 def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
     known = event.policy.hash == state.policy.hash
-    following = replace(state, policy=event.policy, profile=event.profile, policy_error="", policy_since=now, queue=())
     if known and not state.policy_error:
         return replace(state, profile=event.profile), ()
+    following = replace(state, policy=event.policy, profile=event.profile, policy_error="", policy_since=now)
+    following = drop_queue(following, finish_steps=following.mode is not Mode.OBSERVE)
     note = f"policy {event.policy.hash} is in force, mode {following.mode}"
     return following, _publish_policy(state, EventReason.POLICY_RELOADED, note)
 
@@ -129,7 +165,7 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
     if pause == state.pause:
         return state, ()
-    following = replace(state, pause=pause, queue=())
+    following = drop_queue(replace(state, pause=pause))
     return following, (*_publish_pause(following), *save_if_leading(following))
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, CONTROL, ConfigMap
+from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, CONTROL, ConfigMap, find_pause
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.admission.pause import KEY, Pause, read_pause
+from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import LoopEvent, PauseRead
 
 
@@ -25,11 +25,4 @@ def pause_from_contents(contents: Contents) -> Pause | None:
     for fault in contents.faults:
         return Pause(unreadable=fault.message)
     config_maps: tuple[ConfigMap, ...] = contents.objects
-    return parse_pause(config_maps[0]) if config_maps else None
-
-
-def parse_pause(config_map: ConfigMap) -> Pause | None:
-    """Return the pause in a ConfigMap, None if it has none."""
-    if KEY in config_map.binary:
-        return Pause(unreadable="it is not text in UTF-8")
-    return read_pause(config_map.data[KEY]) if KEY in config_map.data else None
+    return find_pause(config_maps[0]) if config_maps else None

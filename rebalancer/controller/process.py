@@ -4,16 +4,12 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import structlog
 from apscheduler.executors.debug import DebugExecutor
-from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
@@ -25,12 +21,12 @@ from rebalancer.controller.elector import Elector
 from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy, read_profile
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
-from rebalancer.controller.runner import Runner
+from rebalancer.controller.runner import Clocks, Identity, Runner, spawn_thread
 from rebalancer.controller.state import LoopEvent, LoopState, Stopping
 from rebalancer.controller.status import MEMORY
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.model.events import Regarding
-from rebalancer.reporting.documents.status import parse_memory
+from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.settings import Settings
 
 SYNC_SECONDS = 120.0
@@ -113,8 +109,7 @@ class _Controller:
         self._runner = self._make_runner()
         self._elector = self._make_elector()
         self._watcher = self._make_watcher()
-        # The job runs in the scheduler's own (daemon) thread: cycles cannot overlap, and a request that hangs at the
-        # end of the process cannot delay its exit.
+        # The job only asks for a cycle, in the scheduler's own thread; the loop has a thread of its own.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": DebugExecutor()},
@@ -122,6 +117,7 @@ class _Controller:
         )
         self._run_once = RunOnce() if settings.once else None
         self._done = threading.Event()
+        self._loop = threading.Thread(target=self._runner.run, name="loop", daemon=True)
 
     def _make_runner(self) -> Runner:
         settings = self._settings
@@ -137,11 +133,12 @@ class _Controller:
         return Runner(
             state=state,
             cluster=self._cluster,
-            clock=_now,
+            clocks=Clocks(now=_now, monotonic=time.monotonic),
             observer=self._telemetry,
             may_act=self._leads,
-            identity=self._identity,
-            policy_source=self._policy.name,
+            identity=Identity(name=self._identity, policy_source=self._policy.name),
+            spawn=spawn_thread,
+            cycle_ended=self._cycle_ended,
         )
 
     def _make_elector(self) -> Elector:
@@ -173,13 +170,13 @@ class _Controller:
         self._await_sync(stopping)
         if self._watcher is not None:
             self._watcher.start()
+        self._loop.start()
         self._elector.start()
-        self._scheduler.add_job(self._cycle, self._make_trigger(), id=_CYCLE, next_run_time=_now())
-        self._scheduler.start()
+        if self._run_once is None:
+            self._scheduler.add_job(self._runner.ask_cycle, self._make_trigger(), id=_CYCLE, next_run_time=_now())
+            self._scheduler.start()
 
-    def _make_trigger(self) -> BaseTrigger:
-        if self._run_once is not None:
-            return _CycleEndTrigger(lambda: time_to_next_cycle(self._runner.state))
+    def _make_trigger(self) -> IntervalTrigger:
         return IntervalTrigger(seconds=self._interval.total_seconds(), timezone=UTC)
 
     def _await_sync(self, stopping: threading.Event) -> None:
@@ -195,24 +192,23 @@ class _Controller:
         return self._elector.leads()
 
     def _tell(self, event: LoopEvent) -> None:
-        """Hand an event to the loop and wake it: a change of leader or policy must not wait for the next cycle."""
-        self._runner.tell(event)
-        with suppress(JobLookupError):  # the scheduler has not started, or has just ended
-            self._scheduler.modify_job(_CYCLE, next_run_time=_now())
+        """Hand an event to the loop, and have a cycle follow: a change of leader or policy must not wait for the next.
 
-    def _cycle(self) -> None:
-        try:
-            self._runner.tick()
-        except Exception:  # noqa: BLE001  # a defect is logged in full, this cycle ends where it was, the next is tried
-            _log.exception("cycle failed")
-            return  # without a heartbeat: a process that fails cycle after cycle is to be restarted
+        Called by the threads of the lease, the policy and the watches, which must never wait for the loop.
+        """
+        self._runner.tell(event)
+        self._runner.ask_cycle()
+
+    def _cycle_ended(self) -> None:
         self._telemetry.beat()
         state = self._runner.state
-        if state.policy.interval != self._interval:
+        if self._run_once is not None:
+            if self._run_once.is_done(state):
+                self._done.set()
+            self._runner.ask_cycle_within(time_to_next_cycle(state).total_seconds())
+        elif state.policy.interval != self._interval:
             self._interval = state.policy.interval
             self._scheduler.reschedule_job(_CYCLE, trigger=self._make_trigger())
-        if self._run_once is not None and self._run_once.is_done(state):
-            self._done.set()
 
     def wait(self, stopping: threading.Event) -> None:
         """Wait for a signal, or with `once` for the work to be done; StartError where it cannot begin."""
@@ -233,37 +229,22 @@ class _Controller:
 
     def stop(self) -> None:
         """End in the order that loses nothing: no new eviction, status saved, lease released, events published."""
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
         self._runner.tell(Stopping())
-        ending = threading.Thread(target=self._end_cycles, daemon=True)
-        ending.start()
-        ending.join(STOP_SECONDS)
-        if ending.is_alive():
+        if self._loop.is_alive():
+            self._loop.join(STOP_SECONDS)
+        abandoned = self._loop.is_alive()
+        if abandoned:
             _log.warning("abandoned an in-flight request at shutdown", seconds=STOP_SECONDS)
         if self._watcher is not None:
             self._watcher.stop()
         # With a request under way the lease runs out by itself: the next leader must not act beside it.
-        self._elector.stop(timeout=STOP_SECONDS, release=not ending.is_alive())
+        self._elector.stop(timeout=STOP_SECONDS, release=not abandoned)
         if self._policy.reflector is not None:
             self._policy.reflector.stop()
         self._cluster.stop()
         self._telemetry.stop()
-
-    def _end_cycles(self) -> None:
-        if self._scheduler.running:
-            self._scheduler.shutdown(wait=True)
-            self._runner.drain()
-
-
-class _CycleEndTrigger(BaseTrigger):  # type: ignore[misc]  # apscheduler has no annotations
-    """Runs the next cycle a while after the last one has ended, however long the last one took."""
-
-    def __init__(self, wait: Callable[[], timedelta]) -> None:
-        self._wait = wait
-
-    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
-        """Return the time of the next cycle; apscheduler calls it right after each cycle."""
-        del previous_fire_time, now  # `now` is from before the cycle
-        return _now() + self._wait()
 
 
 def _now() -> datetime:

@@ -1,35 +1,59 @@
-"""The shell around the loop: passes it events and carries out its requests, one thread at a time.
+"""The shell around the loop: passes it events one after the other, and carries out its requests.
 
-Other threads (lease, policy, signals) only put events into the inbox; these take effect before the next eviction.
+One thread runs the loop; any other thread only puts events into the inbox. Eviction requests have threads of their own,
+so that a pause, a new policy or a lost lease takes effect while a request hangs.
 """
 
 import gc
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import structlog
 
 from rebalancer.controller.loop import step
+from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import (
     Answered,
     CycleDue,
     Evict,
     LoopEvent,
     LoopState,
-    NotSent,
+    MemoryRead,
     Publish,
     Requests,
     Save,
+    Saved,
 )
-from rebalancer.controller.status import status_documents
+from rebalancer.controller.status import MEMORY, status_documents
 from rebalancer.model.reasons import State
 from rebalancer.ports import Cluster, EvictionResult
+from rebalancer.reporting.documents.memory import parse_memory
 
 _log = structlog.get_logger("rebalancer")
+
+
+class Clocks(NamedTuple):
+    """The two clocks of a process: the time in UTC, and seconds that only ever increase."""
+
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float]
+
+
+class Identity(NamedTuple):
+    """How a process names itself and its policy in the status."""
+
+    name: str
+    policy_source: str
+
+
+Spawn = Callable[[Callable[[], None]], None]
+"""Runs a function, in a thread of its own or at once."""
 
 
 class Observer(Protocol):
@@ -48,11 +72,33 @@ class Observer(Protocol):
         ...
 
 
+class _Tick:
+    """It is time for a cycle."""
+
+
+class _Wake:
+    """The time of the next cycle has changed."""
+
+
+_TICK, _WAKE = _Tick(), _Wake()
+
+
+def spawn_thread(work: Callable[[], None]) -> None:
+    """Run a function in a thread that cannot delay the end of the process."""
+    threading.Thread(target=work, name="eviction", daemon=True).start()
+
+
+def run_at_once(work: Callable[[], None]) -> None:
+    """Run a function in the caller's thread, for a simulation that is to be repeatable."""
+    work()
+
+
 class Runner:
     """Runs one loop over one cluster.
 
-    `clock` returns the time in UTC; `may_act` says right before each eviction whether this process still leads,
-    since a lease can run out between two events.
+    `may_act` says right before each eviction whether this process still leads, since a lease can run out between two
+    events. `cycle_ended` is called after every cycle that did not fail, and instead of a cycle where another process
+    leads.
     """
 
     def __init__(
@@ -60,71 +106,114 @@ class Runner:
         *,
         state: LoopState,
         cluster: Cluster,
-        clock: Callable[[], datetime],
+        clocks: Clocks,
         observer: Observer,
         may_act: Callable[[], bool],
-        identity: str,
-        policy_source: str,
+        identity: Identity,
+        spawn: Spawn = run_at_once,
+        cycle_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.state = state
         self._cluster = cluster
-        self._clock = clock
+        self._clocks = clocks
         self._observer = observer
         self._may_act = may_act
         self._identity = identity
-        self._policy_source = policy_source
-        self._inbox: deque[LoopEvent] = deque()
-        self._turn = threading.Lock()
-        self._safe = True
+        self._spawn = spawn
+        self._cycle_ended = cycle_ended
+        self._sender = Sender(cluster=cluster, may_act=may_act, monotonic=clocks.monotonic, tell=self.tell)
+        self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
+        self._waiting_tick = False
+        self._next_cycle: float | None = None
+        self._scheduling = threading.Lock()
+
+    # From any thread
 
     def tell(self, event: LoopEvent) -> None:
         """Put an event into the inbox; from any thread, never blocks."""
-        self._inbox.append(event)
+        self._inbox.put(event)
+
+    def ask_cycle(self) -> None:
+        """Ask for a cycle now, or right after the present one; from any thread, never blocks."""
+        self._inbox.put(_TICK)
+
+    def ask_cycle_within(self, seconds: float) -> None:
+        """Ask for a cycle after so many seconds at the latest; of several the earliest counts."""
+        due = self._clocks.monotonic() + seconds
+        with self._scheduling:
+            if self._next_cycle is not None and self._next_cycle <= due:
+                return
+            self._next_cycle = due
+        self._inbox.put(_WAKE)
+
+    # In the loop's thread
+
+    def run(self) -> None:
+        """Handle events until the process is to end and nothing is under way any more."""
+        while not (self.state.stopping and not self.state.busy):
+            try:
+                event = self._inbox.get(timeout=self._time_to_cycle())
+            except queue.Empty:
+                event = _TICK
+            try:
+                self._take(event)
+            except Exception:  # noqa: BLE001  # a defect is logged, this cycle ends where it was, the next is tried
+                _log.exception("cycle failed")
+
+    def _time_to_cycle(self) -> float | None:
+        with self._scheduling:
+            due = self._next_cycle
+        return None if due is None else max(0.0, due - self._clocks.monotonic())
 
     def tick(self) -> None:
-        """Handle the events in the inbox, then run a cycle."""
-        with self._turn:
-            self._drain()
-            if not self.state.leads:
+        """Handle the events in the inbox, then run a cycle to its end; for a simulation."""
+        self.ask_cycle()
+        self.drain()
+
+    def drain(self) -> None:
+        """Handle the events in the inbox; for a simulation."""
+        while not self._inbox.empty():
+            self._take(self._inbox.get())
+
+    def _take(self, event: LoopEvent | _Tick | _Wake) -> None:
+        match event:
+            case _Wake():
                 return
+            case _Tick():
+                self._waiting_tick = True
+            case _:
+                self._handle(event)
+        if self._waiting_tick and not (self.state.queue and self.state.under_way):
+            self._waiting_tick = False
+            self._run_cycle()
+
+    def _run_cycle(self) -> None:
+        with self._scheduling:
+            self._next_cycle = None
+        if self.state.leads:
             with self._observer.phase("snapshot"):
                 stale = self._cluster.staleness()
-                snapshot = self._cluster.snapshot(self._clock())
+                snapshot = self._cluster.snapshot(self._clocks.now())
             self._handle(CycleDue(snapshot=snapshot, stale=stale))
             self._report()
             gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
-
-    def drain(self) -> None:
-        """Handle the events in the inbox, without a cycle."""
-        with self._turn:
-            self._drain()
-
-    def _drain(self) -> None:
-        while self._inbox:
-            self._handle(self._inbox.popleft())
+        self._cycle_ended()
 
     def _handle(self, event: LoopEvent) -> None:
-        """Step the loop and carry out its requests, until there are no more."""
+        """Step the loop and carry out its requests; what they answer at once is handled before anything else."""
         pending: deque[LoopEvent] = deque([event])
         while pending:
-            requests = self._step(pending.popleft())
-            for request in requests:
+            for request in self._step(pending.popleft()):
                 match request:
                     case Evict():
-                        outcome = self._evict(request)
-                        # Events that arrived meanwhile take effect before the loop requests the next eviction.
-                        pending.extend(self._inbox)
-                        self._inbox.clear()
-                        pending.append(outcome)
+                        self._spawn(partial(self._evict, request))
                     case Publish():
                         self._cluster.record(request.event)
                     case Save():
-                        self._safe = self._cluster.save(
-                            status_documents(self.state, self._identity, self._policy_source)
-                        )
+                        pending.extend(self._save())
 
     def _step(self, event: LoopEvent) -> Requests:
-        now = self._clock()
+        now = self._clocks.now()
         before = self.state.pause
         self.state, requests = step(self.state, event, now, self._observer.phase)
         pause = self.state.pause
@@ -135,36 +224,25 @@ class Runner:
         self._observer.changed(self.state)
         return requests
 
-    def _evict(self, request: Evict) -> Answered | NotSent:
-        move = request.move
-        held = self._held()
-        if held:
-            _log.warning("eviction held back", namespace=move.namespace, pod=move.pod, why=held)
-            return NotSent(uid=move.uid, why=held)
+    def _evict(self, request: Evict) -> None:
         with self._observer.phase("act"):
-            answer = self._cluster.evict(move)
-        self._observer.answered(answer.result)
-        _log.info(
-            "eviction",
-            namespace=move.namespace,
-            pod=move.pod,
-            uid=move.uid,
-            node=move.node,
-            workload=str(move.workload),
-            result=answer.result,
-            message=answer.message,
-        )
-        return Answered(uid=move.uid, answer=answer)
+            outcome = self._sender.send(request)
+        if isinstance(outcome, Answered):
+            self._observer.answered(outcome.answer.result)
+        self.tell(outcome)
 
-    def _held(self) -> str:
-        """Return why no eviction may be sent right now, "" if it may: things may have changed since the cycle began."""
-        if self._inbox:
-            return "an event arrived after it was requested and takes effect first"
+    def _save(self) -> list[LoopEvent]:
+        """Save memory and status, unless another process may lead: it has a memory of its own by now."""
         if not self._may_act():
-            return "this process no longer leads"
-        if not self._safe:
-            return "the memory of this move could not be saved"
-        return self._cluster.staleness()
+            return [Saved(problem="this process no longer leads")]
+        answer = self._cluster.save(status_documents(self.state, self._identity.name, self._identity.policy_source))
+        events: list[LoopEvent] = [Saved(problem=answer.problem)]
+        if answer.conflict:
+            try:
+                events.append(MemoryRead(memory=parse_memory(self._cluster.load(MEMORY))))
+            except Exception as error:  # noqa: BLE001  # the next attempt to save reads again
+                _log.warning("memory not read", error=str(error))
+        return events
 
     def _report(self) -> None:
         cycle = self.state.cycle
@@ -182,6 +260,7 @@ class Runner:
             waiting=len(cycle.plan.waiting) + len(cycle.admission.waiting),
             in_flight=len(self.state.memory.in_flight),
             stale=cycle.context.stale,
+            unsaved=self.state.unsaved,
         )
         for fault in cycle.snapshot.faults:
             _log.warning("left out", object=str(fault))

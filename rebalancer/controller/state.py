@@ -1,12 +1,13 @@
 """The loop's events, requests and state: the types that its parts and its shell share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
-from rebalancer.model.moves import NO_MEMORY, Memory, Move
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode, Policy
@@ -35,10 +36,28 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True)
 class NotSent:
-    """A requested eviction was not sent, because it is no longer certain that it is allowed."""
+    """A requested eviction was not sent, because it is no longer certain that it is allowed.
+
+    `general` is set if no other eviction may be sent either.
+    """
 
     uid: str
     why: str
+    general: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """The memory was saved, or not: `problem` says why, "" if it was."""
+
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRead:
+    """The memory that another process has saved in the meantime."""
+
+    memory: Memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,16 +95,23 @@ class Stopping:
     """The process is to end: no eviction is requested any more."""
 
 
-LoopEvent = CycleDue | Answered | NotSent | PolicyLoaded | PolicyRefused | PauseRead | Leading | Stopping
+LoopEvent = (
+    CycleDue | Answered | NotSent | Saved | MemoryRead | PolicyLoaded | PolicyRefused | PauseRead | Leading | Stopping
+)
 
 # Requests
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evict:
-    """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`."""
+    """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`.
+
+    `least_ready` says of each workload concerned how many pods must be Ready at the API server before it is sent; it is
+    empty within a step that has begun and needs this eviction.
+    """
 
     move: Move
+    least_ready: tuple[tuple[Reference, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +123,15 @@ class Publish:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """Save the memory and the status."""
+    """Save the memory and the status; the shell answers with `Saved`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderWay:
+    """An eviction request without an answer yet, and the group that it is for."""
+
+    uid: str
+    group: str
 
 
 LoopRequest = Evict | Publish | Save
@@ -108,11 +142,14 @@ Requests = tuple[LoopRequest, ...]
 class LoopState:
     """The state of the loop.
 
-    `violated`, `reported` and `deadlocked` are what the last events reported: groups, limits that are not Satisfied,
-    pending pods by UID.
-    `queue` has the admitted evictions that are not yet requested; `cycle` is the last one, None before the first.
-    `policy_error` says why the newest policy is not in force, "" if it is. `limit` is the furthest mode that the
-    process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
+    `violated`, `reported` and `deadlocked` are what the last events reported: groups and limits that are not Satisfied,
+    by token, and pending pods by UID.
+    `cycle` is the last one, None before the first; `turn` counts them. `queue` has the admitted evictions that are not
+    yet requested, `under_way` the requests without an answer. `sent` counts the evictions of the present step that were
+    requested, by group. `silent` are the namespaces of requests that had no answer or a server's error in this cycle.
+    `unsaved` says why the memory could not be saved the last time, "" if it was. `overloaded_until` is the time until
+    which the API server asked to send nothing. `policy_error` says why the newest policy is not in force, "" if it is.
+    `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
     """
 
     policy: Policy
@@ -130,8 +167,19 @@ class LoopState:
     violated: frozenset[str] = frozenset()
     reported: ReportedStates = field(default_factory=dict)
     deadlocked: frozenset[str] = frozenset()
-    queue: tuple[Eviction, ...] = ()
     cycle: Cycle | None = None
+    turn: int = 0
+    queue: tuple[Eviction, ...] = ()
+    under_way: tuple[UnderWay, ...] = ()
+    sent: Mapping[str, int] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+    unsaved: str = ""
+    overloaded_until: datetime | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether evictions of the last cycle are still to be requested or answered."""
+        return bool(self.queue or self.under_way)
 
     @property
     def mode(self) -> Mode:

@@ -3,12 +3,12 @@
 from rebalancer.controller.state import LoopState
 from rebalancer.ports import Document
 from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.memory import memory_text
 from rebalancer.reporting.documents.status import (
     PlanSummary,
     PolicyStatus,
     StatusDocument,
     count_refusals,
-    memory_text,
     move_entry,
     pause_status,
 )

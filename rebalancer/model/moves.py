@@ -1,7 +1,8 @@
 """Moves: the evictions of the rebalancer, from the request to the verified replacement, and what is stored of them."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -10,6 +11,11 @@ from rebalancer.model.reasons import Cause, ViolationCause
 
 Moment = Annotated[datetime, Meta(tz=True)]
 """A point in time with a time zone; one without, in a memory that somebody has edited, is refused."""
+
+
+def make_token(name: str) -> str:
+    """Return a short name of a group or limit, the same in every process, so that a memory of thousands stays small."""
+    return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 class Reference(Struct, frozen=True, gc=False, order=True):
@@ -93,6 +99,15 @@ class FailedPrediction(Struct, frozen=True, gc=False):
     last: Moment
 
 
+class RefusedRequest(Struct, frozen=True, gc=False):
+    """How often in a row a request for a group was not granted, when that last happened, and how long to wait then."""
+
+    group: str
+    times: int
+    last: Moment
+    wait: timedelta
+
+
 class ZoneSeen(Struct, frozen=True, gc=False, order=True):
     """When nodes of a zone were last observed; a zone is a value of the label `key`."""
 
@@ -125,8 +140,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     """Everything that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
 
     `moves` are those in progress and the last that ended, oldest first. `seen` is the time since which each violated
-    group has been violated, by the group's name. `sent` are the times of the evictions of the last minute. `zones` are
-    those of the last hour, for the limits that depend on their number.
+    group has been violated, by the token of the group's name. `sent` are the times of the evictions of the last minute.
+    `zones` are those of the last hour, for the limits that depend on their number.
     """
 
     moves: tuple[Move, ...] = ()
@@ -134,6 +149,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     sent: tuple[Moment, ...] = ()
     failed_predictions: tuple[FailedPrediction, ...] = field(default=(), name="misses")
     """Of groups that are still violated. The JSON key is older than the attribute's name, as is that of `spares`."""
+    refused: tuple[RefusedRequest, ...] = ()
+    """Of groups that are still violated."""
     zones: tuple[ZoneSeen, ...] = ()
     extra_evictions: tuple[ExtraEviction, ...] = field(default=(), name="spares")
     """Of groups that are still violated."""

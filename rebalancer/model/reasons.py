@@ -56,6 +56,7 @@ class Reason(StrEnum):
     BACK_OFF = "BackOff"
     BREAKER_OPEN = "BreakerOpen"
     STALE_DATA = "StaleData"
+    MEMORY_NOT_SAVED = "MemoryNotSaved"
     FORBIDDEN = "Forbidden"
 
 

@@ -81,6 +81,8 @@ class Budgets(Section):
     """Evictions sent in a cycle in one namespace; a percentage is of the pods in it."""
     per_minute: AmountField = Amount(value=60)
     """Evictions sent in a minute; a percentage is of all pods."""
+    parallel: Annotated[int, Field(strict=True, ge=1, le=64)] = 4
+    """Eviction requests under way at once, each for another group of workloads."""
 
 
 class Nodes(Section):

@@ -5,6 +5,7 @@ Each cause has one sentence, which names object, field and value, and what to do
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from math import ceil
 from typing import Any, Final
 
 from rebalancer.admission import causes as admission
@@ -145,8 +146,13 @@ def _backing_off(cause: admission.BackingOff) -> str:
         )
     return (
         "the replacement of the last eviction was not Ready where predicted; "
-        f"next attempt in {int(cause.left.total_seconds())}s"
+        f"next attempt in {_whole_seconds(cause.left)}"
     )
+
+
+def _whole_seconds(left: timedelta) -> str:
+    """Return how long is left, rounded up, so that it never says 0s."""
+    return f"{ceil(left.total_seconds())}s"
 
 
 def _pods_stay(cause: planning.PodsStay) -> str:
@@ -324,8 +330,15 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     admission.ModeObserves: lambda _: "mode is Observe",
     admission.Stale: lambda c: c.message,
     admission.NotLasting: lambda c: f"violated for {_seconds(c.lasted)}; {c.field} is {format_duration(c.required)}",
+    admission.MemoryUnsaved: lambda c: f"the memory cannot be saved, without which nothing is evicted: {c.message}",
+    admission.ServerOverloaded: lambda c: f"the API server is overloaded; next attempt in {_whole_seconds(c.left)}",
     admission.BackingOff: _backing_off,
+    admission.RequestsRefused: lambda c: (
+        f"the last {plural(c.times, 'eviction request')} for it {'was' if c.times == 1 else 'were'} not granted; "
+        f"next attempt in {_whole_seconds(c.left)}"
+    ),
     admission.RateReached: lambda c: f"budgets.{c.budget} allows {c.allowed}",
+    admission.TooManyInFlight: lambda c: f"at most {c.allowed} evictions may be in flight at once",
 }
 
 

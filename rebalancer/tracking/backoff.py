@@ -1,7 +1,8 @@
-"""Back-off: a repair whose prediction failed is not repeated at once, and only a few times.
+"""Back-off: what failed for a group is not repeated at once. One group's failures never delay another group.
 
-Each failed prediction in a row doubles the wait. After the last one no repair of the group is planned until it is
-satisfied by other means.
+A prediction that failed is repeated a few times only: each failure in a row doubles the wait, and after the last one no
+repair of the group is planned until it is satisfied by other means. A request that was not granted is repeated without
+end, because whatever refuses it may recover; each refusal in a row doubles the wait up to an hour.
 """
 
 from datetime import datetime, timedelta
@@ -9,10 +10,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, FailedPrediction, Memory, Move, MoveState
+from rebalancer.model.moves import (
+    MAX_FAILED_PREDICTIONS,
+    FailedPrediction,
+    Memory,
+    Move,
+    MoveState,
+    RefusedRequest,
+)
 from rebalancer.tracking.requests import forget_extra_eviction
 
 FIRST_WAIT = timedelta(minutes=5)
+"""After the first failed prediction in a row."""
+
+LONGEST_WAIT = timedelta(hours=1)
+"""After any number of refused requests."""
+
 _FAILED = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 
 
@@ -65,3 +78,33 @@ def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
     waited = max(timedelta(0), now - failure.last)  # a clock that was set back must not prolong the wait
     left = FIRST_WAIT * 2 ** (failure.times - 1) - waited
     return Backoff(failure.times, left) if left > timedelta(0) else None
+
+
+def record_refusal(memory: Memory, group: str, now: datetime, least: timedelta) -> Memory:
+    """Return the memory after one more request for a group that was not granted; `least` is the first wait."""
+    times = 1 + next((refused.times for refused in memory.refused if refused.group == group), 0)
+    wait = min(LONGEST_WAIT, least * 2 ** min(times - 1, 12))
+    others = tuple(refused for refused in memory.refused if refused.group != group)
+    return msgspec.structs.replace(memory, refused=(*others, RefusedRequest(group, times, now, max(least, wait))))
+
+
+def forget_refusals(memory: Memory, group: str) -> Memory:
+    """Return the memory after a request for a group was granted."""
+    others = tuple(refused for refused in memory.refused if refused.group != group)
+    return msgspec.structs.replace(memory, refused=others) if len(others) < len(memory.refused) else memory
+
+
+class RefusalWait(NamedTuple):
+    """The last `times` requests for a group were not granted: it waits for `left`."""
+
+    times: int
+    left: timedelta
+
+
+def find_refusals(memory: Memory, group: str, now: datetime) -> RefusalWait | None:
+    """Return how a group waits now because its last requests were not granted, None if it does not."""
+    refused = next((refused for refused in memory.refused if refused.group == group), None)
+    if refused is None:
+        return None
+    left = refused.wait - max(timedelta(0), now - refused.last)
+    return RefusalWait(refused.times, left) if left > timedelta(0) else None

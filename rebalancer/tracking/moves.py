@@ -107,6 +107,16 @@ def merge_memory(own: Memory, saved: Memory) -> Memory:
     return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)
 
 
+def adopt_moves(own: Memory, saved: Memory) -> Memory:
+    """Return the memory of a leader with the moves that somebody else has saved beside it: they are in flight too."""
+    known = {move.uid for move in own.moves}
+    others = tuple(move for move in saved.moves if move.uid not in known and not move.state.over)
+    if not others:
+        return own
+    sent = tuple(sorted((*own.sent, *(move.requested_at for move in others))))
+    return msgspec.structs.replace(own, moves=(*own.moves, *others), sent=sent)
+
+
 def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:
     match move.state:
         case MoveState.PLANNED:

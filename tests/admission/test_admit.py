@@ -10,8 +10,8 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
-from rebalancer.admission.causes import NotLasting, Paused, RateReached, Stale
-from rebalancer.admission.memory import update_memory
+from rebalancer.admission.causes import NotLasting, Paused, RateReached, ServerOverloaded, Stale, TooManyInFlight
+from rebalancer.admission.memory import MOST_IN_FLIGHT, update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory
@@ -21,8 +21,9 @@ from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Amount, Budgets, Mode, Policy, Spread
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.backoff import record_failure
+from rebalancer.tracking.backoff import record_failure, record_refusal
 from tests.controller.simulated import eager
+from tests.tracking.build import move
 
 PLENTY: dict[str, Amount] = dict.fromkeys(
     ("max_unavailable", "per_workload", "per_cycle", "per_node", "per_namespace", "per_minute"), Amount(value=100)
@@ -136,9 +137,10 @@ def test_what_recovers_begins_anew() -> None:
     assert {since for _, since in first.seen} == {now}
     remaining = update_memory(first, assessment, {}, made, now + timedelta(hours=1))
     assert {since for _, since in remaining.seen} == {now}
+    names = sorted(group.name for group in made.groups)
     held = msgspec.structs.replace(
-        record_failure(remaining, first.seen[0][0], now),
-        extra_evictions=tuple(ExtraEviction(name, 1) for name, _ in first.seen),
+        record_refusal(record_failure(remaining, names[0], now), names[0], now, timedelta(minutes=1)),
+        extra_evictions=tuple(ExtraEviction(name, 1) for name in names),
     )
     assert update_memory(held, assessment, {}, made, now) == held
     assert update_memory(held, Assessment(groups=()), {}, msgspec.structs.replace(made, groups=()), now) == NO_MEMORY
@@ -193,3 +195,33 @@ def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:
     enough = rules(per_cycle=Amount(value=3))
     admission = admit(paired, snapshot, NO_MEMORY, replace(context, policy=enough))
     assert len(admission.evictions) == 3, "what was given back is there for others"
+
+
+def test_what_holds_everything() -> None:
+    """A memory that was not saved, and an overloaded server for as long as it asks."""
+    admission = admitted(rules(), unsaved="HTTP 409")
+    assert (admission.evictions, reasons(admission)) == ((), {Reason.MEMORY_NOT_SAVED})
+    now = skewed().taken_at
+    until = now + timedelta(seconds=3)
+    admission = admitted(rules(), overloaded_until=until)
+    assert {waiting.refusal.cause for waiting in admission.waiting} == {ServerOverloaded(timedelta(seconds=3))}
+    assert len(admitted(rules(), overloaded_until=now).evictions) == 8
+
+
+def test_no_more_in_flight_than_the_memory_holds() -> None:
+    """Beyond that number evictions wait, as by a rate."""
+    number = MOST_IN_FLIGHT - 3
+    now = skewed().taken_at
+    moves = tuple(move(f"other-{index}", now, namespace="elsewhere") for index in range(number))
+    admission = admitted(rules(), msgspec.structs.replace(NO_MEMORY, moves=moves))
+    assert len(admission.evictions) == 3
+    assert {waiting.refusal.cause for waiting in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
+    assert reasons(admission) == {Reason.RATE_LIMITED}
+
+
+def test_steps_take_turns() -> None:
+    """In each cycle another step is first, so that a rate does not always serve the same one."""
+    few = rules(per_cycle=Amount(value=1))
+    firsts = [admitted(few, turn=turn).evictions[0].group for turn in range(4)]
+    assert firsts[0] != firsts[1]
+    assert firsts[:2] == firsts[2:]

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from rebalancer.adapters.simulator import SimulatedCluster
-from rebalancer.controller.runner import Observer, Runner
+from rebalancer.controller.runner import Clocks, Identity, Observer, Runner
 from rebalancer.controller.state import Leading, LoopState
 from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.ports import EvictionResult
-from rebalancer.reporting.documents.status import parse_memory
+from rebalancer.reporting.documents.memory import parse_memory
 
 NONE = timedelta(0)
 
@@ -66,11 +66,10 @@ class Simulation:
         runner = Runner(
             state=LoopState(policy=self.policy, policy_since=self.cluster.now),
             cluster=self.cluster,
-            clock=lambda: self.cluster.now + self._ahead,
+            clocks=Clocks(now=lambda: self.cluster.now + self._ahead, monotonic=self.cluster.seconds),
             observer=self._telling,
             may_act=lambda: True,
-            identity="test",
-            policy_source="test",
+            identity=Identity(name="test", policy_source="test"),
         )
         runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY))))
         return runner

@@ -7,7 +7,7 @@ from datetime import timedelta
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading, LoopRequest, LoopState, Publish
 from rebalancer.model.events import EventReason
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import LimitAction, Policy
@@ -64,11 +64,12 @@ def test_a_thousand_cycles_tell_a_violation_once() -> None:
 
 
 def test_the_next_leader_does_not_tell_again_what_it_knows() -> None:
-    """Names of what is violated are in the memory that it takes over."""
+    """Tokens of what is violated are in the memory that it takes over."""
     first, _ = cycle(leading(), CROWDED, 0)
     assert first.cycle is not None
     names = [limit.name for limit in first.cycle.assessment.limits if limit.state is not State.SATISFIED]
-    _, requests = cycle(leading(Memory(seen=tuple((name, NOW) for name in names))), CROWDED, 1)
+    seen = tuple((make_token(name), NOW) for name in names)
+    _, requests = cycle(leading(Memory(seen=seen)), CROWDED, 1)
     assert not reasons(requests)
 
 

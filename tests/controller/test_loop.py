@@ -8,7 +8,7 @@ import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.evictions import PLAN_VALID_FOR
+from rebalancer.controller.evictions import PLAN_VALID_FOR, queue_evictions
 from rebalancer.controller.loop import step
 from rebalancer.controller.run_once import RunOnce
 from rebalancer.controller.state import (
@@ -19,16 +19,18 @@ from rebalancer.controller.state import (
     LoopEvent,
     LoopRequest,
     LoopState,
+    MemoryRead,
     NotSent,
     PauseRead,
     PolicyLoaded,
     PolicyRefused,
     Publish,
     Save,
+    Saved,
     Stopping,
 )
 from rebalancer.model.events import Regarding
-from rebalancer.model.moves import MoveState
+from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult
@@ -49,6 +51,7 @@ def skewed() -> Snapshot:
 
 SNAPSHOT = skewed()
 NOW = SNAPSHOT.taken_at
+CYCLE = (CycleDue(snapshot=SNAPSHOT), Saved())
 
 
 def led(**fields: object) -> LoopState:
@@ -65,8 +68,8 @@ def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, tuple[LoopRe
 
 
 def evicting() -> tuple[LoopState, Evict]:
-    """Return a loop in the middle of its evictions: one asked for, three more in the queue."""
-    state, requests = after(led(), CycleDue(snapshot=SNAPSHOT))
+    """Return a loop in the middle of its evictions: one requested, three more in the queue."""
+    state, requests = after(led(), *CYCLE)
     (requested,) = (request for request in requests if isinstance(request, Evict))
     assert len(state.queue) == 3
     return state, requested
@@ -138,7 +141,7 @@ def test_a_pod_that_was_gone_already() -> None:
     """A pod that somebody else removed is nobody's failure: the next eviction is requested."""
     state, requested = evicting()
     _, requests = after(state, answered(requested, EvictionResult.GONE))
-    assert kinds(requests) == ["Save", "Evict"]
+    assert kinds(requests) == ["Evict"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +163,8 @@ def test_events_of_answers(result: EvictionResult, reason: str) -> None:
 def test_a_late_answer_changes_nothing() -> None:
     """An answer to a move that is not known is passed over."""
     state = led()
-    assert after(state, Answered(uid="unknown", answer=EvictionAnswer(EvictionResult.EVICTED))) == (state, ())
+    late = Answered(uid="unknown", answer=EvictionAnswer(EvictionResult.EVICTED))
+    assert after(state, late) == (state, (Save(),))
 
 
 def test_who_does_not_lead_does_nothing() -> None:
@@ -233,27 +237,38 @@ def two_workloads() -> Snapshot:
     return blueprint.snapshot()
 
 
-def test_one_refusal_does_not_starve_the_others() -> None:
-    """After a refusal that will not pass, the next workload has its turn, and the refused one backs off."""
-    state, requests = after(led(), CycleDue(snapshot=two_workloads()))
+REFUSALS = set(EvictionResult) - {EvictionResult.EVICTED, EvictionResult.GONE, EvictionResult.THROTTLED}
+
+
+@pytest.mark.parametrize("result", sorted(REFUSALS))
+def test_one_refusal_does_not_starve_the_others(result: EvictionResult) -> None:
+    """After any answer about one workload the next one has its turn, and the refused one waits longer each time."""
+    alone = led(policy=eager(budgets=BUDGETS.model_copy(update={"parallel": 1})))
+    state, requests = after(alone, CycleDue(snapshot=two_workloads()), Saved())
     (requested,) = (request for request in requests if isinstance(request, Evict))
-    state, requests = after(state, answered(requested, EvictionResult.FORBIDDEN))
+    state, requests = after(state, answered(requested, result))
     (following,) = (request for request in requests if isinstance(request, Evict))
     assert following.move.workload != requested.move.workload
-    assert [(miss.group, miss.times) for miss in state.memory.failed_predictions] == [(requested.move.group, 1)]
+    assert [(refused.group, refused.times) for refused in state.memory.refused] == [(requested.move.group, 1)]
+    state, _ = after(state, answered(following), *CYCLE)
+    assert state.cycle is not None
+    assert state.memory.failed_predictions == (), "no prediction was wrong"
 
 
 def test_a_move_is_remembered_before_it_is_sent() -> None:
-    """Each request to evict comes right after one to save, and the state saved knows the move."""
+    """Evictions are requested once the memory is saved that knows them, and it is saved once for a cycle."""
     state, requests = after(led(), CycleDue(snapshot=SNAPSHOT))
-    assert kinds(requests)[-3:] == ["Save", "Evict", "Save"]
-    assert len(state.memory.in_flight) == 1
+    assert "Evict" not in kinds(requests)
+    assert kinds(requests)[-1] == "Save"
+    assert len(state.memory.in_flight) == 4, "all of the cycle at once, in one request"
+    _, requests = after(state, Saved())
+    assert kinds(requests) == ["Evict"]
 
 
 def test_an_eviction_that_was_held_back_is_no_move() -> None:
     """What was not sent leaves no trace but the end of the queue, and who no longer leads writes nothing."""
     state, requested = evicting()
-    dropped, requests = after(state, NotSent(uid=requested.move.uid, why="stale"))
+    dropped, requests = after(state, NotSent(uid=requested.move.uid, why="stale", general=True))
     assert (dropped.queue, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
     assert dropped.memory.sent == ()
     _, requests = after(state, Leading(leads=False), NotSent(uid=requested.move.uid, why="no longer leading"))
@@ -266,8 +281,10 @@ def test_only_what_may_have_been_granted_costs_the_spare(result: EvictionResult)
     state, first = evicting()
     eviction = state.queue[0]
     repair = msgspec.structs.replace(eviction.repair, extra=True, goal=1)
-    queue = (msgspec.structs.replace(eviction, repair=repair),)
-    state, requests = after(replace(state, queue=queue), answered(first))
+    state, _ = after(state, answered(first))
+    extra = msgspec.structs.replace(eviction, repair=repair)
+    state, _ = queue_evictions(replace(state, queue=(), under_way=()), (extra,), NOW)
+    state, requests = after(state, Saved())
     (requested,) = (request for request in requests if isinstance(request, Evict))
     assert [(spare.uid, spare.goal) for spare in state.memory.extra_evictions] == [(requested.move.uid, 1)]
     state, _ = after(state, answered(requested, result))
@@ -297,7 +314,9 @@ def test_a_pod_whose_eviction_is_requested_again_is_one_move() -> None:
     """After a refusal the same pod may be chosen again; its move is not there twice."""
     state, requested = evicting()
     state, _ = after(state, answered(requested, EvictionResult.BUDGET))
-    state, requests = after(state, CycleDue(snapshot=SNAPSHOT))
+    later = NOW + timedelta(minutes=5)
+    state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
+    state, requests = step(state, Saved(), later)
     (again,) = (request for request in requests if isinstance(request, Evict))
     assert again.move.uid == requested.move.uid
     state, _ = after(state, answered(again))
@@ -333,7 +352,8 @@ def test_nothing_is_admitted_while_paused() -> None:
     assert state.cycle is not None
     assert {waiting_eviction.reason for waiting_eviction in state.cycle.admission.waiting} == {"Paused"}
     assert len(state.cycle.admission.waiting) == 4
-    state, requests = step(state, CycleDue(snapshot=SNAPSHOT), NOW + timedelta(seconds=10))
+    state, _ = step(state, CycleDue(snapshot=SNAPSHOT), NOW + timedelta(seconds=10))
+    state, requests = step(state, Saved(), NOW + timedelta(seconds=10))
     assert "Evict" in kinds(requests)
     assert state.pause is None
 
@@ -363,3 +383,146 @@ def test_what_was_sent_before_a_pause_is_followed_to_its_end() -> None:
     state, requests = after(state, PauseRead(pause=Pause()), answered(requested))
     assert [move.state for move in state.memory.moves] == [MoveState.EVICTED]
     assert reasons(requests) == {"Evicted"}
+
+
+def evictions(requests: tuple[LoopRequest, ...]) -> list[Evict]:
+    return [request for request in requests if isinstance(request, Evict)]
+
+
+def test_independent_groups_are_evicted_from_in_parallel() -> None:
+    """Up to `budgets.parallel` requests are under way, one of a group; the next of a group follows its answer."""
+    state, requests = after(led(), CycleDue(snapshot=two_workloads()), Saved())
+    first, second = evictions(requests)
+    assert first.move.group != second.move.group
+    state, requests = after(state, answered(second))
+    (following,) = evictions(requests)
+    assert following.move.group == second.move.group
+    assert {request.uid for request in state.under_way} == {first.move.uid, following.move.uid}
+
+
+def test_a_plan_that_took_too_long_is_not_begun() -> None:
+    """The time is read again after planning: what was planned on an old snapshot is not sent, and leaves no move."""
+    state, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
+    state, requests = step(state, Saved(), NOW + timedelta(seconds=45))
+    assert evictions(requests) == []
+    assert (state.queue, state.memory.moves, state.memory.sent) == ((), (), ())
+
+
+def with_needed(state: LoopState, needed: int) -> LoopState:
+    """Return the state with a step of four evictions that is none with fewer than `needed`."""
+    changed = [
+        msgspec.structs.replace(eviction, repair=msgspec.structs.replace(eviction.repair, needed=needed))
+        for eviction in state.queue
+    ]
+    return replace(state, queue=tuple(changed))
+
+
+@pytest.mark.parametrize(
+    ("event", "torn"),
+    [
+        (Stopping(), False),
+        (PolicyLoaded(policy=eager(budgets=Budgets())), False),
+        (PolicyLoaded(policy=eager(Mode.OBSERVE)), True),
+        (PauseRead(pause=Pause()), True),
+        (Leading(leads=False), True),
+        (None, False),
+    ],
+    ids=["stopping", "another policy", "observe", "paused", "leadership lost", "an old plan"],
+)
+def test_what_a_step_requires_is_finished(event: LoopEvent | None, torn: bool) -> None:  # a column
+    """A step that has begun is sent as far as it is a step; only a pause, a lost lease and the mode tear it."""
+    state, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
+    state, requests = after(with_needed(state, 3), Saved())
+    sent = evictions(requests)
+    if event is not None:
+        state, _ = after(state, event)
+    later = NOW if event is not None else NOW + 2 * PLAN_VALID_FOR
+    while state.under_way:
+        state, requests = step(state, answered(sent[-1]), later)
+        sent += evictions(requests)
+    assert len(sent) == (1 if torn else 3)
+    assert len(state.memory.moves) == len(sent), "what was not sent is no move"
+    assert all(request.least_ready == () for request in sent[1:]), "nothing may hold the rest of a step back"
+
+
+def test_what_is_read_before_a_step() -> None:
+    """As many pods as were Ready in the snapshot, less those that were evicted since, must be Ready at the server."""
+    state, first = evicting()
+    assert first.least_ready == ((first.move.workload, 12),)
+    state, requests = after(state, answered(first))
+    (second,) = evictions(requests)
+    assert second.least_ready == ((first.move.workload, 11),)
+
+
+def test_a_memory_that_was_not_saved() -> None:
+    """Nothing is sent that the next leader would not know; the plan says so until the memory is saved again."""
+    state, requests = after(led(), CycleDue(snapshot=SNAPSHOT), Saved(problem="the disk is full"))
+    assert evictions(requests) == []
+    assert state.memory.moves == ()
+    state, requests = after(state, CycleDue(snapshot=SNAPSHOT))
+    assert state.cycle is not None
+    (reason,) = {waiting.reason for waiting in state.cycle.admission.waiting}
+    assert (reason, kinds(requests)) == ("MemoryNotSaved", ["Save"])
+    state, requests = after(state, Saved(), *CYCLE)
+    assert len(evictions(requests)) == 1
+
+
+def in_namespaces(number: int) -> Snapshot:
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    for index in range(number):
+        on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
+        blueprint.deployment("web", namespace=f"team-{index}", on=on, spread={ZONE: 1, HOSTNAME: 1})
+    return blueprint.snapshot()
+
+
+def test_silence_in_three_namespaces_holds_everything() -> None:
+    """One or two namespaces without an answer may have a sick webhook; three say that the API server is sick."""
+    budgets = BUDGETS.model_copy(update={"per_node": Amount(value=99)})
+    state, requests = after(led(policy=eager(budgets=budgets)), CycleDue(snapshot=in_namespaces(5)), Saved())
+    sent = evictions(requests)
+    assert len({request.move.namespace for request in sent}) == EVICTING.budgets.parallel
+    for request in sent[:2]:
+        state, requests = after(state, answered(request, EvictionResult.UNKNOWN))
+        sent += evictions(requests)
+    assert len(sent) == 5, "the fifth namespace had its turn"
+    state, requests = after(state, answered(sent[2], EvictionResult.UNKNOWN))
+    assert state.queue == ()
+    assert len(state.memory.moves) == 5
+
+
+def test_an_overloaded_server_is_left_alone() -> None:
+    """Nothing is sent to it for as long as it asks; every plan until then says why."""
+    state, requests = after(led(), CycleDue(snapshot=two_workloads()), Saved())
+    first, second = evictions(requests)
+    overloaded = EvictionAnswer(EvictionResult.THROTTLED, "too many requests", retry_after=20)
+    state, requests = after(state, Answered(uid=first.move.uid, answer=overloaded))
+    assert (state.queue, evictions(requests)) == ((), [])
+    state, _ = after(state, answered(second))
+    for seconds, reasons_then in ((19, {"RateLimited"}), (20, {"BackOff"})):
+        now = NOW + timedelta(seconds=seconds)
+        later, _ = step(state, CycleDue(snapshot=replace(two_workloads(), taken_at=now)), now)
+        assert later.cycle is not None
+        waiting = {one.reason for one in later.cycle.admission.waiting if one.eviction.group == first.move.group}
+        assert waiting == reasons_then or (seconds == 20 and not waiting)
+
+
+def test_moves_of_another_process_are_in_flight_too() -> None:
+    """What somebody else has saved in the meantime is taken over, except what this process knows better."""
+    state, requested = evicting()
+    other = msgspec.structs.replace(requested.move, uid="another", state=MoveState.EVICTED)
+    older = msgspec.structs.replace(requested.move, targets=())
+    state, _ = after(state, MemoryRead(memory=Memory(moves=(older, other), sent=(NOW,))))
+    known = {move.uid: move for move in state.memory.moves}
+    assert (known["another"], known[older.uid]) == (other, requested.move)
+    assert len(state.memory.sent) == 5
+    same, _ = after(state, MemoryRead(memory=Memory(moves=(other,))))
+    assert same.memory == state.memory
+
+
+def test_another_group_is_first_in_each_cycle() -> None:
+    """So a group whose requests hang or are refused cannot be first for ever."""
+    state, requests = after(led(), CycleDue(snapshot=two_workloads()), Saved())
+    first = evictions(requests)[0]
+    state, _ = after(led(turn=state.turn), CycleDue(snapshot=two_workloads()), Saved())
+    assert state.under_way[0].group != first.move.group

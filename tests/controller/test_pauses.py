@@ -6,9 +6,9 @@ from threading import Event
 
 import pytest
 
-from rebalancer.adapters.kubernetes.configmaps import ConfigMap
+from rebalancer.adapters.kubernetes.configmaps import ConfigMap, find_pause
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.pauses import parse_pause, watch_pauses
+from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.state import LoopEvent, PauseRead
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 
@@ -69,4 +69,4 @@ def test_each_change_is_reported_when_it_comes() -> None:
 def test_only_its_own_key_counts(data: dict[str, str], expected: Pause | None) -> None:
     """The ConfigMap holds other switches too; an empty one is a pause."""
     config_map = ConfigMap(namespace="ns", name="rebalancer-control", uid="u", data=data)
-    assert parse_pause(config_map) == expected
+    assert find_pause(config_map) == expected

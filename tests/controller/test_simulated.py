@@ -15,7 +15,7 @@ from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
 from rebalancer.policy import Amount, Budgets, Mode
-from rebalancer.ports import Document, EvictionAnswer, EvictionResult
+from rebalancer.ports import Document, EvictionAnswer, EvictionResult, SaveAnswer
 from tests.controller.simulated import Simulation, eager
 from tests.planning.states import CACHE, bounds, state
 
@@ -155,7 +155,7 @@ class Switched(SimulatedCluster):
     moments = 0
     evicted_while_paused = 0
 
-    def save(self, documents: tuple[Document, ...]) -> bool:
+    def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         self._moment()
         return super().save(documents)
 
@@ -167,7 +167,7 @@ class Switched(SimulatedCluster):
     def _moment(self) -> None:
         if self.moments in self.flips:
             pause = self.flips[self.moments]
-            self.paused = pause is not None
+            self.pause, self.paused = pause, pause is not None
             self.tell(PauseRead(pause=pause))
         self.moments += 1
 
@@ -186,7 +186,7 @@ def test_a_pause_at_any_moment(counts: list[list[int]], seed: int, flips: dict[i
     cluster.flips, cluster.tell = flips, simulation.runner.tell
     before = min_evictions(state(counts), bounds(1, 1), 0, CACHE)
     simulation.cycles(10, apart=30)
-    cluster.flips, cluster.paused = {}, False
+    cluster.flips, cluster.pause, cluster.paused = {}, None, False
     simulation.runner.tell(PauseRead(pause=None))
     simulation.cycles(2 * (before or 2) + 4, apart=30)
     cluster.advance(120)

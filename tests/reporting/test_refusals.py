@@ -275,7 +275,21 @@ SENTENCES: list[tuple[Fact, str]] = [
             "no further eviction until the violation is repaired by other means"
         ),
     ),
+    (
+        admission.RequestsRefused(1, timedelta(seconds=9.2)),
+        "the last 1 eviction request for it was not granted; next attempt in 10s",
+    ),
+    (
+        admission.RequestsRefused(2, MINUTE),
+        "the last 2 eviction requests for it were not granted; next attempt in 60s",
+    ),
+    (admission.ServerOverloaded(timedelta(seconds=5)), "the API server is overloaded; next attempt in 5s"),
+    (
+        admission.MemoryUnsaved("HTTP 409"),
+        "the memory cannot be saved, without which nothing is evicted: HTTP 409",
+    ),
     (admission.RateReached("perMinute", 5), "budgets.perMinute allows 5"),
+    (admission.TooManyInFlight(500), "at most 500 evictions may be in flight at once"),
 ]
 
 

@@ -6,7 +6,16 @@ import msgspec
 
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, Memory, MoveState
 from rebalancer.model.reasons import Reason
-from rebalancer.tracking.backoff import FIRST_WAIT, find_backoff, record_failure, record_outcomes
+from rebalancer.tracking.backoff import (
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    find_backoff,
+    find_refusals,
+    forget_refusals,
+    record_failure,
+    record_outcomes,
+    record_refusal,
+)
 from rebalancer.tracking.moves import merge_memory
 from tests.admission.test_admit import admitted, rules
 from tests.scheduling.build import NOW
@@ -79,3 +88,39 @@ def test_leading_again_forgets_nothing() -> None:
         "own": MoveState.EVICTED,
     }
     assert (after.sent, after.seen) == ((NOW,), ((GROUP, NOW),))
+
+
+def test_each_refused_request_doubles_the_wait() -> None:
+    """Up to an hour and without end, since what refuses may recover; a grant forgets them all."""
+    memory, least = NO_MEMORY, timedelta(minutes=1)
+    assert find_refusals(memory, GROUP, NOW) is None
+    waits = []
+    for _ in range(20):
+        memory = record_refusal(memory, GROUP, NOW, least)
+        waiting = find_refusals(memory, GROUP, NOW)
+        assert waiting is not None
+        waits.append(waiting.left / least)
+        assert find_refusals(memory, GROUP, NOW + waiting.left) is None
+    assert waits[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert waits[-1] == 60
+    assert find_refusals(memory, "another", NOW) is None
+    assert find_refusals(memory, GROUP, NOW - timedelta(days=1)) == (20, LONGEST_WAIT), "a clock that was set back"
+    other = record_refusal(memory, "other", NOW, least)
+    assert [refused.group for refused in forget_refusals(other, GROUP).refused] == ["other"]
+    assert forget_refusals(NO_MEMORY, GROUP) is NO_MEMORY
+
+
+def test_a_server_that_asks_for_longer() -> None:
+    """Its wish is the least wait, even above an hour's bound."""
+    memory = record_refusal(NO_MEMORY, GROUP, NOW, 2 * LONGEST_WAIT)
+    assert find_refusals(memory, GROUP, NOW) == (1, 2 * LONGEST_WAIT)
+
+
+def test_a_group_whose_requests_were_refused_waits() -> None:
+    """Only that group's evictions wait."""
+    everything = admitted(rules())
+    group = everything.evictions[0].group
+    now = everything.evictions[0].pod.created + timedelta(days=1)
+    admission = admitted(rules(), record_refusal(NO_MEMORY, group, now, timedelta(days=2)))
+    assert {waiting_eviction.eviction.group for waiting_eviction in admission.waiting} == {group}
+    assert {waiting_eviction.reason for waiting_eviction in admission.waiting} == {Reason.BACK_OFF}

@@ -4,25 +4,30 @@ from datetime import datetime
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, StatusMap
+from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, ControlMap, StatusMap, find_pause
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.admission.pause import Pause
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, ResourceKind
-from rebalancer.decoding.lists import DecodedObjects, decode_page, make_snapshot
+from rebalancer.decoding.lists import DecodedObjects, decode, decode_page, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.events import Event
-from rebalancer.model.moves import Move
+from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Fault, Snapshot
-from rebalancer.ports import Document, EvictionAnswer
+from rebalancer.model.workloads import Workload
+from rebalancer.ports import Document, EvictionAnswer, ReadFailedError, SaveAnswer
 
 STALE_AFTER = 150.0
 """Seconds without an event of one watch after which nothing is evicted; bookmarks come about every 60 seconds."""
 
 FAILING_AFTER = 10.0
 """Seconds for which a watch may fail before its objects count as stale."""
+
+_PAUSE_SECONDS = 1.0
+"""How long reading the kill switch may take."""
 
 _PAGE = "500"
 _FORBIDDEN = frozenset({401, 403})
@@ -57,6 +62,7 @@ class KubernetesCluster:
         self._version = version
         self._recorder = Recorder(transport, instance=instance)
         self._status = StatusMap(transport, namespace)
+        self._control = ControlMap(transport, namespace)
         self.reflectors = {kind.name: Reflector(transport, kind) for kind in KINDS}
         self.reflectors[CONFIG_MAPS.name] = control
 
@@ -120,7 +126,27 @@ class KubernetesCluster:
             event = msgspec.structs.replace(event, regarding=msgspec.structs.replace(regarding, uid=uid))
         self._recorder.record(event)
 
-    def save(self, documents: tuple[Document, ...]) -> bool:
+    def read_pause(self) -> Pause | None:
+        """Read the kill switch from the API server, whatever its watch has received."""
+        try:
+            config_map = self._control.read(timeout=_PAUSE_SECONDS)
+        except (ClusterError, msgspec.DecodeError) as error:
+            raise ReadFailedError(str(error)) from error
+        return find_pause(config_map) if config_map is not None else None
+
+    def count_ready(self, workload: Reference) -> int:
+        """Read the number of Ready pods from a workload's status."""
+        kind = next(kind for kind in KINDS if kind.name == workload.kind)
+        path = kind.path.replace(kind.plural, f"namespaces/{workload.namespace}/{kind.plural}/{workload.name}")
+        try:
+            read = decode(kind, msgspec.Raw(self._transport.request("GET", path)), Interner())
+        except (ClusterError, msgspec.DecodeError) as error:
+            raise ReadFailedError(str(error)) from error
+        if not isinstance(read, Workload):
+            raise ReadFailedError(f"{workload}: {read}")
+        return read.ready
+
+    def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents in the status ConfigMap."""
         return self._status.save(documents)
 

@@ -7,10 +7,11 @@ import msgspec
 import structlog
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.admission.pause import KEY, Pause, read_pause
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import ResourceKind
-from rebalancer.ports import Document
+from rebalancer.ports import Document, SaveAnswer
 
 STATUS, CONTROL = "rebalancer-status", "rebalancer-control"
 LIMIT = 256 * 1024
@@ -48,6 +49,13 @@ def _decode_config_map(config_map: _WireConfigMap, _: Interner) -> ConfigMap:
     )
 
 
+def find_pause(config_map: ConfigMap) -> Pause | None:
+    """Return the pause in the control ConfigMap, None if it has none."""
+    if KEY in config_map.binary:
+        return Pause(unreadable="it is not text in UTF-8")
+    return read_pause(config_map.data[KEY]) if KEY in config_map.data else None
+
+
 CONFIG_MAPS = ResourceKind(
     name="ConfigMap",
     group="",
@@ -61,16 +69,21 @@ CONFIG_MAPS = ResourceKind(
 
 
 class StatusMap:
-    """The status ConfigMap of one namespace; only the leader writes it."""
+    """The status ConfigMap of one namespace; only the leader writes it.
+
+    Every write replaces the version that this process has read or written last, so that a leader who has been deposed
+    without knowing it cannot overwrite what its successor has written.
+    """
 
     def __init__(self, transport: Transport, namespace: str) -> None:
         self._transport = transport
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._saved: dict[str, str] = {}
+        self._version = ""
 
-    def save(self, documents: tuple[Document, ...]) -> bool:
-        """Replace the stored documents, and say whether the first of them is stored.
+    def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
+        """Replace the stored documents.
 
         Documents that do not fit are left out; if the first does not fit, nothing is written. Failures are logged.
         """
@@ -80,45 +93,46 @@ class StatusMap:
             size = len(document.text.encode())
             if size > capacity and not data:
                 _log.error("status document too large", key=document.key, bytes=size, available=capacity)
-                return False
+                return SaveAnswer(f"{document.key} has {size} bytes, the ConfigMap may have {capacity}")
             if size > capacity:
                 _log.warning("status document left out", key=document.key, bytes=size, available=capacity)
                 continue
             capacity -= size
             data[document.key] = document.text
         if data == self._saved:
-            return True
+            return SaveAnswer()
         try:
             self._write(data)
         except ClusterError as error:
             _log.warning("status not saved", error=str(error))
-            return False
+            # Not found: somebody has deleted the object since.
+            conflict = isinstance(error, RequestRefused) and error.status in {_CONFLICT, _NOT_FOUND}
+            return SaveAnswer(str(error), conflict)
         self._saved = data
-        return True
+        return SaveAnswer()
 
     def _write(self, data: dict[str, str]) -> None:
         labels = {**_LABELS, "app.kubernetes.io/managed-by": "rebalancer"}
-        body: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": STATUS, "namespace": self._namespace, "labels": labels},
-            "data": data,
-        }
-        try:
-            self._transport.request("PUT", f"{self._path}/{STATUS}", body=body)
-        except RequestRefused as error:
-            if error.status != _NOT_FOUND:
-                raise
-            self._transport.request("POST", self._path, body=body)
+        metadata = {"name": STATUS, "namespace": self._namespace, "labels": labels}
+        if self._version:
+            metadata["resourceVersion"] = self._version
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        self._saved = {}  # until the answer says so, nobody knows what is stored
+        # The installation has the object. Only a user with more rights than the controller's Role can create it here.
+        method, path = ("PUT", f"{self._path}/{STATUS}") if self._version else ("POST", self._path)
+        written = CONFIG_MAPS.decoder.decode(self._transport.request(method, path, body=body))
+        self._version = written.metadata.resource_version
 
     def load(self, key: str) -> str:
         """Return a document, "" if there is none; raise ClusterError if the request fails."""
         try:
             config_map = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
         except RequestRefused as error:
-            if error.status == _NOT_FOUND:
-                return ""
-            raise
+            if error.status != _NOT_FOUND:
+                raise
+            self._saved, self._version = {}, ""
+            return ""
+        self._saved, self._version = {}, config_map.metadata.resource_version
         text: str = (config_map.data or {}).get(key, "")
         return text
 
@@ -135,10 +149,11 @@ class ControlMap:
         """Name it."""
         return f"ConfigMap {self._namespace}/{CONTROL}"
 
-    def read(self) -> ConfigMap | None:
-        """Return it, None if there is none."""
+    def read(self, *, timeout: float | None = None) -> ConfigMap | None:
+        """Return it, None if there is none; `timeout` in seconds, None: the transport's own."""
         try:
-            config_map = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{CONTROL}"))
+            data = self._transport.request("GET", f"{self._path}/{CONTROL}", read_timeout=timeout)
+            config_map = CONFIG_MAPS.decoder.decode(data)
         except RequestRefused as error:
             if error.status == _NOT_FOUND:
                 return None

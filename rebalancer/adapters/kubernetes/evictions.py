@@ -14,6 +14,9 @@ from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, 
 from rebalancer.model.moves import Move
 from rebalancer.ports import EvictionAnswer, EvictionResult
 
+_LONGEST_WAIT = 600.0
+"""Seconds; a server that asks for more is asked again sooner."""
+
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
@@ -29,7 +32,7 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     try:
         data = transport.request("POST", path, body=body)
     except RequestRefused as error:
-        return EvictionAnswer(_classify(error.status, error.details), str(error))
+        return EvictionAnswer(_classify(error.status, error.details), str(error), min(error.retry_after, _LONGEST_WAIT))
     except Unreachable as error:
         return EvictionAnswer(EvictionResult.UNKNOWN, str(error))
     try:
@@ -41,7 +44,8 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     return EvictionAnswer(EvictionResult.EVICTED)
 
 
-def _classify(code: int, status: Mapping[str, Any]) -> EvictionResult:  # a table of the API's answers
+# Many branches: a table of the API's answers.
+def _classify(code: int, status: Mapping[str, Any]) -> EvictionResult:
     details = status.get("details") or {}
     causes = {cause.get("reason") for cause in details.get("causes") or () if isinstance(cause, dict)}
     message = str(status.get("message", ""))
@@ -53,6 +57,8 @@ def _classify(code: int, status: Mapping[str, Any]) -> EvictionResult:  # a tabl
             return EvictionResult.CONFLICT
         case 429 if "DisruptionBudget" in causes:
             return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
+        case 429 if status:
+            return EvictionResult.FAILED  # an admission webhook's refusal; an overloaded server sends no Status
         case 429:
             return EvictionResult.THROTTLED
         case 401 | 403:

@@ -38,12 +38,16 @@ class Unreachable(ClusterError):  # noqa: N818  # it names the state, as callers
 
 
 class RequestRefused(ClusterError):  # noqa: N818
-    """A response with an error. `status` is the HTTP code, `details` the Status body, empty if there was none."""
+    """A response with an error. `status` is the HTTP code, `details` the Status body, empty if there was none.
 
-    def __init__(self, message: str, status: int, details: Mapping[str, Any]) -> None:
+    `retry_after` is for how many seconds the server asked not to try again, 0 if it did not say.
+    """
+
+    def __init__(self, message: str, status: int, details: Mapping[str, Any], retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.status = status
         self.details = details
+        self.retry_after = retry_after
 
 
 class Transport:
@@ -89,7 +93,7 @@ class Transport:
         finally:
             response.release_conn()
         if response.status >= 400:
-            raise _make_refusal(method, path, response.status, data)
+            raise _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
         return data
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> BaseHTTPResponse:
@@ -138,7 +142,7 @@ def _find_cause(error: BaseException) -> str:
     return str(reason or error).split(": ", 1)[-1]
 
 
-def _make_refusal(method: str, path: str, status: int, data: bytes) -> RequestRefused:
+def _make_refusal(method: str, path: str, status: int, data: bytes, retry_after: str = "") -> RequestRefused:
     try:
         details = json.loads(data)
     except ValueError:
@@ -146,7 +150,9 @@ def _make_refusal(method: str, path: str, status: int, data: bytes) -> RequestRe
     if not isinstance(details, dict):
         details = {}
     message = details.get("message") or data[:200].decode(errors="replace") or "no explanation"
-    return RequestRefused(f"{method} {path}: HTTP {status}: {message}", status, details)
+    # The header may have a date too; Kubernetes sends seconds.
+    seconds = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
+    return RequestRefused(f"{method} {path}: HTTP {status}: {message}", status, details, seconds)
 
 
 def connect(

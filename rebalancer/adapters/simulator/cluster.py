@@ -21,10 +21,12 @@ from rebalancer.adapters.simulator.store import Store
 from rebalancer.adapters.simulator.timings import Faults, Timings
 from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 from rebalancer.adapters.simulator.watch import Watch
+from rebalancer.admission.pause import Pause
 from rebalancer.model.events import Event
-from rebalancer.model.moves import Move
+from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.ports import Document, EvictionAnswer
+from rebalancer.model.workloads import reference_of
+from rebalancer.ports import Document, EvictionAnswer, SaveAnswer
 from rebalancer.scheduling.place import Choose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
@@ -68,6 +70,8 @@ class SimulatedCluster:
         self._evictions = Evictions(self._state, faults)
         self._documents: dict[str, str] = {}
         self.nodes = NodeChanges(self._state)
+        self.pause: Pause | None = None
+        """The kill switch, for an operator to set."""
 
     # Time
 
@@ -75,6 +79,10 @@ class SimulatedCluster:
     def now(self) -> datetime:
         """The simulated time."""
         return self._state.event_queue.now
+
+    def seconds(self) -> float:
+        """Return the simulated time in seconds, as a monotonic clock does."""
+        return self.now.timestamp()
 
     @property
     def next_due(self) -> datetime | None:
@@ -110,10 +118,21 @@ class SimulatedCluster:
         name = f"{about.kind} {about.namespace}/{about.name}"
         self._state.note(TraceKind.EVENT, name, f"{event.reason}: {event.note}")
 
-    def save(self, documents: tuple[Document, ...]) -> bool:
+    def read_pause(self) -> Pause | None:
+        """Return the pause that an operator has set."""
+        return self.pause
+
+    def count_ready(self, workload: Reference) -> int:
+        """Count a workload's pods that are Ready at the present time."""
+        store = self._state.store
+        top = next((item.uid for item in store.workloads if reference_of(item) == workload), "")
+        owned = [item.uid for item in store.workloads if item.owner is not None and item.owner.uid == top]
+        return sum(pod.ready and not pod.terminating for uid in (top, *owned) for pod in store.pods.of(uid))
+
+    def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents."""
         self._documents.update((document.key, document.text) for document in documents)
-        return True
+        return SaveAnswer()
 
     def load(self, key: str) -> str:
         """Return a stored document, "" if there is none."""

@@ -1,15 +1,14 @@
-"""The Status document: the controller's mode, moves, plan and refusals; and the controller's memory, as text."""
+"""The Status document: the controller's mode, moves, plan and refusals."""
 
 from collections import Counter
 from datetime import datetime
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from rebalancer.admission.admit import Admission
 from rebalancer.admission.pause import Pause
-from rebalancer.model.moves import NO_MEMORY, Memory, Move
+from rebalancer.model.moves import Move
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Plan
 from rebalancer.reporting.documents.document import (
@@ -20,8 +19,6 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
-
-_MEMORY_FORMAT = 1
 
 
 class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -105,24 +102,3 @@ def count_refusals(plan: Plan, admission: Admission, deadlocks: int) -> dict[str
     if deadlocks:
         counts[Reason.PLACEMENT_DEADLOCK] = deadlocks
     return dict(sorted(counts.items()))
-
-
-class _StoredMemory(msgspec.Struct, frozen=True):
-    format: int
-    memory: Memory
-
-
-def memory_text(memory: Memory) -> str:
-    """Encode the memory for the next process."""
-    return msgspec.json.encode(_StoredMemory(_MEMORY_FORMAT, memory)).decode()
-
-
-def parse_memory(text: str) -> Memory:
-    """Decode a memory; an unreadable one gives the empty memory, since moves are visible in the cluster itself."""
-    if not text:
-        return NO_MEMORY
-    try:
-        stored = msgspec.json.decode(text, type=_StoredMemory)
-    except (msgspec.DecodeError, RecursionError):
-        return NO_MEMORY
-    return stored.memory if stored.format == _MEMORY_FORMAT else NO_MEMORY

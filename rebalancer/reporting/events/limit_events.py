@@ -24,7 +24,7 @@ _REASONS: Final[Mapping[State, EventReason]] = {
 _NO_CAUSES: Final[Causes] = MappingProxyType({})
 
 ReportedStates = Mapping[str, State]
-"""The states last reported for limits that are not Satisfied, by the limit's name."""
+"""The states last reported for limits that are not Satisfied, by the limit's token."""
 
 
 def limit_events(
@@ -36,22 +36,23 @@ def limit_events(
     for limit in limits:
         if limit.state is State.SATISFIED and not reported:
             continue
-        name = limit.name
-        before = reported.get(name, State.SATISFIED)
+        token = limit_token(limit)
+        before = reported.get(token, State.SATISFIED)
         if before is not State.SATISFIED:
-            after[name] = before
+            after[token] = before
         if before is not limit.state:
-            changed.append((limit.headroom, name, limit.state, limit))
+            changed.append((limit.headroom, limit.name, limit.state, limit))
     events: list[Event] = []
-    for _, name, state, limit in sorted(changed, key=lambda change: change[:2]):
+    for _, _, state, limit in sorted(changed, key=lambda change: change[:2]):
+        token = limit_token(limit)
         new = list(_events(limit, causes.get(limit_token(limit))))
         if len(events) + len(new) > MOST_EVENTS:
             continue
         events += new
         if state is State.SATISFIED:
-            after.pop(name, None)
+            after.pop(token, None)
         else:
-            after[name] = state
+            after[token] = state
     return events, after
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
-from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.moves import Move, MoveState, Reference, make_token
 from rebalancer.model.reasons import ViolationCause
 
 
@@ -23,14 +23,14 @@ def move_events(reason: EventReason, note: str, move: Move) -> tuple[Event, Even
 
 
 def skew_events(before: Iterable[str], assessment: Assessment, causes: Causes) -> list[Event]:
-    """Create the events for groups that became violated or recovered; `before` names those violated until now."""
+    """Create the events for groups that became violated or recovered; `before` has the tokens of those before."""
     violated_before = set(before)
     events = []
     for group in assessment.groups:
-        name = group.group.name
-        if group.violated and name not in violated_before:
+        token = make_token(group.group.name)
+        if group.violated and token not in violated_before:
             events += _group_events(EventReason.SKEW_VIOLATED, group, causes)
-        elif not group.violated and name in violated_before:
+        elif not group.violated and token in violated_before:
             events += _group_events(EventReason.SKEW_RECOVERED, group, causes)
     return events
 

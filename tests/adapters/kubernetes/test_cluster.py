@@ -14,7 +14,7 @@ from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, LIMIT, Status
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
 from rebalancer.model.cluster import NEWEST
-from rebalancer.ports import Document
+from rebalancer.ports import Document, SaveAnswer
 from tests.adapters.kubernetes.fake_server import answer, served
 
 
@@ -23,6 +23,8 @@ class ConfigMaps:
 
     def __init__(self) -> None:
         self.data: dict[str, str] | None = None
+        self.version = 0
+        self.version = 0
         self.broken = False
         self.requests: list[str] = []
 
@@ -33,10 +35,14 @@ class ConfigMaps:
             answer(request, 500, {"message": "broken"})
         elif request.command in {"GET", "PUT"} and self.data is None:
             answer(request, 404, {"message": "not found"})
+        elif body and json.loads(body)["metadata"].get("resourceVersion", "0") != str(self.version if self.data else 0):
+            answer(request, 409, {"message": "the object has been modified"})
         else:
             if body:
                 self.data = json.loads(body)["data"]
-            answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": self.data})
+                self.version += 1
+            metadata = {"name": "rebalancer-status", "resourceVersion": str(self.version)}
+            answer(request, 200, {"metadata": metadata, "data": self.data})
 
 
 def test_the_status_is_created_then_replaced() -> None:
@@ -45,12 +51,12 @@ def test_the_status_is_created_then_replaced() -> None:
     with served(maps) as transport:
         status = StatusMap(transport, "ns")
         assert status.load("a") == ""
-        assert status.save((Document("a", "1"), Document("b", "2")))
-        assert status.save((Document("a", "1"), Document("b", "2")))
+        assert status.save((Document("a", "1"), Document("b", "2"))) == SaveAnswer()
+        assert status.save((Document("a", "1"), Document("b", "2"))) == SaveAnswer()
         assert status.load("a") == "1"
-        assert status.save((Document("a", "3"),))
+        assert status.save((Document("a", "3"),)) == SaveAnswer()
         assert maps.data == {"a": "3"}
-    assert maps.requests == ["GET", "PUT", "POST", "GET", "PUT"]
+    assert maps.requests == ["GET", "POST", "GET", "PUT"]
 
 
 def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
@@ -59,13 +65,34 @@ def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
     large = "x" * (LIMIT + 1)
     with served(maps) as transport:
         status = StatusMap(transport, "ns")
-        assert status.save((Document("memory", "old"),))
-        assert not status.save((Document("memory", large), Document("status", "s")))
+        assert not status.save((Document("memory", "old"),)).problem
+        answered = status.save((Document("memory", large), Document("status", "s")))
+        assert answered == SaveAnswer("memory has 262145 bytes, the ConfigMap may have 262144")
         assert maps.data == {"memory": "old"}
-        assert status.save((Document("memory", "new"), Document("plan", large), Document("status", "s")))
+        assert not status.save((Document("memory", "new"), Document("plan", large), Document("status", "s"))).problem
         assert maps.data == {"memory": "new", "status": "s"}
         maps.broken = True
-        assert not status.save((Document("memory", "newer"),))
+        assert "broken" in status.save((Document("memory", "newer"),)).problem
+
+
+def test_a_deposed_leader_overwrites_nothing() -> None:
+    """A write replaces only the version that this process knows; until it has read the newer one it writes nothing."""
+    maps = ConfigMaps()
+    with served(maps) as transport:
+        old, new = StatusMap(transport, "ns"), StatusMap(transport, "ns")
+        assert old.save((Document("memory", "of the old leader"),)) == SaveAnswer()
+        assert new.load("memory") == "of the old leader"
+        assert new.save((Document("memory", "of the new leader"),)) == SaveAnswer()
+        for _ in range(2):
+            answered = old.save((Document("memory", "overwritten"),))
+            assert (answered.conflict, "HTTP 409" in answered.problem) == (True, True)
+        assert maps.data == {"memory": "of the new leader"}
+        assert old.load("memory") == "of the new leader"
+        assert old.save((Document("memory", "merged"),)) == SaveAnswer()
+        never = StatusMap(transport, "ns")
+        assert never.save((Document("memory", "by who has never read it"),)).conflict
+        maps.data = None
+        assert old.save((Document("memory", "deleted since"),)).conflict
 
 
 def test_a_cluster_that_cannot_be_watched_is_stale() -> None:

@@ -1,6 +1,7 @@
 """Every answer to an eviction request means what it means on a real server."""
 
 import json
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -41,7 +42,7 @@ BUDGET: dict[str, Any] = {
         (422, failure(422), Result.FAILED),
         (429, failure(429, **BUDGET), Result.BUDGET),
         (429, failure(429, **BUDGET, retryAfterSeconds=10), Result.STALE),
-        (429, failure(429), Result.THROTTLED),
+        (429, failure(429), Result.FAILED),
         (429, b"too many", Result.THROTTLED),
         (500, failure(500, "This pod has more than one PodDisruptionBudget, which the eviction…"), Result.FAILED),
         (500, failure(500, "etcd trouble"), Result.UNKNOWN),
@@ -102,6 +103,13 @@ def test_no_answer(rude: str) -> None:
         answer = evict(transport, MOVE)
     assert answer.result is Result.UNKNOWN
     assert "127.0.0.1" in answer.message
+
+
+def test_how_long_the_server_asks_to_wait() -> None:
+    """Its header is passed on, in seconds; anything but a number is no answer, and no server is waited for all day."""
+    for header, expected in (("7", 7.0), ("86400", 600.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0), ("-1", 0.0)):
+        with served(partial(answer, code=429, body=b"too many", headers={"Retry-After": header})) as transport:
+            assert evict(transport, MOVE).retry_after == expected
 
 
 def test_a_request_is_sent_once() -> None:

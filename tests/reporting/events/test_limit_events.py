@@ -76,11 +76,12 @@ def test_each_change_of_state_is_reported() -> None:
 
 
 def test_a_violation_that_the_last_process_reported_is_not_reported_again() -> None:
-    """A new leader knows the names of what was violated."""
+    """A new leader knows the tokens of what was violated."""
     evaluated = limits(CROWDED)
-    events, known = limit_events({evaluated[0].name: State.VIOLATED}, evaluated)
+    token = limit_token(evaluated[0])
+    events, known = limit_events({token: State.VIOLATED}, evaluated)
     assert not events
-    assert known == {evaluated[0].name: State.VIOLATED}
+    assert known == {token: State.VIOLATED}
 
 
 def test_a_limit_that_is_gone_is_forgotten() -> None:

@@ -1,0 +1,114 @@
+"""What is checked at the API server right before an eviction request is sent, and the request itself.
+
+A watch may be silent for minutes before anybody notices, so two things are read afresh. Before each step, the status of
+the workloads concerned: as many pods must be Ready as the plan assumes. Before each request, the kill switch: it must
+answer within a second, and one answer serves the requests of the next half second. So from a second after a pause was
+stored no request is begun, whatever the watches do.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from rebalancer.admission.pause import Pause
+from rebalancer.controller.state import Answered, Evict, LoopEvent, NotSent, PauseRead
+from rebalancer.ports import Cluster, ReadFailedError
+
+ANSWER_SERVES: Final = 0.5
+"""Seconds after its request was begun for which an answer about the kill switch serves other requests."""
+
+ANSWER_USABLE: Final = 0.8
+"""Seconds after which a slow answer is too old for the request that waited for it."""
+
+_log = structlog.get_logger("rebalancer")
+
+
+class Sender:
+    """Sends eviction requests, from any number of threads.
+
+    `may_act` says whether this process still leads, `monotonic` returns seconds, `tell` passes an event to the loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        may_act: Callable[[], bool],
+        monotonic: Callable[[], float],
+        tell: Callable[[LoopEvent], None],
+    ) -> None:
+        self._cluster = cluster
+        self._may_act = may_act
+        self._monotonic = monotonic
+        self._tell = tell
+        self._reading = threading.Lock()
+        self._read_at: float | None = None
+
+    def send(self, request: Evict) -> Answered | NotSent:
+        """Check what must hold, send the request and return its answer, or why it was not sent. Never raises."""
+        move = request.move
+        held = self._check_pods(request) or self._check_permission(request)
+        if held is not None:
+            _log.warning("eviction held back", namespace=move.namespace, pod=move.pod, why=held.why)
+            return held
+        answer = self._cluster.evict(move)
+        _log.info(
+            "eviction",
+            namespace=move.namespace,
+            pod=move.pod,
+            uid=move.uid,
+            node=move.node,
+            workload=str(move.workload),
+            result=answer.result,
+            message=answer.message,
+        )
+        return Answered(uid=move.uid, answer=answer)
+
+    def _check_pods(self, request: Evict) -> NotSent | None:
+        """Return why a step may not begin: a stale watch, or fewer pods are Ready than the plan assumes."""
+        uid = request.move.uid
+        if not request.least_ready:
+            return None
+        stale = self._cluster.staleness()
+        if stale:
+            return NotSent(uid=uid, why=stale, general=True)
+        for workload, least in request.least_ready:
+            try:
+                ready = self._cluster.count_ready(workload)
+            except ReadFailedError as error:
+                return NotSent(uid=uid, why=str(error))
+            if ready < least:
+                why = f"{ready} pods of {workload} are Ready, {least} when it was planned; waiting for the next plan"
+                return NotSent(uid=uid, why=why)
+        return None
+
+    def _check_permission(self, request: Evict) -> NotSent | None:
+        """Return why nothing may be sent at all: a pause, a kill switch that cannot be read, a lost lease."""
+        uid = request.move.uid
+        try:
+            pause = self._read_pause()
+        except ReadFailedError as error:
+            return NotSent(uid=uid, why=f"the kill switch cannot be read: {error}", general=True)
+        if pause is not None:
+            self._tell(PauseRead(pause=pause))
+            return NotSent(uid=uid, why=pause.message, general=True)
+        if not self._may_act():
+            return NotSent(uid=uid, why="this process no longer leads", general=True)
+        return None
+
+    def _read_pause(self) -> Pause | None:
+        """Return the pause, None where there is none: from the last answer if it is recent, else from a new one."""
+        with self._reading:
+            began = self._monotonic()
+            if self._read_at is not None and began - self._read_at < ANSWER_SERVES:
+                return None
+            self._read_at = None
+            pause = self._cluster.read_pause()
+            took = self._monotonic() - began
+            if took > ANSWER_USABLE:
+                raise ReadFailedError(f"the answer took {took:.1f}s, more than {ANSWER_USABLE}s")
+            if pause is None:
+                self._read_at = began
+            return pause

@@ -1,0 +1,139 @@
+"""What is read afresh before an eviction is sent, and what holds it back."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rebalancer.adapters.simulator import SimulatedCluster
+from rebalancer.admission.pause import Pause
+from rebalancer.controller.sender import ANSWER_SERVES, ANSWER_USABLE, Sender
+from rebalancer.controller.state import Answered, Evict, LoopEvent, NotSent, PauseRead
+from rebalancer.model.moves import Move, Reference
+from rebalancer.ports import EvictionResult, ReadFailedError
+from tests.controller.test_loop import SNAPSHOT
+from tests.tracking.build import move
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WEB = Reference("default", "Deployment", "web")
+
+
+class Shaky(SimulatedCluster):
+    """A cluster whose kill switch answers as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__(SNAPSHOT)
+        self.time = 0.0
+        self.reads = 0
+        self.takes = 0.0
+        self.broken = ""
+        self.stale = ""
+
+    def read_pause(self) -> Pause | None:
+        self.reads += 1
+        self.time += self.takes
+        if self.broken:
+            raise ReadFailedError(self.broken)
+        return self.pause
+
+    def count_ready(self, workload: Reference) -> int:
+        if workload.name == "unreadable":
+            raise ReadFailedError("HTTP 500")
+        return super().count_ready(workload)
+
+    def staleness(self) -> str:
+        return self.stale
+
+
+class Sending:
+    def __init__(self, *, leads: bool = True) -> None:
+        self.cluster = Shaky()
+        self.events: list[LoopEvent] = []
+        self.sender = Sender(
+            cluster=self.cluster,
+            may_act=lambda: leads,
+            monotonic=lambda: self.cluster.time,
+            tell=self.events.append,
+        )
+
+    def send(self, least_ready: tuple[tuple[Reference, int], ...] = (), index: int = 0) -> Answered | NotSent:
+        return self.sender.send(Evict(move=victim(index), least_ready=least_ready))
+
+
+def victim(index: int) -> Move:
+    pod = SNAPSHOT.pods[index]
+    return move(pod.uid, NOW, namespace=pod.namespace, pod=pod.name)
+
+
+def test_a_request_is_sent() -> None:
+    """With no pause, the lease, and as many Ready pods as planned."""
+    outcome = Sending().send(((WEB, 12),))
+    assert isinstance(outcome, Answered)
+    assert outcome.answer.result is EvictionResult.EVICTED
+
+
+@pytest.mark.parametrize(
+    ("least_ready", "why"),
+    [
+        (((WEB, 13),), "12 pods of default/web (Deployment) are Ready, 13 when it was planned"),
+        (((WEB, 12), (Reference("default", "Deployment", "unreadable"), 1)), "HTTP 500"),
+    ],
+)
+def test_pods_that_are_not_as_planned(least_ready: tuple[tuple[Reference, int], ...], why: str) -> None:
+    """Where fewer pods are Ready than planned, or nobody can say, that group waits for the next plan."""
+    outcome = Sending().send(least_ready)
+    assert isinstance(outcome, NotSent)
+    assert (why in outcome.why, outcome.general) == (True, False)
+
+
+def test_a_stale_watch_holds_everything() -> None:
+    """No step begins on a view that cannot be trusted; one that has begun is finished."""
+    sending = Sending()
+    sending.cluster.stale = "Pod: nothing heard for 200s"
+    outcome = sending.send(((WEB, 12),))
+    assert outcome == NotSent(uid=victim(0).uid, why="Pod: nothing heard for 200s", general=True)
+    assert isinstance(sending.send(()), Answered)
+
+
+def test_a_pause_that_no_watch_has_reported() -> None:
+    """It is read from the object itself, holds the request, and the loop learns of it."""
+    sending = Sending()
+    sending.cluster.pause = Pause(reason="an upgrade")
+    outcome = sending.send()
+    assert isinstance(outcome, NotSent)
+    assert outcome.general
+    assert sending.events == [PauseRead(pause=Pause(reason="an upgrade"))]
+
+
+def test_a_kill_switch_that_cannot_be_read_holds() -> None:
+    """An error holds, and so does an answer that took so long that a pause may have been stored a second ago."""
+    sending = Sending()
+    sending.cluster.broken = "connection refused"
+    outcome = sending.send()
+    assert isinstance(outcome, NotSent)
+    assert (outcome.general, "connection refused" in outcome.why) == (True, True)
+    slow = Sending()
+    slow.cluster.takes = ANSWER_USABLE + 0.1
+    outcome = slow.send()
+    assert isinstance(outcome, NotSent)
+    assert "the answer took 0.9s" in outcome.why
+
+
+def test_an_answer_serves_for_half_a_second() -> None:
+    """Requests within it do not read again; the next one after it does, and so does one after a failure."""
+    sending = Sending()
+    sending.send()
+    sending.cluster.time += ANSWER_SERVES / 2
+    sending.send(index=1)
+    assert sending.cluster.reads == 1
+    sending.cluster.time += ANSWER_SERVES / 2
+    sending.cluster.pause = Pause()
+    assert isinstance(sending.send(index=2), NotSent)
+    sending.cluster.pause = None
+    assert isinstance(sending.send(index=2), Answered)
+    assert sending.cluster.reads == 3
+
+
+def test_who_does_not_lead_sends_nothing() -> None:
+    """A lease can run out between the loop's decision and the request."""
+    outcome = Sending(leads=False).send()
+    assert outcome == NotSent(uid=victim(0).uid, why="this process no longer leads", general=True)

@@ -1,0 +1,141 @@
+"""The memory survives a restart; what somebody has damaged is forgotten, not stumbled over."""
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from rebalancer.adapters.kubernetes.configmaps import LIMIT
+from rebalancer.admission.memory import MOST_IN_FLIGHT
+from rebalancer.assessment.causes import MOST_STORED
+from rebalancer.model.moves import (
+    NO_MEMORY,
+    FailedPrediction,
+    Memory,
+    MoveState,
+    ObservedChange,
+    Reference,
+    RefusedRequest,
+    Target,
+    ZoneSeen,
+    make_token,
+)
+from rebalancer.model.reasons import ViolationCause
+from rebalancer.reporting.documents.memory import MOST_SINCE, memory_text, parse_memory
+from rebalancer.tracking.changes import MOST_CHANGES
+from rebalancer.tracking.moves import ENDED_MOVES_STORED
+from tests.scheduling.build import NOW
+from tests.tracking.build import move
+from tests.tracking.test_moves import MOVE
+
+MEMORY = Memory(
+    moves=(MOVE,),
+    seen=(("group", NOW),),
+    refused=(RefusedRequest("g", 1, NOW, timedelta(minutes=1)),),
+    sent=(NOW, NOW + timedelta(seconds=1)),
+    failed_predictions=(FailedPrediction("g", 2, NOW),),
+    zones=(ZoneSeen("zone", "a", NOW),),
+    changes=(ObservedChange(ViolationCause.NODE_LOST, "zone=a", NOW),),
+    causes=(("0123456789abcdef", ViolationCause.ROLLOUT),),
+)
+
+
+def test_round_trip() -> None:
+    """What is written is read back."""
+    assert parse_memory(memory_text(MEMORY)) == MEMORY
+    assert parse_memory("") == NO_MEMORY
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-5],
+        lambda text: text.replace('"format":2', '"format":3'),
+        lambda text: text.replace('"deflated":"', '"deflated":"AAAA'),
+        lambda text: "[" * 5000,
+        lambda text: "null",
+    ],
+    ids=["cut off", "another format", "not compressed", "deep", "null"],
+)
+def test_damage(damage: Callable[[str], str]) -> None:
+    """A memory that cannot be read is no memory, and no error."""
+    text = memory_text(MEMORY)
+    assert damage(text) != text
+    assert parse_memory(damage(text)) == NO_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"2026-01-01T00:00:00Z", b"2026-01-01T00:00:00"),
+        (b'"state":"planned"', b'"state":"dancing"'),
+        (b'"since":{"2026', b'"since":{"2x26'),
+    ],
+    ids=["a time without a zone", "an unknown state", "no time"],
+)
+def test_edits(old: bytes, new: bytes) -> None:
+    """What somebody has edited into nonsense is no memory either."""
+    envelope = json.loads(memory_text(MEMORY))
+    data = zlib.decompress(b64decode(envelope["deflated"]))
+    assert old in data
+    envelope["deflated"] = b64encode(zlib.compress(data.replace(old, new))).decode()
+    assert parse_memory(json.dumps(envelope)) == NO_MEMORY
+
+
+def test_a_bomb() -> None:
+    """A memory that decompresses to more than a controller writes is not read whole."""
+    bomb = b64encode(zlib.compress(b" " * 100_000_000)).decode()
+    assert parse_memory(json.dumps({"format": 2, "deflated": bomb})) == NO_MEMORY
+
+
+def test_its_size_is_bounded() -> None:
+    """With 20,000 violations, as many moves as may be in flight, and everything else at its bound, it fits the map."""
+    random = Random(1)
+
+    def uid() -> str:
+        return str(UUID(int=random.getrandbits(128)))
+
+    def name(number: int) -> str:
+        return f"team-{number % 500}/service-{number} (Deployment) topology.kubernetes.io/zone"
+
+    targets = (Target("topology.kubernetes.io/zone", tuple(f"eu-central-1{letter}" for letter in "abcdefghijklmnop")),)
+    moves = tuple(
+        move(
+            uid(),
+            NOW + timedelta(microseconds=random.getrandbits(28)),
+            namespace=f"team-{number % 500}",
+            pod=f"service-{number}-{random.getrandbits(40):x}-{random.getrandbits(25):x}",
+            node=f"ip-10-{random.getrandbits(8)}-{random.getrandbits(8)}-7.eu-central-1.compute.internal",
+            owner_uid=uid(),
+            workload=Reference(f"team-{number % 500}", "Deployment", f"service-{number}"),
+            group=name(number),
+            targets=targets,
+            replacement=uid(),
+            state=MoveState.PENDING,
+        )
+        for number in range(MOST_IN_FLIGHT + ENDED_MOVES_STORED)
+    )
+    memory = Memory(
+        moves=moves,
+        sent=tuple(one.requested_at for one in moves),
+        seen=tuple((make_token(name(number)), NOW + timedelta(seconds=number)) for number in range(20_000)),
+        failed_predictions=tuple(FailedPrediction(name(number), 2, NOW) for number in range(20_000)),
+        refused=tuple(RefusedRequest(name(number), 3, NOW, timedelta(minutes=4)) for number in range(20_000)),
+        zones=tuple(ZoneSeen("topology.kubernetes.io/zone", f"zone-{number}", NOW) for number in range(200)),
+        changes=tuple(
+            ObservedChange(ViolationCause.SCALE_DOWN, name(number), NOW + timedelta(seconds=number))
+            for number in range(MOST_CHANGES)
+        ),
+        causes=tuple((make_token(f"c{number}"), ViolationCause.SCALE_DOWN) for number in range(MOST_STORED)),
+    )
+    text = memory_text(memory)
+    assert len(text) <= LIMIT
+    stored = parse_memory(text)
+    assert stored.moves == moves
+    assert stored.sent == memory.sent
+    assert {token for token, _ in stored.seen} == {make_token(name(number)) for number in range(MOST_SINCE)}
