@@ -19,7 +19,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Policy
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 
@@ -62,10 +61,10 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
     return snapshot
 
 
-def load_profile(policy: Policy) -> Profile:
+def load_profile(options: ReadOptions) -> Profile:
     """Return the scheduler profile that the policy names; CliError where it cannot be read."""
     try:
-        return read_profile(policy)
+        return read_profile(options.policy, options.policy_folder)
     except UnreadableProfile as error:
         raise CliError(str(error)) from None
 
@@ -75,7 +74,7 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
 
     The plan is the controller's own, made without memory and not carried out.
     """
-    profile = load_profile(options.policy)
+    profile = load_profile(options)
     snapshot = load_snapshot(options)
     view = View(snapshot, profile)
     assessment = assess(view, options.policy, NO_MEMORY)

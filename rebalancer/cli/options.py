@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Self
 
 from rebalancer.cli.errors import UsageError
@@ -65,7 +66,10 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadOptions:
-    """The shared flags, checked. `snapshot` None is a live cluster; `namespace` None is all of them."""
+    """The shared flags, checked. `snapshot` None is a live cluster; `namespace` None is all of them.
+
+    `policy_folder` is that of the policy's file, None for the shipped policy.
+    """
 
     snapshot: str | None
     server_version: Version
@@ -75,6 +79,7 @@ class ReadOptions:
     namespace: str | None
     selector: LabelSelector
     policy: Policy
+    policy_folder: Path | None
     output: str
 
     @classmethod
@@ -95,8 +100,16 @@ class ReadOptions:
             namespace=args.namespace,
             selector=args.selector or LabelSelector(),
             policy=read_policy(args.policy),
+            policy_folder=_get_folder(args.policy),
             output=args.output,
         )
+
+
+def _get_folder(policy: str | None) -> Path | None:
+    """Return the folder of the policy file, the working directory for standard input; None without a file."""
+    if policy is None:
+        return None
+    return Path() if policy == "-" else Path(policy).parent
 
 
 def _refuse_flags(args: argparse.Namespace, names: Sequence[str], why: str) -> None:

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.pod == "-" and "-" in {options.snapshot, args.policy}:
         raise UsageError("both --pod and another flag read standard input; give one of them as a file")
     written = read_pod(args.pod, options.namespace)
-    profile = load_profile(options.policy)
+    profile = load_profile(options)
     view = View(load_snapshot(options), profile)
     # A pod that exists already, as `kubectl get pod -o yaml` prints it, is placed as if it were new. Its
     # spec.nodeName is then where the scheduler put it; otherwise it is what the manifest requires.

@@ -20,6 +20,8 @@ from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.settings import ConfigMapPolicy, FilePolicy, Settings
 
 CONFIG_MAP, KEY = "rebalancer-policy", "policy.yaml"
+CONFIGURATION = Path("/etc/rebalancer")
+"""Where deploy/ mounts the policy; the scheduler's configuration may lie there, too."""
 POLL_SECONDS = 1.0
 _SYNC_SECONDS = 30.0
 
@@ -34,23 +36,33 @@ class UnreadableProfile(Exception):  # noqa: N818  # callers read it as a state
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedPolicy:
-    """A policy, where it comes from, and how to read it again; `read` is None for a policy that never changes."""
+    """A policy, where it comes from, and how to read it again; `read` is None for a policy that never changes.
+
+    `folder` is that of a policy file, None for other policies.
+    """
 
     policy: Policy
+    profile: Profile
     name: str
     first: bytes
     read: Callable[[], bytes] | None
     reflector: Reflector | None
     regarding: Regarding
+    folder: Path | None = None
 
 
 def open_policy(settings: Settings, transport: Transport) -> OpenedPolicy:
-    """Read the policy that the settings name; raise PolicyError or UnreadablePolicy where there is no valid one."""
+    """Read the policy that the settings name, and the scheduler's profile.
+
+    Raises PolicyError, UnreadablePolicy or UnreadableProfile where there is no valid one.
+    """
     default_object = Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONFIG_MAP)
     match settings.policy:
         case None:
+            policy = default_policy()
             return OpenedPolicy(
-                policy=default_policy(),
+                policy=policy,
+                profile=read_profile(policy),
                 name="the shipped policy",
                 first=b"",
                 read=None,
@@ -58,7 +70,7 @@ def open_policy(settings: Settings, transport: Transport) -> OpenedPolicy:
                 regarding=default_object,
             )
         case FilePolicy(path=path):
-            return _open(str(path), path.read_bytes, None, default_object)
+            return _open(str(path), path.read_bytes, None, default_object, folder=path.parent)
         case ConfigMapPolicy(namespace=namespace, name=name):
             reflector = Reflector(transport, CONFIG_MAPS, namespace=namespace, name=name)
             reflector.start()
@@ -69,14 +81,30 @@ def open_policy(settings: Settings, transport: Transport) -> OpenedPolicy:
             return _open(str(settings.policy), _make_key_reader(reflector), reflector, regarding)
 
 
-def _open(name: str, read: Callable[[], bytes], reflector: Reflector | None, regarding: Regarding) -> OpenedPolicy:
+def _open(
+    name: str,
+    read: Callable[[], bytes],
+    reflector: Reflector | None,
+    regarding: Regarding,
+    *,
+    folder: Path | None = None,
+) -> OpenedPolicy:
     try:
         data = read()
     except (OSError, LookupError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.args[0]
         raise UnreadablePolicy(f"{name}: {reason}") from None
     policy = load_policy(data, source=name)
-    return OpenedPolicy(policy=policy, name=name, first=data, read=read, reflector=reflector, regarding=regarding)
+    return OpenedPolicy(
+        policy=policy,
+        profile=read_profile(policy, folder),
+        name=name,
+        first=data,
+        read=read,
+        reflector=reflector,
+        regarding=regarding,
+        folder=folder,
+    )
 
 
 def _make_key_reader(reflector: Reflector) -> Callable[[], bytes]:
@@ -91,28 +119,39 @@ def _make_key_reader(reflector: Reflector) -> Callable[[], bytes]:
     return read
 
 
-def policy_event(data: bytes, source: str) -> LoopEvent:
-    """Turn a policy's bytes into the loop's event: loaded, or refused with the reason."""
+def policy_event(data: bytes, source: str, folder: Path | None = None) -> LoopEvent:
+    """Turn a policy's bytes into the loop's event: loaded, or refused with the reason. See `read_profile`."""
     try:
         policy = load_policy(data, source=source)
-        return PolicyLoaded(policy=policy, profile=read_profile(policy))
+        return PolicyLoaded(policy=policy, profile=read_profile(policy, folder))
     except (PolicyError, UnreadableProfile) as error:
         return PolicyRefused(message=str(error))
 
 
-def read_profile(policy: Policy) -> Profile:
-    """Return the scheduler profile that the policy names, from its configuration file where the policy names one."""
+def read_profile(policy: Policy, folder: Path | None = None) -> Profile:
+    """Return the scheduler profile that the policy names, from its configuration file where the policy names one.
+
+    The file must lie in `folder`, which is that of the policy's own file, or in /etc/rebalancer, or below them, links
+    resolved: who may write the policy may not therefore read every file of the process.
+    """
     name, file = policy.scheduler.name, policy.scheduler.config_file
     if file is None:
         return replace(DEFAULT_PROFILE, name=name)
     try:
-        configured = read_profiles(Path(file).read_bytes())
-    except OSError as error:
-        raise UnreadableProfile(f"scheduler.configFile: {file}: {error.strerror or error}") from None
+        path = Path(file).resolve()
+        folders = [CONFIGURATION] if folder is None else [folder, CONFIGURATION]
+        if not any(path.is_relative_to(root) for root in map(Path.resolve, folders) if root != Path(root.anchor)):
+            expected = " or ".join(str(root.absolute()) for root in folders)
+            raise UnreadableProfile(f"scheduler.configFile: {file} is not below {expected}; move it there")
+        configured = read_profiles(path.read_bytes())
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that form a loop
+        raise UnreadableProfile(f"scheduler.configFile: {file}: {getattr(error, 'strerror', None) or error}") from None
     except ConfigurationError as error:
         raise UnreadableProfile(f"scheduler.configFile: {file}: {error}") from None
     if name not in configured:
-        raise UnreadableProfile(f"scheduler.name: {file} has no profile {name!r}, only {', '.join(sorted(configured))}")
+        raise UnreadableProfile(
+            f"scheduler.name: {file} has no profile {name!r}; set it to the schedulerName of one of its profiles"
+        )
     return configured[name]
 
 
@@ -120,15 +159,22 @@ class PolicyWatcher:
     """Reads the policy's bytes every second and tells the loop when they have changed.
 
     `read` returns the bytes, or raises OSError or LookupError with the reason why there are none; then the last valid
-    policy stays in force.
+    policy stays in force. `folder` is the policy's, see `read_profile`.
     """
 
     def __init__(
-        self, *, read: Callable[[], bytes], source: str, tell: Callable[[LoopEvent], None], first: bytes
+        self,
+        *,
+        read: Callable[[], bytes],
+        source: str,
+        tell: Callable[[LoopEvent], None],
+        first: bytes,
+        folder: Path | None = None,
     ) -> None:
         self._read = read
         self._source = source
         self._tell = tell
+        self._folder = folder
         self._last: bytes | str = first
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
@@ -157,4 +203,4 @@ class PolicyWatcher:
         if isinstance(data, str):
             self._tell(PolicyRefused(message=data))
         else:
-            self._tell(policy_event(data, self._source))
+            self._tell(policy_event(data, self._source, self._folder))

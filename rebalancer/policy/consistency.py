@@ -14,7 +14,7 @@ from rebalancer.policy.document import Policy
 from rebalancer.policy.groups import Limit, PolicyGroup
 from rebalancer.policy.impossible import explain_impossible
 from rebalancer.policy.selectors import Selector
-from rebalancer.policy.tree import Path, Place
+from rebalancer.yaml_tree import Path, Place
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

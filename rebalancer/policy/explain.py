@@ -10,8 +10,8 @@ from pydantic_core import ErrorDetails
 
 from rebalancer.policy.base import UNEXPECTED, Section
 from rebalancer.policy.document import Policy
-from rebalancer.policy.tree import Path, Place
 from rebalancer.policy.wording import describe_value, format_path, join_alternatives
+from rebalancer.yaml_tree import Path, Place
 
 _SIMPLE = re.compile(r"[A-Za-z0-9._*-]{1,40}\Z")
 _EXPECTED = {

@@ -11,13 +11,14 @@ from rebalancer.policy.consistency import find_inconsistencies
 from rebalancer.policy.document import Policy
 from rebalancer.policy.explain import explain, get_path
 from rebalancer.policy.problems import PolicyError, Problem
-from rebalancer.policy.tree import Path, Place, Tree, UnreadableError, read_tree
 from rebalancer.policy.wording import format_path
+from rebalancer.yaml_tree import EmptyError, Path, Place, Tree, UnreadableError, read_tree
 
 LARGEST_FILE = 1024 * 1024
 """Bytes; what a ConfigMap can hold."""
 
 _MOST_PROBLEMS = 100
+_NOT_EMPTY = "; expected at least apiVersion and kind (`rebalancer policy show` prints all fields)"
 
 
 def load_policy(data: bytes, *, source: str) -> Policy:
@@ -25,7 +26,8 @@ def load_policy(data: bytes, *, source: str) -> Policy:
     try:
         tree = read_tree(_decode_text(data))
     except UnreadableError as error:
-        raise PolicyError(source=source, problems=(error.problem,)) from None
+        hint = _NOT_EMPTY if isinstance(error, EmptyError) else ""
+        raise PolicyError(source=source, problems=(Problem(error.line, "", error.message + hint),)) from None
     try:
         policy = Policy.model_validate(tree.value, by_alias=True, by_name=False)
     except ValidationError as error:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from rebalancer.policy.tree import Path, UnsupportedScalar
+from rebalancer.yaml_tree import Path, UnsupportedScalar
 
 _LONGEST = 60
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")

@@ -1,20 +1,21 @@
 """Profiles from a KubeSchedulerConfiguration, as the administrator gives it to kube-scheduler.
 
-The fields that are read are read strictly: an unknown value is an error that names the field. What this package cannot
-model (extenders, third-party plugins, RequestedToCapacityRatio) goes into `Profile.unmodelled`; nothing is predicted
-for such a profile. Source: `apis/config/v1/default_plugins.go`, `default_plugins.go` (mergePlugins).
+The fields that are read are read strictly: an unknown value is an error that names line, field and what was expected.
+An error never has a value of the file: errors are published, and the path comes from the policy, whose author may not
+be allowed to read every file that the controller can. What this package cannot model (extenders, third-party plugins,
+RequestedToCapacityRatio) goes into `Profile.unmodelled`; nothing is predicted for such a profile.
+Source: `apis/config/v1/default_plugins.go`, `default_plugins.go` (mergePlugins).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
-
-import yaml
+from typing import Any, Final, NoReturn
 
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, PreferredNodeTerm
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.scheduling.feasibility import FILTERS
 from rebalancer.scheduling.profile import DEFAULT_WEIGHTS, Profile, Strategy
+from rebalancer.yaml_tree import Path, Tree, UnreadableError, read_tree
 
 API_GROUP: Final = "kubescheduler.config.k8s.io/"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -33,12 +34,21 @@ SILENT: Final = frozenset(
     }
 )
 """Plugins of the scheduler without effect on what is modelled; the pods that they affect are not predicted."""
+LARGEST_FILE: Final = 1024 * 1024
+"""Bytes; what a ConfigMap can hold."""
 DECIDING: Final = ("multiPoint", "preFilter", "filter", "preScore", "score")
 """Extension points at which a plugin can change a pod's node; the later ones override the first."""
+_TYPE_NAMES: Final[Mapping[type, str]] = {
+    dict: "a mapping",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+}
 
 
 class ConfigurationError(ValueError):
-    """kube-scheduler would refuse the configuration; the message names field and value."""
+    """kube-scheduler would refuse the configuration; the message names line and field, and no value of the file."""
 
 
 def read_profiles(data: bytes) -> Mapping[str, Profile]:
@@ -46,32 +56,45 @@ def read_profiles(data: bytes) -> Mapping[str, Profile]:
 
     Raises ConfigurationError.
     """
-    try:
-        document = yaml.safe_load(data)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"not valid YAML: {error}") from None
-    root = _Field("", document).mapping()
-    version, kind = root.get("apiVersion").text(), root.get("kind").text()
-    if not version.startswith(API_GROUP) or kind != KIND:
-        raise ConfigurationError(f"apiVersion {version!r}, kind {kind!r}: expected {API_GROUP}v1, {KIND}")
+    tree = _read_tree(data)
+    root = _Field(tree, (), tree.value)
+    version, kind = root.get("apiVersion"), root.get("kind")
+    if not version.text().startswith(API_GROUP):
+        version.refuse(f"found another version; expected {API_GROUP}v1")
+    if kind.text() != KIND:
+        kind.refuse(f"found another kind; expected {KIND}")
     everywhere = root.get("percentageOfNodesToScore").whole(0, 100, 0)
     extenders = ("extenders",) if root.get("extenders").items() else ()
     by_name: dict[str, Profile] = {}
-    for field in root.get("profiles").items() or [_Field("profiles[0]", {})]:
+    for field in root.get("profiles").items() or [root.empty("profiles", 0)]:
         made = _read_profile(field.mapping(), everywhere, extenders)
         if made.name in by_name:
-            raise ConfigurationError(
-                f"{field.path}.schedulerName: {made.name!r} is taken; give each profile its own name"
-            )
+            field.get("schedulerName").refuse("found the name of an earlier profile; give each profile its own name")
         by_name[made.name] = made
     return by_name
+
+
+def _read_tree(data: bytes) -> Tree:
+    """Read the document. Messages of the YAML parser quote the text, so that only their lines are passed on."""
+    if len(data) > LARGEST_FILE:
+        raise ConfigurationError(f"the file has {len(data):,} bytes; expected at most {LARGEST_FILE:,}")
+    try:
+        tree = read_tree(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(f"line {line}: not UTF-8; expected a {KIND} in YAML or JSON") from None
+    except UnreadableError as error:
+        raise ConfigurationError(f"line {error.line}: not a YAML mapping; expected one {KIND}") from None
+    for line, _, _ in tree.problems:
+        raise ConfigurationError(f"line {line}: found a tag, a duplicate key or a key that is not text; expected none")
+    return tree
 
 
 def _read_profile(field: "_Field", everywhere: int, unmodelled: tuple[str, ...]) -> Profile:
     plugins = field.get("plugins").mapping()
     on, weights, foreign = _read_plugins(plugins)
     arguments = {entry.get("name").text(): entry.get("args").mapping() for entry in field.get("pluginConfig").items()}
-    nothing = _Field("pluginConfig", {})
+    nothing = field.empty("pluginConfig")
     fit = arguments.get("NodeResourcesFit", nothing)
     affinity = arguments.get("InterPodAffinity", nothing)
     strategy, most, exotic = _read_strategy(fit.get("scoringStrategy").mapping())
@@ -140,14 +163,14 @@ def _read_default_constraints(field: "_Field") -> tuple[SpreadConstraint, ...] |
     constraints = field.get("defaultConstraints").items()
     if kind == "System":
         if constraints:
-            raise ConfigurationError(f"{field.path}.defaultConstraints: must be empty with defaultingType System")
+            field.get("defaultConstraints").refuse("must be empty with defaultingType System")
         return None
     return tuple(_read_constraint(constraint) for constraint in constraints)
 
 
 def _read_constraint(field: "_Field") -> SpreadConstraint:
     if field.get("labelSelector").value is not None:
-        raise ConfigurationError(f"{field.path}.labelSelector: must be empty, it is derived from services and owners")
+        field.get("labelSelector").refuse("must be empty, it is derived from services and owners")
     policies = {"Honor", "Ignore"}
     actions = {"DoNotSchedule", "ScheduleAnyway"}
     return SpreadConstraint(
@@ -189,47 +212,67 @@ def _read_requirement(field: "_Field") -> SelectorRequirement:
 
 
 class _Field:
-    """A value of the document and its path, so that every error can name the field."""
+    """A value of the document and its path, so that every error can name line and field."""
 
-    def __init__(self, path: str, value: Any) -> None:
-        self.path = path
+    def __init__(self, tree: Tree, path: Path, value: Any) -> None:
+        self._tree = tree
+        self._path = path
         self.value = value
 
     def get(self, name: str) -> "_Field":
-        return _Field(f"{self.path}.{name}".lstrip("."), self.mapping().value.get(name))
+        return _Field(self._tree, (*self._path, name), self.mapping().value.get(name))
+
+    def empty(self, *path: str | int) -> "_Field":
+        """Return an empty mapping in place of one that the document does not have."""
+        return _Field(self._tree, (*self._path, *path), {})
 
     def mapping(self) -> "_Field":
-        return self if isinstance(self.value, dict) else _Field(self.path, self._typed(dict, "a mapping", {}))
+        return _Field(self._tree, self._path, self._require(dict, "a mapping", {}))
 
     def items(self) -> Sequence["_Field"]:
-        values: Iterable[Any] = self._typed(list, "a list", [])
-        return [_Field(f"{self.path}[{position}]", value) for position, value in enumerate(values)]
+        values: Iterable[Any] = self._require(list, "a list", [])
+        return [_Field(self._tree, (*self._path, position), value) for position, value in enumerate(values)]
 
     def text(self, default: str | None = None) -> str:
-        text: str = self._typed(str, "a text", default)
+        text: str = self._require(str, "text", default)
         return text
 
     def flag(self) -> bool:
-        flag: bool = self._typed(bool, "true or false", default=False)
+        flag: bool = self._require(bool, "true or false", default=False)
         return flag
 
     def whole(self, least: int, most: int, default: int | None = None) -> int:
-        number: int = self._typed(int, "a whole number", default)
-        if isinstance(self.value, bool) or not least <= number <= most:
-            raise ConfigurationError(f"{self.path}: {self.value!r} is not a whole number from {least} to {most}")
+        expected = f"a whole number from {least} to {most}"
+        number: int = self._require(int, expected, default)
+        if isinstance(self.value, bool):
+            self._refuse_type(expected)
+        if not least <= number <= most:
+            self.refuse(f"found another number; expected {expected}")
         return number
 
     def choice(self, values: Iterable[str], default: str | None = None) -> str:
         text = self.text(default)
         if text not in values:
-            raise ConfigurationError(f"{self.path}: {text!r} is not one of {', '.join(sorted(values))}")
+            self.refuse(f"found another text; expected one of {', '.join(sorted(values))}")
         return text
 
-    def _typed(self, kind: type, name: str, default: Any = None) -> Any:
+    def refuse(self, message: str) -> NoReturn:
+        """Raise the error about this field; `message` has no value of the file."""
+        path = self._path
+        while path not in self._tree.places:
+            path = path[:-1]
+        name = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self._path).lstrip(".")
+        raise ConfigurationError(f"line {self._tree.places[path].line}: {name}: {message}")
+
+    def _require(self, kind: type, expected: str, default: Any = None) -> Any:
         if self.value is None:
             if default is None:
-                raise ConfigurationError(f"{self.path}: missing; expected {name}")
+                self.refuse(f"missing; expected {expected}")
             return default
         if not isinstance(self.value, kind):
-            raise ConfigurationError(f"{self.path}: {self.value!r} is not {name}")
+            self._refuse_type(expected)
         return self.value
+
+    def _refuse_type(self, expected: str) -> NoReturn:
+        type_name = _TYPE_NAMES.get(type(self.value), "a value of another type")
+        self.refuse(f"found {type_name}; expected {expected}")

@@ -1,6 +1,9 @@
 """The flags that the reading verbs share."""
 
+import io
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +32,7 @@ def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() 
         namespace=None,
         selector=LabelSelector(),
         policy=default_policy(),
+        policy_folder=None,
         output="table",
     )
 
@@ -107,3 +111,17 @@ def test_a_printed_selector_reads_back() -> None:
     """The model shows selectors as `-l` takes them."""
     selector = parse_selector("a=b,c!=d,e in (f,g),h notin (i,j),k,!l")
     assert parse_selector(str(selector)) == selector
+
+
+@pytest.mark.parametrize(("policy", "folder"), [("sub/policy.yaml", "sub"), ("policy.yaml", "."), ("-", ".")])
+def test_the_folder_of_the_policy_is_known(
+    policy: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler's configuration is read from there; of standard input it is the working directory."""
+    text = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    (tmp_path / "sub").mkdir()
+    for name in ("policy.yaml", "sub/policy.yaml"):
+        (tmp_path / name).write_text(text)
+    assert read("--policy", policy).policy_folder == Path(folder)

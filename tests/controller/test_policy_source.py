@@ -4,9 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from rebalancer.controller.policy_source import PolicyWatcher, UnreadableProfile, read_profile
+from rebalancer.controller.policy_source import (
+    PolicyWatcher,
+    UnreadableProfile,
+    open_policy,
+    policy_event,
+    read_profile,
+)
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.policy import Policy, load_policy
+from rebalancer.settings import load_settings
+from tests.adapters.kubernetes.fake_server import served
 
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 
@@ -86,14 +94,80 @@ def test_scheduler_profiles(tmp_path: Path) -> None:
     assert read_profile(policy(name="mine")).name == "mine"
     file = tmp_path / "scheduler.yaml"
     file.write_text(CONFIGURATION)
-    assert read_profile(policy(name="packer", configFile=str(file))).name == "packer"
-    with pytest.raises(UnreadableProfile, match="only packer"):
-        read_profile(policy(name="other", configFile=str(file)))
+    assert read_profile(policy(name="packer", configFile=str(file)), tmp_path).name == "packer"
+    with pytest.raises(
+        UnreadableProfile, match=r"has no profile 'other'; set it to the schedulerName of one"
+    ) as caught:
+        read_profile(policy(name="other", configFile=str(file)), tmp_path)
+    assert "packer" not in str(caught.value), "no value of the file is published"
     with pytest.raises(UnreadableProfile, match="No such file"):
-        read_profile(policy(name="packer", configFile=str(tmp_path / "none.yaml")))
+        read_profile(policy(name="packer", configFile=str(tmp_path / "none.yaml")), tmp_path)
     file.write_text("kind: Other\n")
-    with pytest.raises(UnreadableProfile, match=r"scheduler\.configFile"):
-        read_profile(policy(name="packer", configFile=str(file)))
+    with pytest.raises(UnreadableProfile, match=r"scheduler\.configFile: .*: line 1: apiVersion: missing"):
+        read_profile(policy(name="packer", configFile=str(file)), tmp_path)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(UnreadableProfile, match="loop"):
+        read_profile(policy(name="packer", configFile=str(loop)), tmp_path)
+
+
+def test_a_scheduler_file_elsewhere_is_not_read(tmp_path: Path) -> None:
+    """Who writes the policy may not read a token with it: not by its path, `..` or a link, nor learn that it exists."""
+    folder, secrets = tmp_path / "policies", tmp_path / "secrets"
+    folder.mkdir()
+    secrets.mkdir()
+    token = secrets / "token"
+    token.write_text("eyJhbGciOiJSUzI1NiJ9")
+    (folder / "link.yaml").symlink_to(token)
+    for file in (token, folder / ".." / "secrets" / "token", folder / "link.yaml", secrets / "none", tmp_path):
+        with pytest.raises(UnreadableProfile) as caught:
+            read_profile(policy(name="packer", configFile=str(file)), folder)
+        assert str(caught.value) == (
+            f"scheduler.configFile: {file} is not below {folder} or /etc/rebalancer; move it there"
+        )
+    with pytest.raises(UnreadableProfile, match="is not below /etc/rebalancer; move it there"):
+        read_profile(policy(name="packer", configFile=str(token)))
+    with pytest.raises(UnreadableProfile, match="is not below"):
+        read_profile(policy(name="packer", configFile=str(token)), Path("/"))
+
+
+def test_a_scheduler_file_in_the_mounted_config_map_is_read(tmp_path: Path) -> None:
+    """Its files are links to `..data`, which is a link to a folder beside them."""
+    (tmp_path / "..2026").mkdir()
+    (tmp_path / "..2026" / "scheduler.yaml").write_text(CONFIGURATION)
+    (tmp_path / "..data").symlink_to("..2026")
+    file = tmp_path / "scheduler.yaml"
+    file.symlink_to("..data/scheduler.yaml")
+    assert read_profile(policy(name="packer", configFile=str(file)), tmp_path).name == "packer"
+
+
+def test_a_relative_scheduler_file_is_found_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As other relative paths of a command; it must lie below the policy's folder all the same."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "scheduler.yaml").write_text(CONFIGURATION)
+    monkeypatch.chdir(tmp_path)
+    named = policy(name="packer", configFile="inner/scheduler.yaml")
+    assert read_profile(named, Path()).name == "packer"
+    assert read_profile(named, Path("inner")).name == "packer"
+    with pytest.raises(UnreadableProfile, match="is not below"):
+        read_profile(named, Path("other"))
+
+
+def test_a_policy_file_is_opened_with_the_profile_beside_it(tmp_path: Path) -> None:
+    """The profile is read before the process starts, and the folder is known for later changes."""
+    (tmp_path / "scheduler.yaml").write_text(CONFIGURATION)
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{HEAD}scheduler: {{name: packer, configFile: {tmp_path / 'scheduler.yaml'}}}\n")
+    with served(lambda _: None) as transport:
+        opened = open_policy(load_settings({"policy": str(file), "namespace": "home"}), transport)
+        shipped = open_policy(load_settings({"namespace": "home"}), transport)
+    assert (opened.profile.name, opened.folder) == ("packer", tmp_path)
+    assert (shipped.profile.name, shipped.folder) == ("default-scheduler", None)
+    event = policy_event(file.read_bytes(), "policy.yaml", opened.folder)
+    assert isinstance(event, PolicyLoaded)
+    assert event.profile.name == "packer"
 
 
 def test_a_policy_with_a_bad_scheduler_file_is_refused(tmp_path: Path) -> None:

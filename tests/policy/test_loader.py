@@ -58,7 +58,7 @@ def test_all_problems_are_reported_together_in_the_order_of_the_lines() -> None:
         ("\n- a\n", "policy.yaml:2: found a list at the top level; expected a mapping"),
         ("text\n", "policy.yaml:1: found text at the top level"),
         ("!!set {a}\n", "policy.yaml:1: found a mapping at the top level"),
-        (HEADER + "---\n" + HEADER, "policy.yaml:3: a second document begins here; expected one policy in a file"),
+        (HEADER + "---\n" + HEADER, "policy.yaml:3: a second document begins here; expected one in a file"),
         (HEADER + "mode: [\n", "policy.yaml:4: not valid YAML: while parsing a flow node"),
         (HEADER + "\tmode: Evict\n", "policy.yaml:3: not valid YAML: "),
         (HEADER + "mode: *unknown\n", "policy.yaml:3: not valid YAML: found undefined alias 'unknown'"),

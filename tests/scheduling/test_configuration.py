@@ -1,9 +1,12 @@
 """KubeSchedulerConfiguration files: what they change, and how their mistakes are named."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.scheduling.configuration import ConfigurationError, read_profiles
@@ -134,18 +137,30 @@ def listed(**fields: Any) -> bytes:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"a: [", "not valid YAML"),
-        (b"[]", "is not a mapping"),
-        (b"kind: Pod\napiVersion: v1", "apiVersion 'v1', kind 'Pod': expected kubescheduler.config.k8s.io/v1"),
-        (b"kind: Pod", "apiVersion: missing; expected a text"),
-        (written({"schedulerName": 3}), "profiles[0].schedulerName: 3 is not a text"),
-        (written({}, {}), "profiles[1].schedulerName: 'default-scheduler' is taken; give each profile its own name"),
-        (written(percentageOfNodesToScore=101), "percentageOfNodesToScore: 101 is not a whole number from 0 to 100"),
-        (written(percentageOfNodesToScore=True), "percentageOfNodesToScore: True is not a whole number"),
-        (written({"plugins": []}), "profiles[0].plugins: [] is not a mapping"),
-        (written({"plugins": {"score": {"enabled": {}}}}), "profiles[0].plugins.score.enabled: {} is not a list"),
-        (listed(maxSkew=0), "defaultConstraints[0].maxSkew: 0 is not a whole number"),
-        (listed(whenUnsatisfiable="Never"), "whenUnsatisfiable: 'Never' is not one of DoNotSchedule, ScheduleAnyway"),
+        (b"a: [", "line 1: not a YAML mapping; expected one KubeSchedulerConfiguration"),
+        (b"[]", "line 1: not a YAML mapping"),
+        (b"", "line 1: not a YAML mapping"),
+        (b"a: 1\nb: \xff", "line 2: not UTF-8"),
+        (b"#" * (1024 * 1024 + 1), "the file has 1,048,577 bytes; expected at most 1,048,576"),
+        (b"kind: a\nkind: b", "line 2: found a tag, a duplicate key or a key that is not text; expected none"),
+        (
+            b"kind: Pod\napiVersion: v1",
+            "line 2: apiVersion: found another version; expected kubescheduler.config.k8s.io",
+        ),
+        (written(kind="Pod"), "kind: found another kind; expected KubeSchedulerConfiguration"),
+        (b"\nkind: Pod", "line 2: apiVersion: missing; expected text"),
+        (written({"schedulerName": 3}), "profiles[0].schedulerName: found a whole number; expected text"),
+        (written({"schedulerName": 3.5}), "profiles[0].schedulerName: found a value of another type; expected text"),
+        (written({}, {}), "profiles[1].schedulerName: found the name of an earlier profile; give each profile its own"),
+        (
+            written(percentageOfNodesToScore=101),
+            "percentageOfNodesToScore: found another number; expected a whole numb",
+        ),
+        (written(percentageOfNodesToScore=True), "found true or false; expected a whole number from 0 to 100"),
+        (written({"plugins": []}), "profiles[0].plugins: found a list; expected a mapping"),
+        (written({"plugins": {"score": {"enabled": {}}}}), "plugins.score.enabled: found a mapping; expected a list"),
+        (listed(maxSkew=0), "defaultConstraints[0].maxSkew: found another number; expected a whole number from 1"),
+        (listed(whenUnsatisfiable="Never"), "found another text; expected one of DoNotSchedule, ScheduleAnyway"),
         (listed(labelSelector={}), "defaultConstraints[0].labelSelector: must be empty"),
         (
             written(with_arguments("PodTopologySpread", defaultConstraints=[CONSTRAINT])),
@@ -153,11 +168,88 @@ def listed(**fields: Any) -> bytes:
         ),
         (
             written(with_arguments("InterPodAffinity", ignorePreferredTermsOfExistingPods="yes")),
-            "ignorePreferredTermsOfExistingPods: 'yes' is not true or false",
+            "ignorePreferredTermsOfExistingPods: found text; expected true or false",
         ),
     ],
 )
-def test_a_mistake_is_named_with_field_and_value(data: bytes, message: str) -> None:
+def test_a_mistake_is_named_with_line_field_and_what_was_expected(data: bytes, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_profiles(data)
     assert message in str(caught.value)
+
+
+SECRET = "eyJhbGciOiJSUzI1NiJ9"
+PLACES = (
+    "{}",
+    "{}: a",
+    "a: {}",
+    "kind: {}\napiVersion: {}",
+    "kind: KubeSchedulerConfiguration\napiVersion: {}",
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: {}",
+    "*{}",
+    "&{} a",
+    "a: &{} a\nb: &{} c",
+    "!{} a",
+    "a: !{} a",
+    "{}: 1\n{}: 2",
+    '"\\{}"',
+    "%{}",
+    "a: b: {}",
+    "- {}\n{}",
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_error_has_a_value_of_the_file(place: str) -> None:
+    """The policy may name a file that its author cannot read, such as a token; errors are events."""
+    with pytest.raises(ConfigurationError) as caught:
+        read_profiles(place.replace("{}", SECRET).encode())
+    assert SECRET[:4] not in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])
+def test_no_error_about_a_field_has_its_value(field: str) -> None:
+    data = written(
+        {"schedulerName": SECRET}, {"schedulerName": SECRET, **({} if field == "schedulerName" else {field: SECRET})}
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        read_profiles(data)
+    assert SECRET[:4] not in str(caught.value)
+
+
+HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+FRAGMENTS = (
+    *("a", "profiles", ": ", "\n", "  ", "- ", "[", "]", "{", "}", "? ", "!!float ", "!!int ", "!!binary ", "!!set "),
+    *(
+        "2026-13-45",
+        "!!timestamp ",
+        "&a ",
+        "*a",
+        "<<: ",
+        "|",
+        "9" * 5000,
+        "0x",
+        "1:30",
+        "\ud800",
+        "'",
+        '"',
+        "\\U00110000",
+    ),
+)
+
+
+@settings(deadline=None)  # the examples include long texts
+@given(
+    st.binary()
+    | st.text().map(lambda text: text.encode("utf-8", "surrogatepass"))
+    | st.lists(st.sampled_from(FRAGMENTS)).map(lambda parts: (HEADER + "".join(parts)).encode("utf-8", "surrogatepass"))
+)
+@example(b"2026-13-45")
+@example(b"[" * 500)
+@example(b"a: !!float x")
+@example(b"a: !!int")
+@example(b"a: !!timestamp")
+def test_no_bytes_do_harm(data: bytes) -> None:
+    """Whatever the bytes are, the result is profiles or a ConfigurationError."""
+    with suppress(ConfigurationError):
+        read_profiles(data)

@@ -1,4 +1,4 @@
-"""Reads YAML text to plain values with their lines.
+"""Reads YAML text to plain values with their lines: policies, and the scheduler's configuration.
 
 PyYAML's own constructor uses the last of two equal keys, accepts several documents and loses the lines of values, so
 the values are made here from its node tree. They are of JSON's types, plus `UnsupportedScalar` for other scalars.
@@ -12,13 +12,11 @@ from typing import Any
 
 import yaml
 
-from rebalancer.policy.problems import Problem
-
 Path = tuple[str | int, ...]
 
 _DEEPEST = 32
 _MOST_VALUES = 25_000
-_TOO_DEEP = f"nested deeper than {_DEEPEST} levels; a policy needs fewer than ten"
+_TOO_DEEP = f"nested deeper than {_DEEPEST} levels; expected fewer than ten"
 _TOO_MANY = f"more than {_MOST_VALUES:,} values, those of anchors counted at each use"
 _TAG = "tag:yaml.org,2002:"
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})\Z")
@@ -55,8 +53,16 @@ class UnreadableError(Exception):
     """The text is not a single YAML mapping; no further errors can be found."""
 
     def __init__(self, *, line: int, message: str) -> None:
-        self.problem = Problem(line, "", message)
+        self.line = line
+        self.message = message
         super().__init__(line, message)
+
+
+class EmptyError(UnreadableError):
+    """The text has no value."""
+
+    def __init__(self) -> None:
+        super().__init__(line=1, message="the file is empty")
 
 
 class _BoundedLoader(yaml.SafeLoader):
@@ -81,10 +87,7 @@ def read_tree(text: str) -> Tree:
     """Read one YAML document whose top level is a mapping; raise UnreadableError for anything else."""
     root = _compose(text)
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
-        message = (
-            "the file is empty; expected at least apiVersion and kind (`rebalancer policy show` prints all fields)"
-        )
-        raise UnreadableError(line=1, message=message)
+        raise EmptyError
     line = root.start_mark.line + 1
     if not isinstance(root, yaml.MappingNode) or root.tag != _TAG + "map":
         message = (
@@ -107,7 +110,7 @@ def _compose(text: str) -> yaml.Node | None:
         root = loader.get_node() if loader.check_node() else None
         if loader.check_node():
             second = loader.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]  # untyped in the stubs
-            raise UnreadableError(line=second, message="a second document begins here; expected one policy in a file")
+            raise UnreadableError(line=second, message="a second document begins here; expected one in a file")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark or loader.get_mark()
         what = ", ".join(part for part in (error.context, error.problem) if part)
