@@ -42,7 +42,7 @@ class Elector:
         self._announced = False
         self._releases = True
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self.problem = ""
         """Why this process could not take or renew the lease, or not lead with it, the last time; "" if it could."""
         self.obstacle = ""
@@ -50,7 +50,7 @@ class Elector:
 
     def start(self) -> None:
         """Begin to take part in the election."""
-        self._thread.start()
+        self.thread.start()
 
     def leads(self) -> bool:
         """Return whether this process may act, by the monotonic clock and now."""
@@ -66,13 +66,17 @@ class Elector:
         """End, and with `release` hand the lease back, so that others need not wait for it to run out."""
         self._releases = release
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        if self.thread.is_alive():
+            self.thread.join(timeout)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            problem, obstacle_to_lead = self._attempt(), self._announce()
-            self.problem = problem or obstacle_to_lead
+            try:
+                problem, obstacle_to_lead = self._attempt(), self._announce()
+                self.problem = problem or obstacle_to_lead
+            except Exception as error:  # noqa: BLE001  # the thread must not die: nobody else renews the lease
+                _log.exception("lease not renewed")
+                self.problem = str(error)
             self._stopping.wait(self._retry * random.uniform(1.0, 1.2))  # noqa: S311  # jitter, not a secret
         self._release()
 
@@ -107,7 +111,11 @@ class Elector:
                 return f"the memory of the last leader cannot be read: {error}"
         self._announced = leads
         _log.info("leading" if leads else "no longer leading", identity=self._election.identity)
-        self._tell(Leading(leads=leads, memory=memory) if memory is not None else Leading(leads=leads))
+        try:
+            self._tell(Leading(leads=leads, memory=memory) if memory is not None else Leading(leads=leads))
+        except Exception:
+            self._announced = not leads  # it is announced again
+            raise
         return ""
 
     def _holds_lease(self) -> bool:

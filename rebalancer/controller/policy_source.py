@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import structlog
+
 from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, ConfigMap
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
@@ -24,6 +26,8 @@ CONFIGURATION = Path("/etc/rebalancer")
 """Where deploy/ mounts the policy; the scheduler's configuration may lie there, too."""
 POLL_SECONDS = 1.0
 _SYNC_SECONDS = 30.0
+
+_log = structlog.get_logger("rebalancer.policy")
 
 
 class UnreadablePolicy(Exception):  # noqa: N818  # callers read it as a state
@@ -126,6 +130,9 @@ def policy_event(data: bytes, source: str, folder: Path | None = None) -> LoopEv
         return PolicyLoaded(policy=policy, profile=read_profile(policy, folder))
     except (PolicyError, UnreadableProfile) as error:
         return PolicyRefused(message=str(error))
+    except Exception as error:  # noqa: BLE001  # a defect of the reader refuses the policy, too
+        _log.exception("policy cannot be read", source=source)
+        return PolicyRefused(message=f"{source}: cannot be read ({type(error).__name__}); the log has the details")
 
 
 def read_profile(policy: Policy, folder: Path | None = None) -> Profile:
@@ -177,11 +184,11 @@ class PolicyWatcher:
         self._folder = folder
         self._last: bytes | str = first
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="policy", daemon=True)
 
     def start(self) -> None:
         """Begin to watch."""
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """End; the thread needs at most a second."""
@@ -189,7 +196,10 @@ class PolicyWatcher:
 
     def _run(self) -> None:
         while not self._stopping.wait(POLL_SECONDS):
-            self.poll()
+            try:
+                self.poll()
+            except Exception:  # noqa: BLE001  # the thread must not die; the change is read again in a second
+                _log.exception("policy not read", source=self._source)
 
     def poll(self) -> None:
         """Read once, and tell the loop about a change."""
@@ -199,8 +209,8 @@ class PolicyWatcher:
             data = f"{self._source}: {error}"
         if data == self._last:
             return
-        self._last = data
         if isinstance(data, str):
             self._tell(PolicyRefused(message=data))
         else:
             self._tell(policy_event(data, self._source, self._folder))
+        self._last = data

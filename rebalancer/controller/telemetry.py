@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from threading import Thread
+from typing import Protocol
 
 import structlog
 
@@ -41,11 +43,18 @@ GRACE_SECONDS = 180.0
 _log = structlog.get_logger("rebalancer")
 
 
+class HasThread(Protocol):
+    """A part of the process that works in a thread of its own."""
+
+    thread: Thread
+
+
 class Telemetry:
     """The metrics and the web server of one process, fed by the runner; without an address nothing listens.
 
-    A process is alive if it runs cycles or is ready to; it is ready if its caches are complete. Whether the policy is
-    valid is a metric and an event, not a matter of readiness: the last valid policy stays in force.
+    A process is alive if it runs cycles or is ready to, and none of its threads has ended; it is ready if its caches
+    are complete. Whether the policy is valid is a metric and an event, not a matter of readiness: the last valid policy
+    stays in force.
     """
 
     def __init__(
@@ -62,13 +71,14 @@ class Telemetry:
         self._shown: Cycle | None = None
         self._cycle_samples = CycleSamples()
         self._unmatched = UnmatchedLog()
+        self._threads: list[Thread] = []
 
     def _make_server(self, address: Address) -> WebServer:
         return WebServer(
             address.host,
             address.port,
             registry=self._metrics.registry,
-            live={"cycles": self._check_cycles},
+            live={"cycles": self._check_cycles, "threads": self._check_threads},
             ready={"caches": self._cluster.staleness, "cycles": self._check_cycles},
         )
 
@@ -126,6 +136,19 @@ class Telemetry:
         silent = time.monotonic() - self._last_beat
         limit = MISSED_INTERVALS * self._interval + GRACE_SECONDS
         return f"no cycle for {silent:.0f}s, expected within {limit:.0f}s" if silent > limit else ""
+
+    def watch_threads(self, *parts: HasThread | None) -> None:
+        """Make the end of their threads a failure of the liveness check; None is a part that this process lacks."""
+        self._threads.extend(part.thread for part in parts if part is not None)
+
+    def _check_threads(self) -> str:
+        """Name the threads that have ended, "" if none has: without them changes would go unnoticed."""
+        ended = [
+            thread.name
+            for thread in (*self._cluster.threads, *self._threads)
+            if thread.ident is not None and not thread.is_alive()
+        ]
+        return f"ended: {', '.join(ended)}" if ended else ""
 
     def _watch_samples(self) -> Iterable[WatchSamples]:
         return [

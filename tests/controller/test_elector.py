@@ -30,14 +30,19 @@ class Shaky:
         return self.store.write(record)
 
 
-def elector(lease: Shaky, reported: list[LoopEvent], load_memory: Callable[[], Memory] = lambda: NO_MEMORY) -> Elector:
+def elector(
+    lease: Shaky,
+    reported: list[LoopEvent],
+    load_memory: Callable[[], Memory] = lambda: NO_MEMORY,
+    tell: Callable[[LoopEvent], None] | None = None,
+) -> Elector:
     return Elector(
         lease=lease,
         election=Election(identity="me", duration=2.0, deadline=0.4),
         retry=0.05,
         clock=lambda: datetime.now(UTC),
         load_memory=load_memory,
-        tell=reported.append,
+        tell=tell or reported.append,
     )
 
 
@@ -97,3 +102,23 @@ def test_no_leadership_without_memory() -> None:
 def test_stopping_what_never_began() -> None:
     """An elector that was not started ends without a word."""
     elector(Shaky(), []).stop(1)
+
+
+def test_a_loop_that_fails_does_not_end_the_thread() -> None:
+    """What could not be reported to the loop is reported again; until then this process does not lead."""
+    reported: list[LoopEvent] = []
+    failing = True
+
+    def tell(event: LoopEvent) -> None:
+        if failing:
+            raise RuntimeError("no loop")
+        reported.append(event)
+
+    candidate = elector(Shaky(), reported, tell=tell)
+    candidate.start()
+    until(lambda: candidate.problem == "no loop", "the failure")
+    assert not candidate.leads()
+    failing = False
+    until(lambda: leads(reported) == [True], "the report of leadership")
+    assert candidate.leads()
+    candidate.stop(5)

@@ -1,8 +1,12 @@
 """Policies and scheduler configurations come from files, and their errors are reported."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from rebalancer.controller.policy_source import (
     PolicyWatcher,
@@ -22,7 +26,7 @@ HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 def watched(file: Path) -> tuple[PolicyWatcher, list[LoopEvent]]:
     reported: list[LoopEvent] = []
     return PolicyWatcher(
-        read=file.read_bytes, source=str(file), tell=reported.append, first=file.read_bytes()
+        read=file.read_bytes, source=str(file), tell=reported.append, first=file.read_bytes(), folder=file.parent
     ), reported
 
 
@@ -168,6 +172,61 @@ def test_a_policy_file_is_opened_with_the_profile_beside_it(tmp_path: Path) -> N
     event = policy_event(file.read_bytes(), "policy.yaml", opened.folder)
     assert isinstance(event, PolicyLoaded)
     assert event.profile.name == "packer"
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    limit = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < limit, f"waited in vain for {what}"
+        time.sleep(0.01)
+
+
+def test_text_that_yaml_cannot_convert_refuses_the_policy(tmp_path: Path) -> None:
+    """In the policy and in the scheduler's configuration: no text ends the thread that reads them."""
+    file, scheduler = tmp_path / "policy.yaml", tmp_path / "scheduler.yaml"
+    file.write_text(HEAD)
+    watcher, reported = watched(file)
+    deep = "[" * 3000
+    for text in ("2026-13-45", deep, "a: !!float x", "a: !!int", "a: !!binary ä", "? [a]: b", "a: {<<: 1}", "9" * 5000):
+        file.write_text(text)
+        watcher.poll()
+        scheduler.write_text(text)
+        file.write_text(f"{HEAD}scheduler: {{configFile: {scheduler}}} # {text[:20]}\n")
+        watcher.poll()
+    assert {type(event) for event in reported} == {PolicyRefused}
+    assert len(reported) == 16
+    assert all("line 1: " in event.message for event in reported[1::2] if isinstance(event, PolicyRefused))
+
+
+def test_the_thread_survives_whatever_happens(tmp_path: Path) -> None:
+    """What fails is tried again in a second, and logged: a later `mode: Observe` must not go unnoticed."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(HEAD)
+    reported: list[LoopEvent] = []
+
+    def tell(event: LoopEvent) -> None:
+        if not logs:
+            raise RuntimeError("the loop is not ready")
+        reported.append(event)
+
+    with capture_logs() as logs:
+        watcher = PolicyWatcher(read=file.read_bytes, source=str(file), tell=tell, first=b"", folder=tmp_path)
+        watcher.start()
+        until(lambda: len(reported) == 1, "the policy")
+    assert isinstance(reported[0], PolicyLoaded)
+    assert [entry["event"] for entry in logs] == ["policy not read"]
+    watcher.stop()
+    watcher.thread.join(5)
+    assert not watcher.thread.is_alive()
+
+
+def test_a_defect_of_the_reader_refuses_the_policy() -> None:
+    """The event says so, and the log has the details."""
+    with capture_logs() as logs:
+        event = policy_event(cast("bytes", None), "policy.yaml")
+    assert isinstance(event, PolicyRefused)
+    assert event.message == "policy.yaml: cannot be read (TypeError); the log has the details"
+    assert [entry["log_level"] for entry in logs] == ["error"]
 
 
 def test_a_policy_with_a_bad_scheduler_file_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
 from datetime import datetime
+from threading import Thread
 
 import msgspec
 
@@ -78,6 +79,11 @@ class KubernetesCluster:
         self._recorder.close(timeout=2.0)
         for reflector in self.reflectors.values():
             reflector.join(timeout=1.0)
+
+    @property
+    def threads(self) -> list[Thread]:
+        """The threads that run from `start` to `stop`."""
+        return [self._recorder.thread, *(reflector.thread for reflector in self.reflectors.values())]
 
     @property
     def synced(self) -> bool:

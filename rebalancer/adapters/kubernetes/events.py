@@ -51,8 +51,8 @@ class Recorder:
         self._instance = instance
         self._queue: queue.Queue[Event | None] = queue.Queue(_QUEUED)
         self._counts: OrderedDict[str, int] = OrderedDict()
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self.thread.start()
 
     def record(self, event: Event) -> None:
         """Queue an event; if the queue is full, drop it and log that."""
@@ -67,7 +67,7 @@ class Recorder:
             self._queue.put(None, timeout=timeout)
         except queue.Full:
             return
-        self._thread.join(timeout)
+        self.thread.join(timeout)
 
     def _run(self) -> None:
         while (event := self._queue.get()) is not None:
@@ -75,6 +75,8 @@ class Recorder:
                 self._publish(event)
             except ClusterError as error:
                 _log.warning("event not published", reason=event.reason, error=str(error))
+            except Exception:  # noqa: BLE001  # without this thread no further event would be published
+                _log.exception("event not published", reason=event.reason)
 
     def _publish(self, event: Event) -> None:
         """Create the event, or increment the count of its series. The API server deletes events after an hour."""

@@ -96,11 +96,11 @@ class Reflector:
         """What the last attempt failed with, "" while all is well."""
         self.status = 0
         """The HTTP code of the last refusal, 0 while all is well."""
-        self._thread = threading.Thread(target=self._run, name=f"reflect-{kind.plural}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"reflect-{kind.plural}", daemon=True)
 
     def start(self) -> None:
         """Begin to list and watch."""
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """Ask the thread to end; it ends at once even in the middle of a watch."""
@@ -114,8 +114,8 @@ class Reflector:
 
     def join(self, timeout: float) -> None:
         """Wait for the thread's end; it need not have been started."""
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        if self.thread.is_alive():
+            self.thread.join(timeout)
 
     @property
     def age(self) -> float:

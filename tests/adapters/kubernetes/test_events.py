@@ -121,3 +121,13 @@ def test_a_server_that_hangs_does_not_hold_the_caller() -> None:
         dropped = [line for line in logs if line["event"].startswith("event dropped")]
     assert len(server.events) in {1_000, 1_001}
     assert len(server.events) + len(dropped) == 1_500
+
+
+def test_an_event_that_cannot_be_sent_does_not_end_the_thread() -> None:
+    """It is logged, and the next one is published."""
+    server = Server()
+    with served(server) as transport, capture_logs() as logs, recording(transport) as recorder:
+        recorder.record(event("\ud800"))
+        recorder.record(event())
+    assert server.counts == [1]
+    assert [(line["event"], line["log_level"]) for line in logs] == [("event not published", "error")]

@@ -1,0 +1,83 @@
+"""What the process shows of itself to probes."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
+from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS
+from rebalancer.adapters.kubernetes.reflector import Reflector
+from rebalancer.controller.telemetry import Telemetry
+from rebalancer.model.cluster import NEWEST
+from rebalancer.settings import Address
+from tests.adapters.kubernetes.fake_server import answer, served
+
+
+class Part:
+    """A part of the process whose thread lives until `end`."""
+
+    def __init__(self, name: str) -> None:
+        self.ending = threading.Event()
+        self.thread = threading.Thread(target=self.ending.wait, name=name, daemon=True)
+
+    def end(self) -> None:
+        self.ending.set()
+        self.thread.join(5)
+
+
+@pytest.fixture
+def shown() -> Iterator[tuple[Telemetry, KubernetesCluster]]:
+    """Give the telemetry of a process whose watches have not been started, and its cluster."""
+
+    def refuse(request: BaseHTTPRequestHandler) -> None:
+        answer(request, 403, {"message": "forbidden"})
+
+    with served(refuse) as transport:
+        control = Reflector(transport, CONFIG_MAPS, namespace="home", name="control")
+        cluster = KubernetesCluster(transport, namespace="home", instance="me", version=NEWEST, control=control)
+        telemetry = Telemetry(cluster, Address("127.0.0.1", 0), transport, interval=60)
+        telemetry.start()
+        yield telemetry, cluster
+        telemetry.stop()
+        cluster.stop()
+
+
+def ask(telemetry: Telemetry, path: str) -> tuple[int, str]:
+    assert telemetry._web is not None
+    with closing(http.client.HTTPConnection(*telemetry._web.address, timeout=5)) as connection:
+        connection.request("GET", path)
+        answered = connection.getresponse()
+        return answered.status, answered.read().decode()
+
+
+def test_a_process_whose_threads_have_not_started_is_alive(shown: tuple[Telemetry, KubernetesCluster]) -> None:
+    telemetry, _ = shown
+    telemetry.watch_threads(Part("lease"), None)
+    assert ask(telemetry, "/healthz") == (200, "ok\n")
+
+
+def test_the_end_of_a_thread_is_a_failure_of_liveness(shown: tuple[Telemetry, KubernetesCluster]) -> None:
+    """A process without the thread that reads its policy or renews its lease must be restarted."""
+    telemetry, _ = shown
+    lease, policy = Part("lease"), Part("policy")
+    telemetry.watch_threads(lease, policy)
+    for part in (lease, policy):
+        part.thread.start()
+    assert ask(telemetry, "/healthz")[0] == 200
+    policy.end()
+    status, text = ask(telemetry, "/healthz")
+    assert (status, text.splitlines()[1]) == (503, "[-]threads failed: ended: policy")
+    lease.end()
+
+
+def test_the_threads_of_the_cluster_are_among_them(shown: tuple[Telemetry, KubernetesCluster]) -> None:
+    """The thread of events, and one for each watch."""
+    telemetry, cluster = shown
+    cluster.reflectors["Pod"].start()
+    assert ask(telemetry, "/healthz")[0] == 200
+    cluster.stop()
+    assert "[-]threads failed: ended: events, reflect-pods" in ask(telemetry, "/healthz")[1]
