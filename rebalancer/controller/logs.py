@@ -1,11 +1,20 @@
-"""Structured logs on standard error, those of libraries (apscheduler, urllib3) in the same form."""
+"""Structured logs on standard error, those of libraries (apscheduler, urllib3) in the same form.
+
+Exceptions are logged without the values of variables, which structlog adds by default: these are whole clusters, and
+tokens among them.
+"""
 
 import logging
 import sys
-from typing import Literal
+import traceback
+from typing import Final, Literal, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import ExcInfo, Processor
+
+_MOST_FRAMES: Final = 20
+"""Calls of an exception that are logged."""
 
 
 def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
@@ -18,9 +27,14 @@ def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     last: list[Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+        [
+            structlog.processors.ExceptionRenderer(
+                ExceptionDictTransformer(show_locals=False, max_frames=_MOST_FRAMES)
+            ),
+            structlog.processors.JSONRenderer(default=str),
+        ]
         if form == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_print_exception)]
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -39,3 +53,7 @@ def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
     root.setLevel(level.upper())
     for chatty in ("apscheduler", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _print_exception(output: TextIO, exception: ExcInfo) -> None:
+    traceback.print_exception(*exception, limit=-_MOST_FRAMES, file=output)
