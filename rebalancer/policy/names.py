@@ -147,6 +147,17 @@ class NamespaceFilter(Section):
 @lru_cache(maxsize=1024)
 def _compile_globs(globs: tuple[str, ...]) -> re.Pattern[str]:
     """Compile globs to one pattern; without a glob it matches nothing."""
-    wild = {"*": ".*", "?": "."}
-    patterns = ("".join(wild.get(character, re.escape(character)) for character in glob) for glob in globs)
-    return re.compile("(?:" + "|".join(patterns) + r")\Z" if globs else r"(?!)")
+    return re.compile("|".join(f"(?:{_translate_glob(glob)})" for glob in globs) if globs else r"(?!)")
+
+
+def _translate_glob(glob: str) -> str:
+    """Translate a glob to a regular expression that takes no exponential time.
+
+    A part between two stars is matched where it comes first; if the rest does not match after it, it does not match
+    after a later place either. So the search for each part is atomic: it is never repeated.
+    """
+    first, *rest = ("".join("." if letter == "?" else re.escape(letter) for letter in part) for part in glob.split("*"))
+    if not rest:
+        return rf"{first}\Z"
+    *inner, last = rest
+    return first + "".join(f"(?>.*?{part})" for part in inner if part) + rf".*{last}\Z"

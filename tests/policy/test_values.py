@@ -1,6 +1,7 @@
 """Durations, amounts, owners, globs and selectors: the small types of a policy."""
 
 import re
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -113,6 +114,22 @@ def test_namespaces_are_chosen_as_a_shell_would(include: list[str], exclude: lis
     assert chosen == (
         any(fnmatchcase(name, glob) for glob in include) and not any(fnmatchcase(name, glob) for glob in exclude)
     )
+
+
+@given(st.text("ab*?", min_size=1, max_size=12), st.text("ab", max_size=12))
+def test_a_glob_means_what_it_means_in_a_shell(glob: str, name: str) -> None:
+    """`*` is any characters and `?` one, however many of them there are."""
+    assert NamespaceFilter(include=(glob,)).selects(name) == fnmatchcase(name, glob)
+
+
+@pytest.mark.parametrize("glob", ["*a" * 20 + "*b", "*a*?" * 60, "*" * 253, "?*" * 126, "*a?" * 60 + "*"])
+def test_no_glob_takes_long(glob: str) -> None:
+    """Whoever writes the policy must not be able to stop a cycle with it: 5,000 namespaces take a moment."""
+    chosen = NamespaceFilter(include=(glob,))
+    began = time.monotonic()
+    for number in range(5_000):
+        chosen.selects("a" * 58 + f"{number:05}")
+    assert time.monotonic() - began < 3
 
 
 def test_naming_namespaces_keeps_kube_system_out() -> None:
