@@ -66,5 +66,5 @@ def _from_yaml(data: bytes, source: str) -> bytes:
         raise UnreadableSnapshot(f"{source}{where}: neither JSON nor YAML ({error.problem})") from None
     except yaml.YAMLError as error:
         raise UnreadableSnapshot(f"{source}: neither JSON nor YAML ({error})") from None
-    except (TypeError, ValueError, RecursionError) as error:
+    except Exception as error:  # noqa: BLE001  # PyYAML raises what its conversions raise: AttributeError, KeyError
         raise UnreadableSnapshot(f"{source}: this YAML cannot be represented as JSON ({error})") from None

@@ -146,6 +146,9 @@ def test_a_byte_order_mark_does_no_harm() -> None:
         (b"items: []\n---\nitems: []\n", "another document"),
         (b"\tx: 1", "neither JSON nor YAML"),
         (b"true: 1\n", "this YAML cannot be represented as JSON"),
+        (b"a: !!timestamp x\n", "this YAML cannot be represented as JSON"),
+        (b"a: !!int ''\n", "this YAML cannot be represented as JSON"),
+        (b"a: !!bool x\n", "this YAML cannot be represented as JSON"),
     ],
 )
 def test_a_file_that_is_no_list_says_what_it_is(data: bytes, expected: str) -> None:
