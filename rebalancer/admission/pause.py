@@ -33,13 +33,26 @@ class Pause:
         """Return whether it is still in force."""
         return self.until is None or now < self.until
 
+    def explain_end(self, now: datetime) -> str:
+        """Say why it is not in force, "" if it is: its author may have meant another time."""
+        if self.until is None or self.holds(now):
+            return ""
+        return (
+            f"{KEY}: until {_format_time(self.until)} is in the past, so evictions are not paused. Set a later time, "
+            "leave `until` out to pause until resumed, or remove the key"
+        )
+
     @property
     def message(self) -> str:
         """Who paused it, until when, and why, in a line."""
         if self.unreadable:
             return f"{KEY} cannot be read, which counts as a pause. Fix or remove it: {self.unreadable}"
-        end = f"until {self.until:%Y-%m-%d %H:%M:%SZ}" if self.until is not None else "until resumed"
+        end = f"until {_format_time(self.until)}" if self.until is not None else "until resumed"
         return f"paused {end}{f' by {self.by}' if self.by else ''}: {self.reason or 'no reason given'}"
+
+
+def _format_time(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%SZ}"
 
 
 class _Loader(yaml.SafeLoader):

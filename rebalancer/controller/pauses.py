@@ -1,6 +1,9 @@
 """The kill switch: a watch on the ConfigMap `rebalancer-control`, so that a pause acts at once."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
 
 from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, CONTROL, ConfigMap, find_pause
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
@@ -8,16 +11,26 @@ from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import LoopEvent, PauseRead
 
+_log = structlog.get_logger("rebalancer.pause")
+
 
 def watch_pauses(transport: Transport, namespace: str, tell: Callable[[LoopEvent], None]) -> Reflector:
-    """Return the watch, not yet started, that reports every change to the loop."""
-    return Reflector(
-        transport,
-        CONFIG_MAPS,
-        namespace=namespace,
-        name=CONTROL,
-        changed=lambda contents: tell(PauseRead(pause=pause_from_contents(contents))),
-    )
+    """Return the watch, not yet started, that reports every change to the loop.
+
+    A pause that is not in force when it is read is logged, once.
+    """
+    logged = ""
+
+    def report(contents: Contents) -> None:
+        nonlocal logged
+        pause = pause_from_contents(contents)
+        ended = pause.explain_end(datetime.now(UTC)) if pause is not None else ""
+        if ended and ended != logged:
+            _log.warning("pause has no effect", reason=ended)
+        logged = ended
+        tell(PauseRead(pause=pause))
+
+    return Reflector(transport, CONFIG_MAPS, namespace=namespace, name=CONTROL, changed=report)
 
 
 def pause_from_contents(contents: Contents) -> Pause | None:

@@ -101,6 +101,18 @@ def test_it_ends_by_itself() -> None:
     assert Pause().holds(NOON)
 
 
+def test_an_end_in_the_past_is_explained() -> None:
+    """Whoever mistook the year or the zone meant to stop evictions."""
+    ended = Pause(until=NOON, reason="an upgrade").explain_end(NOON)
+    assert ended == (
+        "pause.yaml: until 2026-01-31 12:00:00Z is in the past, so evictions are not paused. Set a later time, leave "
+        "`until` out to pause until resumed, or remove the key"
+    )
+    assert Pause(until=NOON).explain_end(NOON - timedelta(seconds=1)) == ""
+    assert Pause().explain_end(NOON) == ""
+    assert Pause(unreadable="broken").explain_end(NOON) == ""
+
+
 def test_the_message_says_who_until_when_and_why() -> None:
     """And where that is not known, it says so or leaves it out."""
     assert Pause(until=NOON, reason="an upgrade", by="alice").message == (

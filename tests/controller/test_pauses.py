@@ -3,13 +3,19 @@
 import json
 from http.server import BaseHTTPRequestHandler
 from threading import Event
+from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
-from rebalancer.adapters.kubernetes.configmaps import ConfigMap, find_pause
+from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, ConfigMap, find_pause
+from rebalancer.adapters.kubernetes.reflector import Contents
+from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.state import LoopEvent, PauseRead
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.lists import decode
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 
 
@@ -60,6 +66,23 @@ def test_each_change_is_reported_when_it_comes() -> None:
     pauses = [event.pause for event in reported if isinstance(event, PauseRead)]
     assert [pause is not None and bool(pause.unreadable) for pause in pauses] == [False, True, True, True, False]
     assert pauses[-1] is None
+
+
+def test_a_pause_that_has_ended_already_is_logged_once() -> None:
+    """It pauses nothing, and its author should know; the same ConfigMap again is no news."""
+    past = control(data={"pause.yaml": "until: 2020-01-31T12:00:00Z"})
+    other = control(data={"pause.yaml": "until: 2020-01-31T12:00:00Z", "theirs": "x"})
+    lasting = control(data={"pause.yaml": "reason: x"})
+    reported: list[LoopEvent] = []
+    with capture_logs() as logs:
+        report = watch_pauses(cast("Transport", None), "ns", reported.append)._changed
+        assert report is not None
+        for contents in (past, other, lasting, past):
+            decoded = decode(CONFIG_MAPS, json.dumps(contents).encode(), Interner())
+            report(Contents(objects=(decoded,), faults=()))
+    assert [entry["log_level"] for entry in logs] == ["warning", "warning"]
+    assert "until 2020-01-31 12:00:00Z is in the past" in logs[0]["reason"]
+    assert len(reported) == 4
 
 
 @pytest.mark.parametrize(
