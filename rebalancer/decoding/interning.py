@@ -1,8 +1,16 @@
-"""One object for each distinct value: thousands of pods share a few specs and label sets."""
+"""One object for each distinct value: thousands of pods share a few specs and label sets.
 
-from typing import TypeVar
+Pods come and go, each job with labels of its own, so that a store that watches must forget values. It does so when it
+has doubled since the last time: the cost for each new value is then constant.
+"""
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
 Value = TypeVar("Value")
+
+_SMALLEST: Final = 1_000
+"""Values that are not worth forgetting any of."""
 
 
 class Interner:
@@ -10,8 +18,28 @@ class Interner:
 
     def __init__(self) -> None:
         self._values: dict[object, object] = {}
+        self._limit = _SMALLEST
 
     def __call__(self, value: Value) -> Value:
         """Return the first value that equals this one and has the same type."""
         first: Value = self._values.setdefault((type(value), value), value)  # type: ignore[assignment]  # same type
         return first
+
+    def __len__(self) -> int:
+        """Return the number of distinct values."""
+        return len(self._values)
+
+    @property
+    def is_overgrown(self) -> bool:
+        """Whether it has doubled since values were last forgotten."""
+        return len(self._values) > self._limit
+
+    def forget_unused(self, used: Iterable[object]) -> None:
+        """Forget the values that are not among the used ones, compared by identity: to hash them all takes too long."""
+        identities = set(map(id, used))
+        self._values = {key: value for key, value in self._values.items() if id(value) in identities}
+        self.accept_size()
+
+    def accept_size(self) -> None:
+        """Count growth from here: every value is in use."""
+        self._limit = max(_SMALLEST, 2 * len(self._values))

@@ -8,8 +8,9 @@ longer after each failure, and record when the server last sent something.
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -188,6 +189,7 @@ class Reflector:
             token = page.continue_token
             if not token:
                 break
+        intern.accept_size()
         with self._lock:
             self._objects, self._intern, self._version = objects, intern, page.resource_version
         self._last_heard = time.monotonic()
@@ -232,12 +234,20 @@ class Reflector:
                     self._objects.pop(key, None)
                 else:
                     self._objects[key] = decode(self.kind, event.object, self._intern)
+            if self._intern.is_overgrown:
+                self._intern.forget_unused(_list_values(self._objects.values()))
             self._notify()
         self._version = head.metadata.resource_version or self._version
 
 
 def _get_key(item: Any) -> tuple[str, str]:
     return getattr(item, "namespace", ""), item.name
+
+
+def _list_values(objects: Iterable[Any]) -> Iterator[Any]:
+    """Return the fields of all objects: what a conversion interns becomes a field."""
+    readable = (item for item in objects if not isinstance(item, Fault))
+    return chain.from_iterable(map(msgspec.structs.astuple, readable))
 
 
 def _split_lines(response: BaseHTTPResponse) -> Iterator[bytes]:

@@ -183,3 +183,23 @@ def test_a_malformed_object_is_stored_as_a_fault() -> None:
         until(lambda: names(reflector) == ["x"], "the fixed one alone")
         assert [fault.name for fault in reflector.contents().faults] == ["a"]
         ended(reflector)
+
+
+def test_what_has_gone_is_forgotten() -> None:
+    """Thousands of jobs come and go, each with labels of its own; pods that remain still share equal values."""
+
+    def job(number: int) -> dict[str, Any]:
+        made = pod(f"job-{number}", "11")
+        return {**made, "metadata": {**made["metadata"], "labels": {"job-name": f"job-{number}"}}}
+
+    come_and_go = [event(kind, job(number)) for number in range(4_000) for kind in ("ADDED", "DELETED")]
+    last = [event("ADDED", pod("c", "99"))]
+    broken = pod("broken", "3", topologySpreadConstraints=5)
+    script = Script([page(pod("a", "1"), pod("b", "2"), broken)], [[b"".join(come_and_go + last), b""]])
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: names(reflector) == ["a", "b", "c"], "the last event")
+        assert len(reflector._intern) < 2_000
+        one, *others = reflector.contents().objects
+        assert all(other.spec is one.spec and other.labels is one.labels for other in others)
+        ended(reflector)
