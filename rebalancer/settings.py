@@ -223,6 +223,11 @@ class Settings(BaseSettings):
         """Where to listen; None with `once`, unless a flag or the environment names an address."""
         return None if self.once and "metrics_address" not in self.model_fields_set else self.metrics_address
 
+    @property
+    def lease_request_timeout(self) -> timedelta:
+        """How long a request for the Lease may take: one that hangs leaves time for two more before the deadline."""
+        return self.renew_deadline / 3
+
     def describe(self) -> dict[str, Any]:
         """Return all settings for the first line of the log, in JSON's types. There is no secret among them."""
         return self.model_dump(mode="json")

@@ -71,13 +71,18 @@ class Elector:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            began, failed = time.monotonic(), True
             try:
                 problem, obstacle_to_lead = self._attempt(), self._announce()
                 self.problem = problem or obstacle_to_lead
+                failed = bool(problem)
             except Exception as error:  # noqa: BLE001  # the thread must not die: nobody else renews the lease
                 _log.exception("lease not renewed")
                 self.problem = str(error)
-            self._stopping.wait(self._retry * random.uniform(1.0, 1.2))  # noqa: S311  # jitter, not a secret
+            # A request that failed late, after its timeout, is repeated at once: the deadline comes closer meanwhile.
+            spent = time.monotonic() - began if failed else 0.0
+            wait = self._retry * random.uniform(1.0, 1.2) - spent  # noqa: S311  # jitter, not a secret
+            self._stopping.wait(max(0.0, wait))
         self._release()
 
     def _attempt(self) -> str:

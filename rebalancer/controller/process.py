@@ -143,7 +143,7 @@ class _Controller:
 
     def _make_elector(self) -> Elector:
         settings = self._settings
-        timeout = (settings.renew_deadline - settings.retry_period).total_seconds()
+        timeout = settings.lease_request_timeout.total_seconds()
         return Elector(
             lease=KubernetesLease(self._transport, namespace=settings.namespace, timeout=max(1.0, timeout)),
             election=Election(

@@ -44,7 +44,7 @@ class KubernetesLease:
     def read(self) -> LeaseRecord | None:
         """Return the lease, None if there is none; raise LeaseUnavailable or ClusterError where it cannot be read."""
         try:
-            data = self._transport.request("GET", f"{self._path}/{self._name}", read_timeout=self._timeout)
+            data = self._transport.request("GET", f"{self._path}/{self._name}", timeout=self._timeout)
         except RequestRefused as error:
             if error.status == 404:
                 return None
@@ -57,7 +57,7 @@ class KubernetesLease:
         body = self._body(record)
         method, path = ("PUT", f"{self._path}/{self._name}") if record.version else ("POST", self._path)
         try:
-            data = self._transport.request(method, path, body=body, read_timeout=self._timeout)
+            data = self._transport.request(method, path, body=body, timeout=self._timeout)
         except RequestRefused as error:
             if method == "POST" and error.status == 404:
                 raise LeaseUnavailable(

@@ -82,10 +82,14 @@ class Transport:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
-        read_timeout: float | None = None,
+        timeout: float | None = None,
     ) -> bytes:
-        """Send a request and return the body; raise RequestRefused or Unreachable."""
-        response = self._send(method, path, query or {}, body, content_type, read_timeout or self._read_timeout)
+        """Send a request and return the body; raise RequestRefused or Unreachable.
+
+        `timeout` is how many seconds it may take, with the connection.
+        """
+        timeouts = timeout or (CONNECT_TIMEOUT, self._read_timeout)
+        response = self._send(method, path, query or {}, body, content_type, timeouts)
         try:
             data = response.read()
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -101,7 +105,7 @@ class Transport:
 
         The caller closes the response. `read_timeout` is the longest time between two chunks, in seconds.
         """
-        response = self._send("GET", path, query, None, "application/json", read_timeout)
+        response = self._send("GET", path, query, None, "application/json", (CONNECT_TIMEOUT, read_timeout))
         if response.status >= 400:
             data = response.read()
             response.close()
@@ -109,7 +113,13 @@ class Transport:
         return response
 
     def _send(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, read_timeout: float
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str,
+        timeouts: float | tuple[float, float],
     ) -> BaseHTTPResponse:
         headers = {"Accept": "application/json"}
         if body is not None:
@@ -123,7 +133,7 @@ class Transport:
                 body=body,
                 auth_settings=_AUTHENTICATION,
             )
-            answer = self._client.call_api(*request, _request_timeout=(CONNECT_TIMEOUT, read_timeout))
+            answer = self._client.call_api(*request, _request_timeout=timeouts)
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
             self.on_answer(method, path, 0)
             raise Unreachable(f"{method} {path}: no response from {self.host}: {_find_cause(error)}") from error
