@@ -1,13 +1,20 @@
 """The server: a thread and a time limit for each request; clients that disconnect are not logged as errors.
 
+Everybody in the cluster may reach the port, and the process behind it evicts pods. So the number of connections, the
+time of a request and the size of its header are bounded. If all connections are taken, a new one replaces the oldest
+one that has not sent its request yet: a scrape sends it at once, and gets through while others send nothing.
+
 prometheus_client's own server is not used: it returns metrics for every path. Plain HTTP: TLS would need the handshake
 outside the accept loop and renewal of certificates, and a cluster has other means for that.
 """
 
 import errno
+import io
 import socket
 import threading
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -20,7 +27,13 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from rebalancer.adapters.web.checks import Checks, run_checks
 
 REQUEST_SECONDS: Final = 5.0
-"""Seconds that a client may take to send its request; then its thread is freed."""
+"""Seconds that a client may take to send its request, all of it; then its thread is freed."""
+
+LARGEST_HEADER: Final = 16 * 1024
+"""Bytes of a request with its header; a scrape has some 300."""
+
+MOST_CONNECTIONS: Final = 32
+"""Probes and scrapes need about four."""
 
 _POLL: Final = 0.1
 """Seconds until the server reacts to `stop`."""
@@ -32,8 +45,58 @@ class CannotListen(Exception):  # noqa: N818  # it names the state, as callers r
     """The server cannot listen on the address; the message says why."""
 
 
+class _TooLargeError(Exception):
+    """The request is larger than LARGEST_HEADER."""
+
+
+class _Incoming(io.RawIOBase):
+    """What a client sends, up to a time and a size."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + seconds
+        self._left = LARGEST_HEADER
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Receive what has come, or wait for it."""
+        if not self._left:
+            raise _TooLargeError
+        seconds = self._deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._connection.settimeout(seconds)
+        received = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._left -= received
+        return received
+
+
 class _Handler(WSGIRequestHandler):
+    server: "_Server"
     timeout = REQUEST_SECONDS
+
+    def setup(self) -> None:
+        """Bound what the client sends; the base class bounds the time of each receive only."""
+        super().setup()
+        self.rfile = io.BufferedReader(_Incoming(self.connection, self.timeout))
+
+    def handle(self) -> None:
+        """Answer the request, or refuse it for its size."""
+        try:
+            super().handle()
+        except _TooLargeError:
+            self.requestline, self.request_version, self.command = "", "HTTP/1.0", ""
+            self.send_error(431)
+
+    def parse_request(self) -> bool:
+        """Read the header; the connection can no longer be replaced then."""
+        parsed = super().parse_request()
+        self.server.finish_reading(self.connection)
+        self.connection.settimeout(self.timeout)
+        return parsed
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
         """Log nothing: probes and scrapes come every few seconds."""
@@ -45,7 +108,46 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, host: str, port: int, family: socket.AddressFamily) -> None:
         self.address_family = family
+        self._lock = threading.Lock()
+        self._reading: dict[socket.socket, None] = {}
+        self._answering: set[socket.socket] = set()
         super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for the connection if there may be one more, or one that has sent nothing can go."""
+        with self._lock:
+            if len(self._reading) + len(self._answering) >= MOST_CONNECTIONS:
+                if not self._reading:
+                    self._refuse(request)
+                    return
+                oldest = next(iter(self._reading))
+                del self._reading[oldest]
+                with suppress(OSError):  # its client has just hung up
+                    oldest.shutdown(socket.SHUT_RDWR)  # ends its thread
+            self._reading[request] = None
+        super().process_request(request, client_address)
+
+    def _refuse(self, request: socket.socket) -> None:
+        request.setblocking(False)
+        with suppress(OSError):
+            request.send(b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+        self.shutdown_request(request)
+
+    def finish_reading(self, request: socket.socket) -> None:
+        """Note that the connection has sent its request."""
+        with self._lock:
+            if request in self._reading:
+                del self._reading[request]
+                self._answering.add(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer in the thread of the connection, and give its place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._reading.pop(request, None)
+                self._answering.discard(request)
 
     def server_bind(self) -> None:
         """Bind without a look-up of the host's own name: that can take seconds if DNS does not respond."""

@@ -2,9 +2,10 @@
 
 import http.client
 import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from typing import NoReturn
 
 import pytest
@@ -100,6 +101,100 @@ def test_a_silent_client_keeps_nobody_waiting(served: Served, monkeypatch: pytes
         assert time.monotonic() - began < 2
         silent.settimeout(5)
         assert silent.recv(100) == b""
+
+
+def test_the_time_of_a_request_is_bounded_not_that_of_each_byte(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server._Handler, "timeout", 0.5)
+    with closing(socket.create_connection(served.server.address)) as slow:
+        slow.settimeout(0.1)
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            while time.monotonic() - began < 5:
+                slow.send(b"x")
+                with suppress(TimeoutError):
+                    if not slow.recv(100):
+                        break
+        assert time.monotonic() - began < 2
+
+
+def count_threads() -> int:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
+
+
+def test_many_silent_clients_neither_take_threads_nor_the_port(served: Served) -> None:
+    """The oldest of them are closed; a scrape and a probe get through while the others wait."""
+    with ExitStack() as stack:
+        silent = [stack.enter_context(closing(socket.create_connection(served.server.address))) for _ in range(200)]
+        for client in silent:
+            with suppress(ConnectionError):
+                client.sendall(b"GET /met")
+        began = time.monotonic()
+        assert served.ask("/metrics")[0] == 200
+        assert served.ask("/healthz")[0] == 200
+        assert time.monotonic() - began < 2
+        assert count_threads() <= server.MOST_CONNECTIONS + 5
+        silent[0].settimeout(5)
+        assert silent[0].recv(100) == b"", "the oldest is closed at once"
+
+
+def test_more_requests_at_once_than_connections_are_refused_at_once() -> None:
+    """And when the others have been answered, there is room again."""
+    released = threading.Event()
+
+    def wait() -> str:
+        released.wait(10)
+        return ""
+
+    made = Served(live={"slow": wait}, ready={})
+    try:
+        with ExitStack() as stack:
+            clients = [
+                stack.enter_context(closing(socket.create_connection(made.server.address)))
+                for _ in range(server.MOST_CONNECTIONS)
+            ]
+            for client in clients:
+                client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            limit = time.monotonic() + 5
+            while len(made.server._server._answering) < server.MOST_CONNECTIONS:
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+            with closing(socket.create_connection(made.server.address)) as refused:
+                refused.settimeout(2)
+                assert refused.recv(100).startswith(b"HTTP/1.0 503 ")
+            released.set()
+            for client in clients:
+                client.settimeout(5)
+                assert b" 200 " in client.recv(100)
+        assert made.ask("/readyz")[0] == 200
+    finally:
+        released.set()
+        made.server.stop()
+
+
+def test_a_large_header_is_refused_before_it_is_read(served: Served) -> None:
+    """Forty requests with 6 MB each would take 270 MiB."""
+    lines = b"GET /metrics HTTP/1.1\r\n" + b"X-Large: " + b"x" * 60_000 + b"\r\n"
+    with closing(socket.create_connection(served.server.address)) as large:
+        large.settimeout(5)
+        with suppress(ConnectionError):
+            for _ in range(98):
+                large.sendall(lines)
+            assert large.recv(1000).startswith(b"HTTP/1.0 431 ")
+    assert served.ask("/metrics")[0] == 200
+
+
+@pytest.mark.parametrize(("size", "status"), [(16_000, 200), (17_000, 431)])
+def test_the_limit_is_that_of_the_whole_header(served: Served, size: int, status: int) -> None:
+    """Many small fields count like one large one."""
+    fields = b"".join(b"X-%02d: " % number + b"x" * (size // 50) + b"\r\n" for number in range(48))
+    with closing(socket.create_connection(served.server.address)) as client:
+        client.settimeout(5)
+        client.sendall(b"GET /healthz HTTP/1.0\r\n" + fields)
+        if status == 200:
+            client.sendall(b"\r\n")
+        assert client.recv(100).split()[1] == str(status).encode()
 
 
 def test_clients_that_go_away_leave_no_trace(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
