@@ -1,11 +1,12 @@
 """A store of all objects of one kind, kept up to date by list and watch in a thread of its own.
 
 The client's informer is not used: it never requests bookmarks, has no read timeout and retries failed watches without
-back-off. The rules: page the list, resume a broken watch from the last version received, list again only on 410, wait
-longer after each failure, and record when the server last sent something.
+back-off. The rules: page the list, resume a broken watch from the last version received, list again only on 410 or if
+versions go back, wait longer after each failure, and record when the server last sent something.
 """
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +32,8 @@ _SHORTEST_WATCH = 5.0
 """A watch that ends sooner counts as a failure."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 _GONE = 410
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,20}\Z")
+"""The form of a resourceVersion that can be compared: since Kubernetes 1.35 every one, and before that etcd's."""
 
 _log = structlog.get_logger("rebalancer.reflector")
 
@@ -54,6 +57,10 @@ class _Object(msgspec.Struct, frozen=True):
 
 _EVENT = msgspec.json.Decoder(_WatchEvent)
 _OBJECT = msgspec.json.Decoder(_Object)
+
+
+class _VersionWentBackError(Exception):
+    """The server sends an older state than before; the message has both versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +234,7 @@ class Reflector:
         head = _OBJECT.decode(event.object)
         if event.type == "ERROR":
             raise RequestRefused(f"watch of {self.kind.plural}: {head.message}", head.code, {})
+        self._check_version(head.metadata.resource_version)
         if event.type != "BOOKMARK":
             key = (head.metadata.namespace, head.metadata.name)
             with self._lock:
@@ -238,6 +246,18 @@ class Reflector:
                 self._intern.forget_unused(_list_values(self._objects.values()))
             self._notify()
         self._version = head.metadata.resource_version or self._version
+
+    def _check_version(self, version: str) -> None:
+        """Raise _VersionWentBackError if the server sends what is older than what it sent before.
+
+        Then etcd was restored from a backup, or a proxy switched to another cluster: the store has to be listed again.
+        A version that repeats is no sign of that: bookmarks of a kind that nobody changes carry the version of its last
+        change.
+        """
+        comparable = _WHOLE_NUMBER.match(version) and _WHOLE_NUMBER.match(self._version)
+        if comparable and int(version) < int(self._version):
+            message = f"watch of {self.kind.plural}: resourceVersion went back from {self._version} to {version}"
+            raise _VersionWentBackError(message)
 
 
 def _get_key(item: Any) -> tuple[str, str]:

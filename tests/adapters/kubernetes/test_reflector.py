@@ -7,6 +7,9 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+from structlog.testing import capture_logs
+
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.decoding.kinds import PODS
@@ -113,8 +116,7 @@ def test_pages_and_events() -> None:
 
 def test_a_watch_that_ends_is_resumed() -> None:
     """From the last version seen, a bookmark's too, and without listing again."""
-    bookmark = event("BOOKMARK", {"metadata": {"resourceVersion": "40"}})
-    script = Script([page(pod("a", "1"))], [[event("ADDED", pod("b", "30")), bookmark]])
+    script = Script([page(pod("a", "1"))], [[event("ADDED", pod("b", "30")), bookmark("40")]])
     with served(script) as transport:
         reflector = following(transport)
         until(lambda: len(script.watched) >= 2, "the second watch")
@@ -134,6 +136,44 @@ def test_gone_is_listed_anew() -> None:
         reflector = following(transport)
         until(lambda: names(reflector) == ["c"], "the third list")
         assert script.watched[:2] == ["10", "50"]
+        ended(reflector)
+
+
+def bookmark(version: str) -> bytes:
+    return event("BOOKMARK", {"metadata": {"resourceVersion": version}})
+
+
+@pytest.mark.parametrize(
+    "back",
+    [bookmark("39"), event("ADDED", pod("b", "39")), event("DELETED", pod("a", "9"))],
+    ids=["bookmark", "added", "deleted"],
+)
+def test_versions_that_go_back_are_listed_anew(back: bytes) -> None:
+    """The server's data is older than before, such as after a restore of etcd; the log says so."""
+    script = Script(
+        [page(pod("a", "1")), page(pod("c", "5"), version="20")],
+        [[bookmark("40"), back, event("ADDED", pod("never", "41"))], [b""]],
+    )
+    with served(script) as transport, capture_logs() as logs:
+        reflector = following(transport)
+        until(lambda: names(reflector) == ["c"], "the second list")
+        until(lambda: len(script.watched) == 2, "the second watch")
+        assert script.watched == ["10", "20"]
+        assert [entry["event"] for entry in logs] == ["watch failed"]
+        assert "resourceVersion went back from 40 to " in logs[0]["error"]
+        ended(reflector)
+
+
+def test_versions_that_repeat_or_are_no_numbers_are_normal() -> None:
+    """Bookmarks of a kind that nobody changes repeat the last version."""
+    script = Script(
+        [page(pod("a", "1"))],
+        [[bookmark("40"), bookmark("40"), bookmark("x9"), bookmark("x8"), event("ADDED", pod("b", "41")), b""]],
+    )
+    with served(script) as transport, capture_logs() as logs:
+        reflector = following(transport)
+        until(lambda: names(reflector) == ["a", "b"], "the event")
+        assert logs == []
         ended(reflector)
 
 
@@ -176,7 +216,13 @@ def test_a_malformed_object_is_stored_as_a_fault() -> None:
         ended(reflector)
     script = Script(
         [page(pod("a", "1"), broken)],
-        [[event("MODIFIED", pod("x", "9")), event("MODIFIED", {**broken, "metadata": pod("a", "9")["metadata"]}), b""]],
+        [
+            [
+                event("MODIFIED", pod("x", "11")),
+                event("MODIFIED", {**broken, "metadata": pod("a", "12")["metadata"]}),
+                b"",
+            ]
+        ],
     )
     with served(script) as transport:
         reflector = following(transport)
