@@ -72,6 +72,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.GROUP_IN_FLIGHT: "Pending pods will change the counts; the controller plans again when they are placed.",
     Reason.EXCLUDED: "An annotation, `eligibility.namespaces` or `eligibility.selector` excludes it.",
     Reason.NOT_EVICTABLE: "A bare, mirror or DaemonSet pod, or one without a node: an eviction would not move it.",
+    Reason.LOCAL_STORAGE: "An eviction would lose data on its node; `eligibility.localStorage` refuses that.",
     Reason.UNKNOWN_OWNER: "The owner is unknown, or its kind is not in `eligibility.owners`.",
     Reason.OTHER_SCHEDULER: "Another scheduler than `scheduler.name` places it.",
     Reason.PRIORITY_TOO_HIGH: "Its priority is not below `eligibility.priorityBelow`.",

@@ -14,6 +14,7 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         case "junit":
             sys.stdout.write(report_junit(document))
         case _:
-            sys.stdout.write(report_text(document))
+            sys.stdout.write(report_text(document, narrow_plan(cluster.plan, workloads).refusals))
     return Exit.SOMETHING if _has_failed(document, args.fail_on) else Exit.FINE
 
 

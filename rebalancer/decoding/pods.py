@@ -8,7 +8,7 @@ from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import decode_annotations, decode_labels, find_controller, get_creation_time
-from rebalancer.model.pods import HostPort, Pod, PodPhase, PodSpec
+from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, Pod, PodPhase, PodSpec
 from rebalancer.model.workloads import PodTemplate
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -40,7 +40,7 @@ def decode_pod(source: wire.Pod, intern: Interner) -> Pod:
         requests=intern(requests),
         scored=scored,
         mirror=_MIRROR in (metadata.annotations or {}),
-        local_storage=any(volume.empty_dir or volume.host_path for volume in source.spec.volumes or ()),
+        local_volumes=intern(_list_local_volumes(source.spec)),
         disruption_target=_read_condition(status, "DisruptionTarget")[0],
         resource_version=metadata.resource_version,
     )
@@ -101,6 +101,19 @@ def list_claims(source: wire.PodSpec, name: str) -> tuple[str, ...]:
         elif volume.ephemeral is not None:
             read.append(f"{name}-{volume.name}")
     return tuple(read)
+
+
+def _list_local_volumes(source: wire.PodSpec) -> tuple[LocalVolume, ...]:
+    """List the volumes whose data an eviction deletes or leaves behind, sorted by name."""
+    local = []
+    for volume in source.volumes or ():
+        if volume.empty_dir is not None and volume.empty_dir.medium != "Memory":
+            local.append(LocalVolume(volume.name, LocalStorage.EMPTY_DIR))
+        elif volume.ephemeral is not None:
+            local.append(LocalVolume(volume.name, LocalStorage.EPHEMERAL))
+        elif volume.host_path is not None:
+            local.append(LocalVolume(volume.name, LocalStorage.HOST_PATH))
+    return tuple(sorted(local))
 
 
 def _decode_host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:

@@ -162,11 +162,15 @@ class Present(Wire, frozen=True):
     """An object whose content is not read, only its presence."""
 
 
+class EmptyDir(Wire, frozen=True):
+    medium: str = ""
+
+
 class Volume(Wire, frozen=True):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: Present | None = None
-    empty_dir: Present | None = None
+    empty_dir: EmptyDir | None = None
     host_path: Present | None = None
     gce_persistent_disk: Present | None = None
     aws_elastic_block_store: Present | None = None

@@ -79,13 +79,30 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     eviction_responders: bool = False
 
 
+class LocalStorage(StrEnum):
+    """A kind of volume whose data is on the pod's node; named as its field in a pod's spec and in the policy."""
+
+    EMPTY_DIR = "emptyDir"
+    """One with `medium: Memory` is not among them: it holds what a program would keep in memory."""
+    EPHEMERAL = "ephemeral"
+    """A generic ephemeral volume: its claim is deleted together with the pod."""
+    HOST_PATH = "hostPath"
+
+
+class LocalVolume(Struct, frozen=True, gc=False, order=True):
+    """A volume of a pod whose data an eviction deletes or leaves behind."""
+
+    name: str
+    kind: LocalStorage
+
+
 class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """A pod as the API server returns it.
 
     `node` is None until it is bound. `claims` are the names of its PersistentVolumeClaims, with those that ephemeral
-    volumes create. `requests` are the spec's, or more during an in-place resize. `local_storage`: it has
-    an emptyDir or hostPath. `deleted` is its deletionTimestamp: such a pod is terminating. `finished` means Succeeded
-    or Failed.
+    volumes create. `requests` are the spec's, or more during an in-place resize. `local_volumes` do not affect
+    scheduling, so they are no part of the spec. `deleted` is its deletionTimestamp: such a pod is terminating.
+    `finished` means Succeeded or Failed.
     """
 
     namespace: str
@@ -106,7 +123,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     requests: Resources = NOTHING
     scored: tuple[int, int] = (0, 0)
     mirror: bool = False
-    local_storage: bool = False
+    local_volumes: tuple[LocalVolume, ...] = ()
     disruption_target: bool = False
     resource_version: str = ""
 

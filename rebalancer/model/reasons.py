@@ -33,6 +33,7 @@ class Reason(StrEnum):
     GROUP_IN_FLIGHT = "GroupInFlight"
     EXCLUDED = "Excluded"
     NOT_EVICTABLE = "NotEvictable"
+    LOCAL_STORAGE = "LocalStorage"
     UNKNOWN_OWNER = "UnknownOwner"
     OTHER_SCHEDULER = "OtherScheduler"
     PRIORITY_TOO_HIGH = "PriorityTooHigh"

@@ -9,11 +9,16 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.model.moves import Reference
+from rebalancer.model.pods import LocalVolume
 from rebalancer.model.reasons import Reason
 
 MAX_UNAVAILABLE: Final = "budgets.maxUnavailable"
 PER_WORKLOAD: Final = "budgets.perWorkload"
 """The policy's fields that limit one workload: pods that are unavailable for any cause, and moves in flight."""
+
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SAFE_TO_EVICT_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+"""The cluster-autoscaler's annotations that allow evicting a pod with local volumes: with any, or with those listed."""
 
 
 class Fact(Struct, frozen=True, gc=False):
@@ -102,6 +107,12 @@ class Annotated(Fact, frozen=True, gc=False):
     kind: str
     key: str
     value: str
+
+
+class LocalVolumes(Fact, frozen=True, gc=False):
+    """Volumes with data on its node, of kinds that the policy's eligibility.localStorage refuses."""
+
+    volumes: tuple[LocalVolume, ...]
 
 
 class NotSelected(Fact, frozen=True, gc=False):

@@ -5,10 +5,12 @@ descriptions of the JSON Schema.
 """
 
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
+from rebalancer.model.pods import LocalStorage
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy.amounts import LARGEST, Amount, AmountField
 from rebalancer.policy.base import Section
@@ -42,6 +44,38 @@ class EligibleNamespaces(NamespaceFilter):
     """Globs of namespaces that are not selected, even if they match `include`."""
 
 
+class Permission(StrEnum):
+    """Whether something is allowed."""
+
+    REFUSE = "Refuse"
+    ALLOW = "Allow"
+
+
+class LocalStoragePermissions(Section):
+    """Whether pods with data on their node may be evicted, by the kind of the volume.
+
+    A pod is evicted nevertheless if its annotation `cluster-autoscaler.kubernetes.io/safe-to-evict` is "true", or if
+    its annotation `cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes` lists all such volumes.
+    """
+
+    empty_dir: Permission = Permission.REFUSE
+    """Pods with an emptyDir, whose data an eviction deletes; one with `medium: Memory` does not count."""
+    ephemeral: Permission = Permission.REFUSE
+    """Pods with a generic ephemeral volume, whose claim an eviction deletes."""
+    host_path: Permission = Permission.REFUSE
+    """Pods with a hostPath, whose data stays on the node that the pod leaves."""
+
+    @property
+    def refused(self) -> frozenset[LocalStorage]:
+        """The kinds of volumes that keep a pod from being evicted."""
+        permissions = {
+            LocalStorage.EMPTY_DIR: self.empty_dir,
+            LocalStorage.EPHEMERAL: self.ephemeral,
+            LocalStorage.HOST_PATH: self.host_path,
+        }
+        return frozenset(kind for kind, permission in permissions.items() if permission is Permission.REFUSE)
+
+
 class Eligibility(Section):
     """Which pods may be evicted. The other pods are counted nevertheless, as the scheduler counts them."""
 
@@ -61,6 +95,8 @@ class Eligibility(Section):
     """Younger pods are not evicted."""
     priority_below: PriorityBound = "system-cluster-critical"
     """Only pods of a lower priority are evicted: a number, or the name of a PriorityClass, which means its value."""
+    local_storage: LocalStoragePermissions = LocalStoragePermissions()
+    """Whether pods with data on their node may be evicted."""
 
 
 class Budgets(Section):

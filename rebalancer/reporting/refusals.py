@@ -3,13 +3,14 @@
 Each cause has one sentence, which names object, field and value, and what to do where that is known.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import ceil
 from typing import Any, Final
 
 from rebalancer.admission import causes as admission
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.pods import LocalStorage
 from rebalancer.planning import causes as planning
 from rebalancer.planning.causes import Fact, Refusal
 from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange
@@ -23,6 +24,9 @@ Relaxations = Mapping[str, Relaxation]
 """The relaxations of infeasible components, by the component's name."""
 
 NO_RELAXATIONS: Final[Relaxations] = {}
+
+_DELETED_WITH_POD: Final = frozenset({LocalStorage.EMPTY_DIR, LocalStorage.EPHEMERAL})
+_LEFT_ON_NODE: Final = frozenset({LocalStorage.HOST_PATH})
 
 _MOST_NAMED = 3
 """So many workloads are named; the rest is counted."""
@@ -82,6 +86,29 @@ def _feasible(counts: Sequence[int]) -> str:
 def _annotated(cause: planning.Annotated) -> str:
     on = "its namespace" if cause.kind == "Namespace" else "it" if cause.kind == "Pod" else f"its {cause.kind}"
     return f"{on} is annotated {cause.key}: {cause.value}; remove the annotation to allow the eviction"
+
+
+def _local_volumes(cause: planning.LocalVolumes) -> str:
+    """Name the volumes by what an eviction does to their data, the fields that refuse it, and both ways to allow it."""
+    losses = []
+    for lost, verb in ((_DELETED_WITH_POD, "delete"), (_LEFT_ON_NODE, "leave behind")):
+        volumes = [f"{volume.name} ({volume.kind})" for volume in cause.volumes if volume.kind in lost]
+        if volumes:
+            losses.append(f"{verb} the data of {'volume' if len(volumes) == 1 else 'volumes'} {name_list(volumes)}")
+    kinds = {volume.kind for volume in cause.volumes}
+    names = ",".join(sorted({volume.name for volume in cause.volumes}))
+    verb, them = ("is", "it") if len(kinds) == 1 else ("are", "them")
+    return (
+        f"its eviction would {' and '.join(losses)}; {local_storage_fields(kinds)} {verb} Refuse. Set {them} to Allow, "
+        f'or annotate the pod {planning.SAFE_TO_EVICT_VOLUMES}: "{names}"'
+    )
+
+
+def local_storage_fields(kinds: Collection[LocalStorage]) -> str:
+    """Name the policy's fields about these kinds of volumes: `eligibility.localStorage.emptyDir and .hostPath`."""
+    names = [f".{kind}" for kind in LocalStorage if kind in kinds]
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
+    return f"eligibility.localStorage{listed}"
 
 
 def _not_replaced(cause: planning.NotReplaced) -> str:
@@ -239,6 +266,7 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     ),
     planning.MirrorPod: lambda _: "it is the mirror of a static pod, which its node would create again",
     planning.Annotated: _annotated,
+    planning.LocalVolumes: _local_volumes,
     planning.NotSelected: lambda _: "eligibility.selector does not select it",
     planning.OtherScheduler: lambda c: f"{c.scheduler} schedules it, not {c.expected}",
     planning.EvictionResponders: lambda _: "its evictionResponders decide about its eviction",

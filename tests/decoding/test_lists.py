@@ -11,7 +11,7 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, PODS
 from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, make_snapshot
 from rebalancer.model.labels import Labels
-from rebalancer.model.pods import HostPort, Pod, PodPhase, Resources
+from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, Pod, PodPhase, Resources
 from rebalancer.model.snapshot import Fault
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
 from rebalancer.model.workloads import Workload
@@ -71,6 +71,28 @@ POD: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("volume", "kind"),
+    [
+        ({"emptyDir": {}}, LocalStorage.EMPTY_DIR),
+        ({"emptyDir": {"medium": "", "sizeLimit": "1Gi"}}, LocalStorage.EMPTY_DIR),
+        ({"emptyDir": {"medium": "HugePages-2Mi"}}, LocalStorage.EMPTY_DIR),
+        ({"emptyDir": {"medium": "Memory"}}, None),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}, LocalStorage.EPHEMERAL),
+        ({"hostPath": {"path": "/var/log"}}, LocalStorage.HOST_PATH),
+        ({"persistentVolumeClaim": {"claimName": "data"}}, None),
+        ({"configMap": {"name": "settings"}}, None),
+        ({"projected": {"sources": []}}, None),
+        ({"secret": {"secretName": "tls"}}, None),
+    ],
+)
+def test_volumes_whose_data_stays_on_the_node(volume: dict[str, Any], kind: LocalStorage | None) -> None:
+    """An emptyDir in memory is none, nor is anything that another node can read again."""
+    pod = decode_file(listed(changed("spec.volumes", [{"name": "v", **volume}]))).objects["pods"][0]
+    assert isinstance(pod, Pod)
+    assert pod.local_volumes == ((LocalVolume("v", kind),) if kind is not None else ())
+
+
 def listed(*items: Any, kind: str = "List") -> bytes:
     return json.dumps({"apiVersion": "v1", "kind": kind, "metadata": {}, "items": items}).encode()
 
@@ -99,7 +121,8 @@ def test_a_pod() -> None:
     assert pod.scored == (200, 264 * 2**20), "100m and 200Mi for the container without requests"
     assert pod.spec.host_ports == (HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "UDP", 81))
     assert pod.claims == ("data", "web-1-e")
-    assert (pod.phase, pod.ready, pod.local_storage, pod.mirror) == (PodPhase.RUNNING, True, True, False)
+    assert (pod.phase, pod.ready, pod.mirror) == (PodPhase.RUNNING, True, False)
+    assert pod.local_volumes == (LocalVolume("e", LocalStorage.EPHEMERAL), LocalVolume("t", LocalStorage.EMPTY_DIR))
     assert pod.ready_since == datetime(2026, 1, 2, 3, 5, tzinfo=UTC)
     spread = pod.spec.spread[0]
     assert (spread.max_skew, spread.topology_key, spread.min_domains, spread.match_label_keys) == (

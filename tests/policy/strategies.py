@@ -23,6 +23,7 @@ owners = st.sampled_from(
         "Rollout.argoproj.io",
     ]
 )
+permissions = st.sampled_from(["Refuse", "Allow"])
 texts = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20)
 expressions = st.one_of(
     st.fixed_dictionaries(
@@ -127,6 +128,7 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             owners=st.lists(owners, max_size=3),
             minReplicas=st.integers(1, 2**31 - 1),
             minAge=durations,
+            localStorage=_section(**dict.fromkeys(("emptyDir", "ephemeral", "hostPath"), permissions)),
             priorityBelow=st.integers(-(2**31), 2**31 - 1) | st.sampled_from(["system-node-critical", "a.b-c", "x1"]),
         ),
         "budgets": _section(

@@ -10,6 +10,7 @@ from rebalancer.adapters.simulator import ZONE
 from rebalancer.admission import causes as admission
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.model.pods import LocalStorage, LocalVolume
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning import causes as planning
 from rebalancer.planning.causes import Fact, Refusal
@@ -62,6 +63,29 @@ SENTENCES: list[tuple[Fact, str]] = [
         "its namespace is annotated rebalancer.dev/exclude: true; remove the annotation to allow the eviction",
     ),
     (planning.NotSelected(), "eligibility.selector does not select it"),
+    (
+        planning.LocalVolumes((LocalVolume("cache", LocalStorage.EMPTY_DIR),)),
+        (
+            "its eviction would delete the data of volume cache (emptyDir); eligibility.localStorage.emptyDir is "
+            "Refuse. Set it to Allow, or annotate the pod "
+            'cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes: "cache"'
+        ),
+    ),
+    (
+        planning.LocalVolumes(
+            (
+                LocalVolume("cache", LocalStorage.EMPTY_DIR),
+                LocalVolume("logs", LocalStorage.HOST_PATH),
+                LocalVolume("scratch", LocalStorage.EPHEMERAL),
+            )
+        ),
+        (
+            "its eviction would delete the data of volumes cache (emptyDir), scratch (ephemeral) and leave behind "
+            "the data of volume logs (hostPath); eligibility.localStorage.emptyDir, .ephemeral and "
+            ".hostPath are Refuse. Set them to Allow, or annotate the pod "
+            'cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes: "cache,logs,scratch"'
+        ),
+    ),
     (planning.OtherScheduler("volcano", "default-scheduler"), "volcano schedules it, not default-scheduler"),
     (planning.EvictionResponders(), "its evictionResponders decide about its eviction"),
     (

@@ -62,7 +62,7 @@ class PodFactory:
         return structs.replace(
             made,
             annotations=owner.template.annotations if owner.template is not None else made.annotations,
-            local_storage=any(sibling.local_storage for sibling in siblings),
+            local_volumes=next((sibling.local_volumes for sibling in siblings if sibling.local_volumes), ()),
         )
 
 

@@ -6,12 +6,15 @@ from functools import cache
 
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import Namespace
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import LocalVolume, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import (
+    SAFE_TO_EVICT,
+    SAFE_TO_EVICT_VOLUMES,
     Annotated,
     EvictionResponders,
+    LocalVolumes,
     MirrorPod,
     Modelled,
     NamespaceExcluded,
@@ -37,7 +40,6 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 _EXCLUDE = "rebalancer.dev/exclude"
 _PAUSE_UNTIL = "rebalancer.dev/pause-until"
 _NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-_SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 _SYSTEM_CRITICAL: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Built into every API server, so known even where priority classes were not read."""
@@ -56,6 +58,8 @@ class EligibilityChecker:
         self._bound = self._priority_bound()
         self._selects_every_pod = self._rules.selector is None
         self._born_before = self._now - self._rules.min_age
+        self._refuse_volumes = cache(self._rules_on_volumes)
+        self._refused_storage = self._rules.local_storage.refused
 
     def _priority_bound(self) -> int | None:
         """Return the lowest priority of pods that must stay; None where the policy names an unknown PriorityClass."""
@@ -115,14 +119,14 @@ class EligibilityChecker:
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
         """Return whether a quick test shows that all of these pods may move.
 
-        It does where they share labels and spec and have neither annotations nor volumes of their own, as most pods of
-        a cluster. Where it returns False, `refuse_pod` may still refuse none of them.
+        It does where they share labels, spec and local volumes and have neither annotations nor claims of their own, as
+        most pods of a cluster. Where it returns False, `refuse_pod` may still refuse none of them.
         """
-        if not self._selects_every_pod or self._refuse_spec(pods[0]) is not None:
+        spec, labels, volumes, born_before = pods[0].spec, pods[0].labels, pods[0].local_volumes, self._born_before
+        if not self._selects_every_pod or self._refuse_spec(pods[0]) is not None or self._refuse_volumes(volumes):
             return False
-        spec, labels, born_before = pods[0].spec, pods[0].labels, self._born_before
         for pod in pods:
-            if pod.spec is not spec or pod.labels is not labels:
+            if pod.spec is not spec or pod.labels is not labels or pod.local_volumes is not volumes:
                 return False
             if pod.annotations or pod.claims or pod.mirror or pod.created > born_before:
                 return False
@@ -138,7 +142,7 @@ class EligibilityChecker:
         selector = self._rules.selector
         if selector is not None and not selector.compiled.matches(pod.labels):
             return Refusal(Reason.EXCLUDED, NotSelected())
-        return self._refuse_spec(pod) or self._refuse_young(pod)
+        return self._refuse_spec(pod) or self._refuse_local_storage(pod) or self._refuse_young(pod)
 
     def _refuse_spec(self, pod: Pod) -> Refusal | None:
         if pod.spec.scheduler != self._scheduler:
@@ -155,6 +159,22 @@ class EligibilityChecker:
             bound = str(self._rules.priority_below)
             return Refusal(Reason.PRIORITY_TOO_HIGH, PriorityTooHigh(pod.spec.priority, bound))
         return None
+
+    def _refuse_local_storage(self, pod: Pod) -> Refusal | None:
+        refusal = self._refuse_volumes(pod.local_volumes)
+        if refusal is None or pod.annotations.get(SAFE_TO_EVICT) == "true":
+            return None
+        safe = pod.annotations.get(SAFE_TO_EVICT_VOLUMES)
+        if safe is None:
+            return refusal
+        # As the cluster-autoscaler reads it: between commas, blanks are a part of a name, which then matches no volume.
+        names = frozenset(safe.split(","))
+        return self._refuse_volumes(tuple([volume for volume in pod.local_volumes if volume.name not in names]))
+
+    def _rules_on_volumes(self, volumes: tuple[LocalVolume, ...]) -> Refusal | None:
+        """Refuse volumes of which one is of a refused kind; thousands of pods share one answer."""
+        refused = tuple([volume for volume in volumes if volume.kind in self._refused_storage])
+        return Refusal(Reason.LOCAL_STORAGE, LocalVolumes(refused)) if refused else None
 
     def _refuse_young(self, pod: Pod) -> Refusal | None:
         age, least = self._now - pod.created, self._rules.min_age
@@ -176,8 +196,8 @@ def _blocking_annotations(
         yield _EXCLUDE, annotations[_EXCLUDE]
     if _NO_EVICTION in annotations:
         yield _NO_EVICTION, annotations[_NO_EVICTION] or '""'
-    if annotations.get(_SAFE_TO_EVICT, "true").lower() == "false":
-        yield _SAFE_TO_EVICT, "false"
+    if annotations.get(SAFE_TO_EVICT, "true").lower() == "false":
+        yield SAFE_TO_EVICT, "false"
     if _PAUSE_UNTIL in annotations and not _is_past(annotations[_PAUSE_UNTIL], now):
         yield _PAUSE_UNTIL, annotations[_PAUSE_UNTIL]
     if _DO_NOT_DISRUPT in annotations and _is_in_force(annotations[_DO_NOT_DISRUPT], now, since):

@@ -8,6 +8,7 @@ from rebalancer.planning.expected_counts import decided_evictions, expected_coun
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.keys import short_key
+from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import (
     certainty,
     counts_change,
@@ -59,6 +60,8 @@ def plan_text(
         lines += _obstacles(group, waiting.get(name, ()), plan, relaxations)
         if verbose:
             lines += [f"    {line}" for line in method_lines(group)]
+    held = local_storage_line(plan.refusals)
+    lines += ["", held] if held else []
     return "\n".join([*lines, "", *_others(satisfied, unplanned), "Nothing was changed.", ""])
 
 

@@ -1,9 +1,13 @@
 """The report as text: a table of constraints, violations first, with reasons and remedies; then limits and losses."""
 
+from collections.abc import Iterable
+
 from rebalancer.model.reasons import Reason
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.planning.plan import PlanRefusal
 from rebalancer.reporting.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.reporting.keys import short_key
+from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import counts_change, workload_names
 from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.limits import align_columns, limit_lines
@@ -11,8 +15,11 @@ from rebalancer.reporting.text.limits import align_columns, limit_lines
 _COLUMNS = ("NAMESPACE", "WORKLOAD", "KEY", "MAXSKEW", "SKEW", "ACTION", "STATE", "COUNTS")
 
 
-def report_text(document: ReportDocument) -> str:
-    """Show a report: the constraints as a table, reasons, causes, deadlocks, findings, limits, domain losses."""
+def report_text(document: ReportDocument, refusals: Iterable[PlanRefusal] = ()) -> str:
+    """Show a report: the constraints as a table, reasons, causes, deadlocks, findings, limits, domain losses.
+
+    `refusals` are the plan's; of these only the number of pods that local volumes keep is shown.
+    """
     if document.constraints:
         lines = align_columns([_COLUMNS, *map(_row, document.constraints)])
     else:
@@ -27,7 +34,8 @@ def report_text(document: ReportDocument) -> str:
         [f"{row.namespace}/{row.pod}: {Reason.PLACEMENT_DEADLOCK}: {row.message}" for row in document.deadlocks],
         [f"{row.kind}: {row.object}: {row.message}" for row in document.findings],
     )
-    for section in sections:
+    held = local_storage_line(refusals)
+    for section in (*sections, [held] if held else []):
         lines += ["", *section] if section else []
     lines += limit_lines(document.limits)
     lines += failure_lines(document)
