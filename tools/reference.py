@@ -87,7 +87,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.PLACEMENT_DEADLOCK: "No node is feasible for a pending pod, since its own rules exclude each other.",
     Reason.OBSERVE_ONLY: "The mode is Observe.",
     Reason.PAUSED: "Somebody has paused the controller; the message says who, until when and why.",
-    Reason.OUTSIDE_WINDOW: "No window is open.",
+    Reason.OUTSIDE_WINDOW: "None of the policy's `windows` is open; the message says when the next one opens.",
     Reason.AWAITING_APPROVAL: "The plan waits for approval.",
     Reason.NOT_PERSISTENT: "The violation has not lasted for `spread.for`.",
     Reason.RATE_LIMITED: "`budgets.perCycle`, `.perNode`, `.perNamespace` or `.perMinute` is used up.",

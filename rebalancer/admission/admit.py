@@ -15,6 +15,7 @@ from rebalancer.admission.causes import (
     MemoryUnsaved,
     ModeObserves,
     NotLasting,
+    OutsideWindow,
     Paused,
     RateReached,
     RequestsRefused,
@@ -24,6 +25,7 @@ from rebalancer.admission.causes import (
 )
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.windows import find_opening
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
@@ -73,7 +75,8 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     steps = [tuple(evictions) for _, evictions in groupby(plan.evictions, key=lambda eviction: eviction.step)]
     first = context.turn % len(steps) if steps else 0
     steps = steps[first:] + steps[:first]
-    obstacles = [_find_obstacle(step[0], since, memory, context) for step in steps]
+    common = _find_common_obstacle(context)
+    obstacles = [common or _find_obstacle(step[0], since, memory, context) for step in steps]
     rates = _Rates(context.policy, snapshot, memory, context.now)
     numbers = _share_rates(steps, obstacles, rates)
     admitted: list[Eviction] = []
@@ -104,10 +107,8 @@ def _share_rates(steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal 
     return numbers
 
 
-def _find_obstacle(
-    eviction: Eviction, since: dict[str, datetime], memory: Memory, context: AdmissionContext
-) -> Refusal | None:
-    """Return what other than a rate keeps a step from being admitted; `eviction` is its first."""
+def _find_common_obstacle(context: AdmissionContext) -> Refusal | None:
+    """Return what keeps every eviction from being admitted: what people have decided first, then what will pass."""
     if context.pause is not None and context.pause.holds(context.now):
         return Refusal(Reason.PAUSED, Paused(context.pause.message))
     if context.mode is Mode.OBSERVE:
@@ -118,6 +119,17 @@ def _find_obstacle(
         return Refusal(Reason.MEMORY_NOT_SAVED, MemoryUnsaved(context.unsaved))
     if context.overloaded_until is not None and context.now < context.overloaded_until:
         return Refusal(Reason.RATE_LIMITED, ServerOverloaded(context.overloaded_until - context.now))
+    opening = find_opening(context.policy.windows, context.now)
+    if opening is not None:
+        window = opening.window
+        return Refusal(Reason.OUTSIDE_WINDOW, OutsideWindow(opening.at, window.schedule, window.time_zone))
+    return None
+
+
+def _find_obstacle(
+    eviction: Eviction, since: dict[str, datetime], memory: Memory, context: AdmissionContext
+) -> Refusal | None:
+    """Return what other than a rate keeps a step from being admitted; `eviction` is its first."""
     required = eviction.repair.lasting
     violated_for = context.now - since.get(make_token(eviction.group), context.now)
     if violated_for < required and not context.at_once:

@@ -1,6 +1,6 @@
 """Why an eviction that planning decided has to wait: causes as data, which reporting puts into words."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rebalancer.planning.causes import Fact
 
@@ -19,6 +19,14 @@ class Stale(Fact, frozen=True, gc=False):
     """The snapshot is out of date; the message says why."""
 
     message: str
+
+
+class OutsideWindow(Fact, frozen=True, gc=False):
+    """No window of the policy is open; the one with this schedule opens next, `opens_at`."""
+
+    opens_at: datetime
+    schedule: str
+    time_zone: str
 
 
 class NotLasting(Fact, frozen=True, gc=False):

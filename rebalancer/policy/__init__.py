@@ -4,7 +4,7 @@ A policy has only fields with an effect. A field that were accepted and ignored 
 meant to forbid, so an unknown field is an error, with its line and the nearest known name.
 
 `loader` reads bytes, `document` is the policy as a whole, `sections` its parts, and one module each holds the small
-types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`).
+types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `windows`).
 """
 
 from rebalancer.policy.amounts import Amount
@@ -20,6 +20,7 @@ from rebalancer.policy.schema import json_schema
 from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
 from rebalancer.policy.selectors import Selector, parse_label_key
 from rebalancer.policy.shares import Share
+from rebalancer.policy.windows import Window
 
 __all__ = [
     "API_VERSION",
@@ -48,6 +49,7 @@ __all__ = [
     "Share",
     "Spread",
     "When",
+    "Window",
     "default_policy",
     "format_duration",
     "json_schema",

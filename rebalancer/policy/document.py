@@ -13,6 +13,7 @@ from rebalancer.policy.durations import PositiveDuration
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
+from rebalancer.policy.windows import Window
 
 API_VERSION: Literal["rebalancer.dev/v1alpha1"] = "rebalancer.dev/v1alpha1"
 KIND: Literal["RebalancePolicy"] = "RebalancePolicy"
@@ -43,6 +44,8 @@ class Policy(Section):
     """How many pods may be unavailable, and how many evictions sent, at a time."""
     nodes: Nodes = Nodes()
     """Requirements on the nodes that receive the replacements."""
+    windows: tuple[Window, ...] = ()
+    """When evictions are allowed: while one of these windows is open; []: always."""
 
     @property
     def hash(self) -> str:

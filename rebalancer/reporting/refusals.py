@@ -357,6 +357,9 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     admission.Paused: lambda c: c.message,
     admission.ModeObserves: lambda _: "mode is Observe",
     admission.Stale: lambda c: c.message,
+    admission.OutsideWindow: lambda c: (
+        f"no window is open; the next one ({c.schedule}, {c.time_zone}) opens at {c.opens_at:%Y-%m-%d %H:%MZ}"
+    ),
     admission.NotLasting: lambda c: f"violated for {_seconds(c.lasted)}; {c.field} is {format_duration(c.required)}",
     admission.MemoryUnsaved: lambda c: f"the memory cannot be saved, without which nothing is evicted: {c.message}",
     admission.ServerOverloaded: lambda c: f"the API server is overloaded; next attempt in {_whole_seconds(c.left)}",

@@ -10,7 +10,15 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
-from rebalancer.admission.causes import NotLasting, Paused, RateReached, ServerOverloaded, Stale, TooManyInFlight
+from rebalancer.admission.causes import (
+    NotLasting,
+    OutsideWindow,
+    Paused,
+    RateReached,
+    ServerOverloaded,
+    Stale,
+    TooManyInFlight,
+)
 from rebalancer.admission.memory import MOST_IN_FLIGHT, update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import Assessment, assess
@@ -19,7 +27,7 @@ from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Amount, Budgets, Mode, Policy, Spread
+from rebalancer.policy import Amount, Budgets, Mode, Policy, Spread, Window
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from tests.controller.simulated import eager
@@ -100,6 +108,34 @@ def test_stale_knowledge() -> None:
     admission = admitted(rules(), stale="Pod: nothing heard for 400s")
     assert (admission.evictions, reasons(admission)) == ((), {Reason.STALE_DATA})
     assert admission.waiting[0].refusal.cause == Stale("Pod: nothing heard for 400s")
+
+
+NOON = Window(schedule="0 12 * * *", duration=timedelta(hours=1))
+
+
+def test_outside_of_all_windows() -> None:
+    """Everything waits, also with `--once`, and the cause says which window opens when."""
+    policy = rules().model_copy(update={"windows": (NOON,)})
+    midnight = skewed().taken_at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    start = skewed().taken_at
+    at_noon = int((midnight + timedelta(hours=12) - start).total_seconds())
+    admission = admitted(policy, later=at_noon - 1, at_once=True)
+    assert (admission.evictions, reasons(admission)) == ((), {Reason.OUTSIDE_WINDOW})
+    cause = OutsideWindow(midnight + timedelta(hours=12), "0 12 * * *", "UTC")
+    assert {waiting.refusal.cause for waiting in admission.waiting} == {cause}
+    for inside in (at_noon, at_noon + 3599):
+        assert len(admitted(policy, later=inside).evictions) == 8
+    assert reasons(admitted(policy, later=at_noon + 3600)) == {Reason.OUTSIDE_WINDOW}
+
+
+def test_what_people_have_decided_is_named_before_a_window() -> None:
+    """A pause, the mode Observe, and stale data come first: the window would not change anything then."""
+    closed = {"windows": (Window(schedule="0 0 29 2 *", duration=timedelta(seconds=1)),)}
+    evict, observe = (rules(mode).model_copy(update=closed) for mode in (Mode.EVICT, Mode.OBSERVE))
+    assert reasons(admitted(evict)) == {Reason.OUTSIDE_WINDOW}
+    assert reasons(admitted(evict, pause=Pause())) == {Reason.PAUSED}
+    assert reasons(admitted(observe)) == {Reason.OBSERVE_ONLY}
+    assert reasons(admitted(evict, stale="Pod: nothing heard for 400s")) == {Reason.STALE_DATA}
 
 
 @pytest.mark.parametrize(("later", "goes"), [(0, False), (119, False), (120, True)])

@@ -40,6 +40,15 @@ selectors = st.fixed_dictionaries(
 )
 
 
+windows = st.fixed_dictionaries(
+    {
+        "schedule": st.sampled_from(["0 22 * * 1-5", "*/30 1-4 * * *", "0 0 1,15 JAN-MAR sun", "5/10 2 29 2 *"]),
+        "duration": st.sampled_from(["1s", "6h", "168h"]),
+    },
+    optional={"timeZone": st.sampled_from(["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+3"])},
+)
+
+
 def _section(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({}, optional=fields)
 
@@ -140,5 +149,6 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             perMinute=amounts,
         ),
         "nodes": _section(settle=durations),
+        "windows": st.lists(windows, max_size=2),
     },
 )

@@ -1,7 +1,7 @@
 """Every cause has one sentence that names object, field and value, and what to do where there is one."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
@@ -287,6 +287,10 @@ SENTENCES: list[tuple[Fact, str]] = [
     (admission.Paused("paused by ada until noon"), "paused by ada until noon"),
     (admission.ModeObserves(), "mode is Observe"),
     (admission.Stale("the snapshot is 90s old"), "the snapshot is 90s old"),
+    (
+        admission.OutsideWindow(datetime(2026, 6, 1, 20, 0, tzinfo=UTC), "0 22 * * 1-5", "Europe/Berlin"),
+        "no window is open; the next one (0 22 * * 1-5, Europe/Berlin) opens at 2026-06-01 20:00Z",
+    ),
     (admission.NotLasting(MINUTE, "spread.for", 5 * MINUTE), "violated for 60s; spread.for is 5m"),
     (
         admission.BackingOff(1, timedelta(minutes=5)),
