@@ -1,0 +1,228 @@
+"""The invariants of a whole run: a history in, breaches out.
+
+Nothing here knows how the controller works. What others do at the same time is not held against it: pods that become
+unready by themselves count only if they did so `VIEW_SECONDS` before the eviction request began, since no view is newer
+than its watch. What the controller did itself it knows at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.faults.availability import Absence, follow_absences
+from tests.faults.history import Exchange, History
+
+VIEW_SECONDS: Final = 1.0
+"""How old the view may be in which an eviction was decided: pods of other causes became unready before that."""
+PAUSE_SECONDS: Final = 1.0
+"""From this long after a pause was stored no eviction request begins."""
+
+ALLOWED_WRITES: Final = frozenset(
+    {
+        *(
+            (verb, resource)
+            for resource in ("leases", "events", "configmaps")
+            for verb in ("create", "update", "patch")
+        ),
+        ("create", "pods/eviction"),
+    }
+)
+STATUS: Final = "rebalancer-status"
+_CREATED: Final = frozenset({200, 201})
+
+
+@dataclass(frozen=True)
+class Breach:
+    """An invariant that did not hold."""
+
+    invariant: str
+    message: str
+
+    def __str__(self) -> str:
+        """Show both."""
+        return f"{self.invariant}: {self.message}"
+
+
+def check(history: History) -> list[Breach]:
+    """Return what did not hold in a run."""
+    checks: tuple[Callable[[History], Iterator[str]], ...] = (
+        _without_uid,
+        _without_lease,
+        _status_without_lease,
+        _beyond_max_unavailable,
+        _beyond_budget,
+        _evicted_twice,
+        _too_many,
+        _foreign_writes,
+        _while_paused,
+        _pending,
+        _unrepaired,
+    )
+    return [
+        Breach(function.__name__.removeprefix("_").replace("_", " "), message)
+        for function in checks
+        for message in function(history)
+    ]
+
+
+def evictions(history: History) -> list[Exchange]:
+    """Return the requested evictions, in the order of their beginnings."""
+    return [exchange for exchange in history.exchanges if exchange.is_eviction]
+
+
+def granted(history: History) -> list[Exchange]:
+    """Return those that the server granted, whether the controller learned it or not."""
+    return [exchange for exchange in evictions(history) if exchange.code in _CREATED]
+
+
+def _without_uid(history: History) -> Iterator[str]:
+    """Report evictions that do not carry the UID of their pod."""
+    for exchange in evictions(history):
+        if not exchange.uid:
+            yield f"the eviction of {exchange.target.name} ({exchange.id}) names no UID"
+    for write in history.writes:
+        if write.resource == "pods/eviction" and not write.uid:
+            yield f"the eviction of {write.name} ({write.id} of the audit log) names no UID"
+
+
+def _without_lease(history: History) -> Iterator[str]:
+    """Report evictions that another process began than the one that holds the Lease."""
+    yield from _outside_lease(history, evictions(history), "evicts")
+
+
+def _status_without_lease(history: History) -> Iterator[str]:
+    """Report writes of the status by another process: a deposed leader's memory must not replace the leader's."""
+    statuses = [
+        exchange
+        for exchange in history.exchanges
+        if exchange.target.writes and exchange.target.resource == "configmaps"
+    ]
+    yield from _outside_lease(history, statuses, "writes the status")
+
+
+@dataclass(frozen=True)
+class _Term:
+    """From when on who holds the Lease, and until when unless it is renewed."""
+
+    since: float
+    holder: str
+    process: str
+    until: float
+
+
+def _outside_lease(history: History, requests: Iterable[Exchange], what: str) -> Iterator[str]:
+    terms = [
+        _Term(exchange.answered, exchange.holder, exchange.process, exchange.answered + history.lease_seconds)
+        for exchange in history.exchanges
+        if exchange.target.resource == "leases"
+        and exchange.target.writes
+        and exchange.code in _CREATED
+        and exchange.answered is not None
+    ]
+    terms.sort(key=lambda term: term.since)
+    for request in requests:
+        term = next((term for term in reversed(terms) if term.since <= request.begun), None)
+        where = f"{request.process} {what} at {_seconds(history, request.begun)} ({request.id})"
+        if term is None or not term.holder:
+            yield f"{where}, but nobody holds the Lease"
+        elif term.process != request.process:
+            late = request.begun - term.since
+            yield f"{where}, but {term.process} holds the Lease, for {late:.2f} s"
+        elif term.until < request.begun:
+            yield f"{where}, but its Lease ran out {request.begun - term.until:.2f} s before"
+
+
+def _beyond_max_unavailable(history: History) -> Iterator[str]:
+    yield from _beyond(history, history.workload.max_unavailable, "maxUnavailable")
+
+
+def _beyond_budget(history: History) -> Iterator[str]:
+    yield from _beyond(history, history.workload.budget, "the PodDisruptionBudget")
+
+
+def _beyond(history: History, bound: int, name: str) -> Iterator[str]:
+    """Report evictions that took a pod while as many as the bound were unavailable, whatever the cause."""
+    requests = {exchange.uid: exchange for exchange in granted(history)}
+    absences = follow_absences(history.changes, requests, history.workload.replicas)
+    for before, now in itertools.pairwise([Absence(at=0.0, version=0, ours=0, others=0), *absences]):
+        if not now.evicted:
+            continue
+        begun = requests[now.evicted].begun
+        others = _least_others(absences, begun - VIEW_SECONDS, now.version)
+        if before.ours + others >= bound:
+            yield (
+                f"{_pod_name(history, now.evicted)} was evicted at {_seconds(history, begun)} while {before.ours} of "
+                f"our evictions and {others} other pods were unavailable; {name} is {bound}"
+            )
+
+
+def _least_others(absences: Sequence[Absence], since: float, version: int) -> int:
+    """Return the least number that was missing on others' account in a time that ends with a change."""
+    past = [absence for absence in absences if absence.version < version]
+    least = [absence.others for absence in past if absence.at >= since]
+    at_start = next((absence.others for absence in reversed(past) if absence.at < since), 0)
+    return min([at_start, *least])
+
+
+def _evicted_twice(history: History) -> Iterator[str]:
+    """Report pods that were evicted twice."""
+    counts = Counter(exchange.uid for exchange in granted(history) if exchange.uid)
+    for uid, count in counts.items():
+        if count > 1:
+            yield f"{_pod_name(history, uid)} ({uid}) was evicted {count} times"
+
+
+def _too_many(history: History) -> Iterator[str]:
+    """Report more evictions than the minimum and those that a fault may have hidden."""
+    total = len({exchange.uid for exchange in granted(history)})
+    allowed = history.workload.minimum + allowance(history)
+    if total > allowed:
+        yield f"{total} evictions; the minimum is {history.workload.minimum}, and {allowance(history)} were at risk"
+
+
+def allowance(history: History) -> int:
+    """Return how many evictions a fault may have hidden from the controller: those that reached the server unseen."""
+    return sum(exchange.delivered not in _CREATED for exchange in granted(history))
+
+
+def _foreign_writes(history: History) -> Iterator[str]:
+    """Report writes of anything but Lease, events, status and evictions."""
+    for write in history.writes:
+        allowed = (write.verb, write.resource) in ALLOWED_WRITES
+        # The server's log has no name for an object that is created.
+        if not allowed or (write.resource == "configmaps" and write.name not in {"", STATUS}):
+            yield f"{write.verb} {write.resource} {write.name} ({write.id}), answered with {write.code}"
+
+
+def _while_paused(history: History) -> Iterator[str]:
+    """Report evictions that began more than a second after a pause was stored."""
+    for pause in history.pauses:
+        for exchange in evictions(history):
+            if pause.stored + PAUSE_SECONDS < exchange.begun < pause.lifted:
+                late = exchange.begun - pause.stored
+                yield f"{exchange.process} evicts {exchange.target.name} {late:.2f} s after a pause was stored"
+
+
+def _pending(history: History) -> Iterator[str]:
+    """Report pods that do not run in the end."""
+    if history.final.pending:
+        yield ", ".join(history.final.pending)
+
+
+def _unrepaired(history: History) -> Iterator[str]:
+    """Report a skew that is left in the end."""
+    if not history.final.repaired:
+        yield f"in the end the placement is {dict(history.final.placement)}"
+
+
+def _pod_name(history: History, uid: str) -> str:
+    return next((change.name for change in history.changes if change.uid == uid), uid)
+
+
+def _seconds(history: History, moment: float) -> str:
+    """Show a moment by the time since the first request."""
+    return f"{moment - history.exchanges[0].begun:.2f} s"
