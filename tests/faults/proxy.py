@@ -93,9 +93,13 @@ class Proxy:
         server: str,
         context: ssl.SSLContext | None,
         seed: int = 0,
-        on_write: Callable[[Exchange], None] | None = None,
+        on_write: Callable[[Exchange], bool] | None = None,
     ) -> None:
-        """Connect nowhere yet. `on_write` is called when the server has answered a write, before the client knows."""
+        """Connect nowhere yet.
+
+        `on_write` is called when the server has answered a write, before the client knows; if it returns True, the
+        client is no more.
+        """
         address = urlsplit(server)
         self._loop = loop
         self._chooser = chooser
@@ -213,8 +217,8 @@ class Proxy:
         exchange.forwarded = True
         answer_head, text = answer
         exchange.code, exchange.answered = answer_head.code, time.time()
-        if target.writes and self._on_write is not None:
-            self._on_write(exchange)
+        if target.writes and self._on_write is not None and self._on_write(exchange):
+            return False
         if target.verb == "list":
             self._must_list.discard((target.resource, _selector(address)))
         return await self._deliver(reader, writer, exchange, answer_head, self._aged(address, target, rule, text))

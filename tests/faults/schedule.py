@@ -128,17 +128,21 @@ class Rule:
     """Instead of `first` and `count`: how likely for each request. For event faults, how likely for each event."""
     process: int | None = None
     """Only for this one of several controllers."""
+    name: str = ""
+    """Only for objects whose names begin so."""
 
     def covers(self, target: Target) -> bool:
-        """Whether a request is of this verb and resource."""
-        return self.verb in {"*", target.verb} and self.resource in {"*", target.resource}
+        """Whether a request is of this verb and resource, and for such an object."""
+        named = target.name.startswith(self.name)
+        return self.verb in {"*", target.verb} and self.resource in {"*", target.resource} and named
 
     def __str__(self) -> str:
         """Show it in a few words: `create pods/eviction #2-3 answer-lost`."""
         last = self.first + self.count - 1
         times = f"p={self.probability:g}" if self.probability else f"#{self.first}" + (f"-{last}" * (self.count > 1))
         who = "" if self.process is None else f" of controller {self.process}"
-        return f"{self.verb} {self.resource}{who} {times} {self.fault}"
+        what = f"{self.resource}{f' {self.name}…' * bool(self.name)}"
+        return f"{self.verb} {what}{who} {times} {self.fault}"
 
 
 class Start(StrEnum):
@@ -166,23 +170,28 @@ class Schedule:
     unready_at: float | None = None
     """Seconds from the beginning of the faults until a pod becomes unready by itself. It recovers after their end."""
     controllers: int = 1
+    kill_after: int = 0
+    """The controller is killed when the server has carried out so many of its writes; 0 is never."""
 
     @property
-    def is_quick(self) -> bool:
-        """Whether the controller may go on soon after the faults.
+    def patience(self) -> float:
+        """How many seconds after the faults the repair may take.
 
-        A refusal that a retry would not change, and an eviction that never arrived, are waited for for minutes.
+        After a refusal that a retry would not change, a workload is left alone for five minutes. An eviction that never
+        arrived may still do so for two, and so may one that a process stored as planned and could not send any more.
         """
-        return not any(
-            rule.covers(Target(verb="create", resource="pods/eviction")) and rule.fault in _AWAITED
-            for rule in self.rules
-        )
+        eviction = Target(verb="create", resource="pods/eviction")
+        if any(rule.covers(eviction) and rule.fault in _AWAITED for rule in self.rules):
+            return 480.0
+        return 45.0 if self.controllers == 1 and not self.kill_after else 180.0
 
     def __str__(self) -> str:
         """Show all of it in one line."""
         extras = [f"maxUnavailable {self.max_unavailable}", f"{self.seconds:g} s {self.start}"]
         if self.controllers > 1:
             extras.append(f"{self.controllers} controllers")
+        if self.kill_after:
+            extras.append(f"killed after write {self.kill_after}")
         if self.pause_at is not None:
             extras.append(f"pause at {self.pause_at:g} s{' after a change' * self.touched}")
         if self.unready_at is not None:
@@ -237,12 +246,17 @@ def draw(seed: int) -> Schedule:
     )
 
 
+def kill_after(writes: int) -> Schedule:
+    """Return the schedule without faults in which the controller is killed after so many writes."""
+    return Schedule(seed=0, rules=(), start=Start.PROCESS, seconds=90.0, kill_after=writes)
+
+
 def draw_quick(number: int, *, first: int = 1) -> Sequence[int]:
-    """Return the first seeds from `first` on whose schedules need no wait of minutes."""
+    """Return the first seeds from `first` on after whose faults the controller may go on at once."""
     seeds: list[int] = []
     seed = first
     while len(seeds) < number:
-        if draw(seed).is_quick:
+        if draw(seed).patience < 100:
             seeds.append(seed)
         seed += 1
     return seeds

@@ -114,7 +114,7 @@ def start(server: Server) -> Iterator[Start]:
     loop = Loop()
     proxies: list[Proxy] = []
 
-    def start(*rules: Rule, begun: bool = True, on_write: Callable[[Exchange], None] | None = None) -> Proxy:
+    def start(*rules: Rule, begun: bool = True, on_write: Callable[[Exchange], bool] | None = None) -> Proxy:
         chooser = Chooser(Schedule(seed=1, rules=rules))
         address = f"http://127.0.0.1:{server.server_address[1]}"
         proxy = Proxy(loop, chooser, server=address, context=None, on_write=on_write)
@@ -277,12 +277,20 @@ def test_an_old_answer_is_one_that_was_given_before(start: Start) -> None:
 
 
 def test_the_hook_runs_after_the_server_has_acted(server: Server, start: Start) -> None:
-    """Where a process is killed then, its request has taken effect, and it does not know."""
-    seen: list[tuple[int, int]] = []
-    proxy = start(on_write=lambda exchange: seen.append((exchange.code, exchange.delivered)))
+    """Where a process is killed then, its request has taken effect, and nobody gets the answer."""
+    seen: list[int] = []
+
+    def stop_at_second(exchange: Exchange) -> bool:
+        seen.append(exchange.code)
+        return len(seen) == 2
+
+    proxy = start(on_write=stop_at_second)
     get(proxy)
-    evict(proxy)
-    assert seen == [(201, 0)]
+    assert evict(proxy).status == 201
+    with pytest.raises(CLIENT_ERRORS):
+        evict(proxy)
+    assert seen == [201, 201]
+    assert [exchange.delivered for exchange in proxy.exchanges] == [200, 201, 0]
 
 
 def test_a_watch_passes_events_as_they_come(server: Server, start: Start) -> None:

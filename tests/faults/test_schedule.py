@@ -1,12 +1,13 @@
 """A seed is a whole schedule: the same one every time, in one line, and over many seeds everything happens."""
 
+import dataclasses
 from collections import Counter
 
 import pytest
 
 from tests.faults.choosing import Chooser
 from tests.faults.requests import Target
-from tests.faults.schedule import Fault, Rule, Schedule, Start, draw, draw_quick
+from tests.faults.schedule import Fault, Rule, Schedule, Start, draw, draw_quick, kill_after
 
 EVICTION = Target(verb="create", resource="pods/eviction")
 WATCH = Target(verb="watch", resource="pods")
@@ -47,14 +48,35 @@ def test_over_many_seeds_everything_is_drawn() -> None:
     assert sum(any(rule.covers(EVICTION) for rule in one.rules) for one in drawn) > 80
 
 
-def test_quick_schedules_have_no_eviction_that_must_be_awaited() -> None:
-    """One that never arrived may still arrive for two minutes; a refusal that lasts is repeated after five."""
+def test_quick_schedules_have_nothing_that_must_be_awaited() -> None:
+    """An eviction that never arrived may still arrive for two minutes; a refusal that lasts is repeated after five."""
     seeds = draw_quick(20)
     assert len(set(seeds)) == 20
-    for seed in seeds:
-        faults = {rule.fault for rule in draw(seed).rules if rule.covers(EVICTION)}
+    for one in map(draw, seeds):
+        faults = {rule.fault for rule in one.rules if rule.covers(EVICTION)}
         assert not faults & {Fault.TIMEOUT, Fault.RESET, Fault.FORBIDDEN, Fault.UNAVAILABLE}
-    assert not schedule(Rule(verb="*", resource="*", fault=Fault.RESET)).is_quick
+        assert one.controllers == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "patience"),
+    [
+        (schedule(), 45),
+        (schedule(rule(Fault.LOST)), 45),
+        (schedule(rule(Fault.ERROR, WATCH)), 45),
+        (schedule(rule(Fault.FORBIDDEN)), 480),
+        (schedule(Rule(verb="*", resource="*", fault=Fault.RESET)), 480),
+        (kill_after(3), 180),
+    ],
+)
+def test_patience_is_as_long_as_the_controller_has_reason_to_wait(one: Schedule, patience: float) -> None:
+    assert one.patience == patience
+
+
+def test_a_rule_for_names_spares_other_objects() -> None:
+    chooser = Chooser(schedule(Rule(verb="create", resource="pods/eviction", name="web-", fault=Fault.ERROR)))
+    assert chooser.choose(dataclasses.replace(EVICTION, name="db-0")) is None
+    assert chooser.choose(dataclasses.replace(EVICTION, name="web-0")) is not None
 
 
 def test_a_rule_counts_its_requests() -> None:
