@@ -49,24 +49,7 @@ class Breach:
 
 def check(history: History) -> list[Breach]:
     """Return what did not hold in a run."""
-    checks: tuple[Callable[[History], Iterator[str]], ...] = (
-        _without_uid,
-        _without_lease,
-        _status_without_lease,
-        _beyond_max_unavailable,
-        _beyond_budget,
-        _evicted_twice,
-        _too_many,
-        _foreign_writes,
-        _while_paused,
-        _pending,
-        _unrepaired,
-    )
-    return [
-        Breach(function.__name__.removeprefix("_").replace("_", " "), message)
-        for function in checks
-        for message in function(history)
-    ]
+    return [Breach(name, message) for name, function in INVARIANTS.items() for message in function(history)]
 
 
 def evictions(history: History) -> list[Exchange]:
@@ -168,6 +151,14 @@ def _least_others(absences: Sequence[Absence], since: float, version: int) -> in
     return min([at_start, *least])
 
 
+def _without_effect(history: History) -> Iterator[str]:
+    """Report granted evictions whose pod was never seen to go: then nothing is known about what they took."""
+    left = {change.uid for change in history.changes if change.terminating or change.gone}
+    for exchange in granted(history):
+        if exchange.uid and exchange.uid not in left:
+            yield f"the eviction of {exchange.target.name} ({exchange.id}) was granted, and the pod never went"
+
+
 def _evicted_twice(history: History) -> Iterator[str]:
     """Report pods that were evicted twice."""
     counts = Counter(exchange.uid for exchange in granted(history) if exchange.uid)
@@ -226,3 +217,21 @@ def _pod_name(history: History, uid: str) -> str:
 def _seconds(history: History, moment: float) -> str:
     """Show a moment by the time since the first request."""
     return f"{moment - history.exchanges[0].begun:.2f} s"
+
+
+_CHECKS: Final[tuple[Callable[[History], Iterator[str]], ...]] = (
+    _without_uid,
+    _without_lease,
+    _status_without_lease,
+    _beyond_max_unavailable,
+    _beyond_budget,
+    _without_effect,
+    _evicted_twice,
+    _too_many,
+    _foreign_writes,
+    _while_paused,
+    _pending,
+    _unrepaired,
+)
+INVARIANTS: Final = {function.__name__.removeprefix("_").replace("_", " "): function for function in _CHECKS}
+"""What is checked, by the name of its breach."""

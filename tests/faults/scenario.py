@@ -215,9 +215,9 @@ class _Run:
                 for process in self._processes:
                     process.stop()
             final = self._final()
+        assert not recorder.error, recorder.error
         history = self._history(mark, recorder, final)
-        notes = [recorder.error] if recorder.error else []
-        notes += [f"{process.name} ended with {process.exits}" for process in self._processes if process.exits]
+        notes = [f"{process.name} ended with {process.exits}" for process in self._processes if process.exits]
         return Outcome(
             schedule=self._schedule,
             case=self._case,
