@@ -65,6 +65,11 @@ class Cycle:
         return frozenset({eviction.workload, *(owner for group in groups for owner in group.owners)})
 
     @cached_property
+    def waiting_namespaces(self) -> frozenset[str]:
+        """The namespaces in which evictions of the plan wait."""
+        return frozenset(waiting.eviction.pod.namespace for waiting in self.plan.waiting)
+
+    @cached_property
     def _workloads(self) -> Mapping[Reference, Workload]:
         return {reference_of(workload): workload for workload in self.snapshot.workloads}
 

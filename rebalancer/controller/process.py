@@ -21,7 +21,8 @@ from rebalancer.controller.elector import Elector
 from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy, read_profile
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
-from rebalancer.controller.runner import Clocks, Identity, Runner, spawn_thread
+from rebalancer.controller.runner import Identity, Runner, spawn_thread
+from rebalancer.controller.sender import Clocks
 from rebalancer.controller.state import LoopEvent, LoopState, Stopping
 from rebalancer.controller.status import MEMORY
 from rebalancer.controller.telemetry import Telemetry
@@ -117,7 +118,6 @@ class _Controller:
         )
         self._run_once = RunOnce() if settings.once else None
         self._done = threading.Event()
-        self._loop = threading.Thread(target=self._runner.run, name="loop", daemon=True)
 
     def _make_runner(self) -> Runner:
         settings = self._settings
@@ -165,12 +165,13 @@ class _Controller:
 
     def start(self, stopping: threading.Event) -> None:
         """Fill the caches, then take part in the election and begin the cycles."""
+        self._telemetry.watch_threads(self._runner, self._elector, self._watcher, self._policy.reflector)
         self._telemetry.start()
-        self._cluster.start()
+        self._cluster.start(self._runner.observe)
         self._await_sync(stopping)
         if self._watcher is not None:
             self._watcher.start()
-        self._loop.start()
+        self._runner.thread.start()
         self._elector.start()
         if self._run_once is None:
             self._scheduler.add_job(self._runner.ask_cycle, self._make_trigger(), id=_CYCLE, next_run_time=_now())
@@ -232,9 +233,9 @@ class _Controller:
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
         self._runner.tell(Stopping())
-        if self._loop.is_alive():
-            self._loop.join(STOP_SECONDS)
-        abandoned = self._loop.is_alive()
+        if self._runner.thread.is_alive():
+            self._runner.thread.join(STOP_SECONDS)
+        abandoned = self._runner.thread.is_alive()
         if abandoned:
             _log.warning("abandoned an in-flight request at shutdown", seconds=STOP_SECONDS)
         if self._watcher is not None:

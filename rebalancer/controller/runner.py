@@ -10,14 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime
 from functools import partial
 from typing import NamedTuple, Protocol
 
 import structlog
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.sender import Sender
+from rebalancer.controller.sender import Clocks, Sender
 from rebalancer.controller.state import (
     Answered,
     CycleDue,
@@ -31,18 +30,12 @@ from rebalancer.controller.state import (
     Saved,
 )
 from rebalancer.controller.status import MEMORY, status_documents
+from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
 from rebalancer.model.reasons import State
 from rebalancer.ports import Cluster, EvictionResult
 from rebalancer.reporting.documents.memory import parse_memory
 
 _log = structlog.get_logger("rebalancer")
-
-
-class Clocks(NamedTuple):
-    """The two clocks of a process: the time in UTC, and seconds that only ever increase."""
-
-    now: Callable[[], datetime]
-    monotonic: Callable[[], float]
 
 
 class Identity(NamedTuple):
@@ -70,6 +63,10 @@ class Observer(Protocol):
     def changed(self, state: LoopState) -> None:
         """Take the new state of the loop; called after every event."""
         ...
+
+
+EARLY_SECONDS = 1.0
+"""From a change that calls for an early cycle to the cycle, so that changes that come together make one."""
 
 
 class _Tick:
@@ -121,11 +118,15 @@ class Runner:
         self._identity = identity
         self._spawn = spawn
         self._cycle_ended = cycle_ended
-        self._sender = Sender(cluster=cluster, may_act=may_act, monotonic=clocks.monotonic, tell=self.tell)
+        self._sender = Sender(cluster=cluster, may_act=may_act, clocks=clocks, tell=self.tell)
         self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
         self._waiting_tick = False
         self._next_cycle: float | None = None
+        self._last_cycle = (0.0, 0.0)
+        """When it ended, and how long it took."""
+        self._awaited = NOTHING_AWAITED
         self._scheduling = threading.Lock()
+        self.thread = threading.Thread(target=self._run, name="loop", daemon=True)
 
     # From any thread
 
@@ -137,10 +138,20 @@ class Runner:
         """Ask for a cycle now, or right after the present one; from any thread, never blocks."""
         self._inbox.put(_TICK)
 
+    def observe(self, before: object, after: object) -> None:
+        """Ask for an early cycle if a change in the cluster calls for one; from any thread, never blocks."""
+        if calls_for_cycle(before, after, self._awaited):
+            self.ask_cycle_within(EARLY_SECONDS)
+
     def ask_cycle_within(self, seconds: float) -> None:
-        """Ask for a cycle after so many seconds at the latest; of several the earliest counts."""
-        due = self._clocks.monotonic() + seconds
+        """Ask for a cycle after so many seconds; of several the earliest counts.
+
+        After a long cycle it may be later: early cycles use a third of one processor at most.
+        """
+        now = self._clocks.monotonic()
         with self._scheduling:
+            ended, took = self._last_cycle
+            due = max(now + seconds, ended + 2 * took)
             if self._next_cycle is not None and self._next_cycle <= due:
                 return
             self._next_cycle = due
@@ -148,7 +159,7 @@ class Runner:
 
     # In the loop's thread
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Handle events until the process is to end and nothing is under way any more."""
         while not (self.state.stopping and not self.state.busy):
             try:
@@ -188,6 +199,7 @@ class Runner:
             self._run_cycle()
 
     def _run_cycle(self) -> None:
+        began = self._clocks.monotonic()
         with self._scheduling:
             self._next_cycle = None
         if self.state.leads:
@@ -197,6 +209,8 @@ class Runner:
             self._handle(CycleDue(snapshot=snapshot, stale=stale))
             self._report()
             gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
+        ended = self._clocks.monotonic()
+        self._last_cycle = ended, ended - began
         self._cycle_ended()
 
     def _handle(self, event: LoopEvent) -> None:
@@ -221,6 +235,7 @@ class Runner:
             _log.warning("paused", why=pause.message)
         elif pause is None and before is not None:
             _log.info("resumed", was=before.message)
+        self._awaited = find_awaited(self.state)
         self._observer.changed(self.state)
         return requests
 

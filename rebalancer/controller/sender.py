@@ -8,7 +8,8 @@ stored no request is begun, whatever the watches do.
 
 import threading
 from collections.abc import Callable
-from typing import Final
+from datetime import datetime
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -22,13 +23,21 @@ ANSWER_SERVES: Final = 0.5
 ANSWER_USABLE: Final = 0.8
 """Seconds after which a slow answer is too old for the request that waited for it."""
 
+
+class Clocks(NamedTuple):
+    """The two clocks of a process: the time in UTC, and seconds that only ever increase."""
+
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float]
+
+
 _log = structlog.get_logger("rebalancer")
 
 
 class Sender:
     """Sends eviction requests, from any number of threads.
 
-    `may_act` says whether this process still leads, `monotonic` returns seconds, `tell` passes an event to the loop.
+    `may_act` says whether this process still leads, `tell` passes an event to the loop.
     """
 
     def __init__(
@@ -36,12 +45,12 @@ class Sender:
         *,
         cluster: Cluster,
         may_act: Callable[[], bool],
-        monotonic: Callable[[], float],
+        clocks: Clocks,
         tell: Callable[[LoopEvent], None],
     ) -> None:
         self._cluster = cluster
         self._may_act = may_act
-        self._monotonic = monotonic
+        self._clocks = clocks
         self._tell = tell
         self._reading = threading.Lock()
         self._read_at: float | None = None
@@ -91,7 +100,7 @@ class Sender:
             pause = self._read_pause()
         except ReadFailedError as error:
             return NotSent(uid=uid, why=f"the kill switch cannot be read: {error}", general=True)
-        if pause is not None:
+        if pause is not None and pause.holds(self._clocks.now()):
             self._tell(PauseRead(pause=pause))
             return NotSent(uid=uid, why=pause.message, general=True)
         if not self._may_act():
@@ -101,14 +110,14 @@ class Sender:
     def _read_pause(self) -> Pause | None:
         """Return the pause, None where there is none: from the last answer if it is recent, else from a new one."""
         with self._reading:
-            began = self._monotonic()
+            began = self._clocks.monotonic()
             if self._read_at is not None and began - self._read_at < ANSWER_SERVES:
                 return None
             self._read_at = None
             pause = self._cluster.read_pause()
-            took = self._monotonic() - began
+            took = self._clocks.monotonic() - began
             if took > ANSWER_USABLE:
                 raise ReadFailedError(f"the answer took {took:.1f}s, more than {ANSWER_USABLE}s")
-            if pause is None:
+            if pause is None or not pause.holds(self._clocks.now()):
                 self._read_at = began
             return pause

@@ -1,11 +1,12 @@
 """The real loop over the simulated cluster, with the clock in the test's hand."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 from rebalancer.adapters.simulator import SimulatedCluster
-from rebalancer.controller.runner import Clocks, Identity, Observer, Runner
+from rebalancer.controller.runner import Identity, Observer, Runner
+from rebalancer.controller.sender import Clocks
 from rebalancer.controller.state import Leading, LoopState
 from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
@@ -53,10 +54,17 @@ class Simulation:
     """
 
     def __init__(
-        self, cluster: SimulatedCluster, policy: Policy, telling: Observer | None = None, ahead: timedelta = NONE
+        self,
+        cluster: SimulatedCluster,
+        policy: Policy,
+        telling: Observer | None = None,
+        ahead: timedelta = NONE,
+        *,
+        cycle_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.cluster = cluster
         self._ahead = ahead
+        self._cycle_ended = cycle_ended
         self.policy = policy
         self.observer = Watching()
         self._telling = telling or self.observer
@@ -70,6 +78,7 @@ class Simulation:
             observer=self._telling,
             may_act=lambda: True,
             identity=Identity(name="test", policy_source="test"),
+            cycle_ended=self._cycle_ended,
         )
         runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY))))
         return runner

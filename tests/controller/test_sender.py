@@ -6,7 +6,7 @@ import pytest
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.sender import ANSWER_SERVES, ANSWER_USABLE, Sender
+from rebalancer.controller.sender import ANSWER_SERVES, ANSWER_USABLE, Clocks, Sender
 from rebalancer.controller.state import Answered, Evict, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
 from rebalancer.ports import EvictionResult, ReadFailedError
@@ -51,7 +51,7 @@ class Sending:
         self.sender = Sender(
             cluster=self.cluster,
             may_act=lambda: leads,
-            monotonic=lambda: self.cluster.time,
+            clocks=Clocks(now=lambda: NOW, monotonic=lambda: self.cluster.time),
             tell=self.events.append,
         )
 
@@ -102,6 +102,15 @@ def test_a_pause_that_no_watch_has_reported() -> None:
     assert isinstance(outcome, NotSent)
     assert outcome.general
     assert sending.events == [PauseRead(pause=Pause(reason="an upgrade"))]
+
+
+def test_a_pause_that_is_over() -> None:
+    """It holds nothing, whoever has left it in the object."""
+    sending = Sending()
+    sending.cluster.pause = Pause(until=NOW)
+    assert isinstance(sending.send(), Answered)
+    assert isinstance(sending.send(index=1), Answered)
+    assert (sending.events, sending.cluster.reads) == ([], 1)
 
 
 def test_a_kill_switch_that_cannot_be_read_holds() -> None:

@@ -1,5 +1,6 @@
 """The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
+from collections.abc import Callable
 from datetime import datetime
 from threading import Thread
 
@@ -67,9 +68,10 @@ class KubernetesCluster:
         self.reflectors = {kind.name: Reflector(transport, kind) for kind in KINDS}
         self.reflectors[CONFIG_MAPS.name] = control
 
-    def start(self) -> None:
-        """Start to watch every kind."""
+    def start(self, observe: Callable[[object, object], None] | None = None) -> None:
+        """Start to watch every kind; `observe` is called with each object before and after its change."""
         for reflector in self.reflectors.values():
+            reflector.observe = observe
             reflector.start()
 
     def stop(self) -> None:

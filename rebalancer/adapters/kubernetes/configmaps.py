@@ -152,7 +152,7 @@ class ControlMap:
     def read(self, *, timeout: float | None = None) -> ConfigMap | None:
         """Return it, None if there is none; `timeout` in seconds, None: the transport's own."""
         try:
-            data = self._transport.request("GET", f"{self._path}/{CONTROL}", read_timeout=timeout)
+            data = self._transport.request("GET", f"{self._path}/{CONTROL}", timeout=timeout)
             config_map = CONFIG_MAPS.decoder.decode(data)
         except RequestRefused as error:
             if error.status == _NOT_FOUND:

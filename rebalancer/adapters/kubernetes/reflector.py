@@ -99,6 +99,8 @@ class Reflector:
         self._response: BaseHTTPResponse | None = None
         self._last_heard = time.monotonic()
         self._failing_since: float | None = None
+        self.observe: Callable[[object, object], None] | None = None
+        """Called with each object of the watch before and after its change, None where there is none."""
         self.synced = threading.Event()
         self.error = ""
         """What the last attempt failed with, "" while all is well."""
@@ -237,11 +239,15 @@ class Reflector:
         self._check_version(head.metadata.resource_version)
         if event.type != "BOOKMARK":
             key = (head.metadata.namespace, head.metadata.name)
+            after = None if event.type == "DELETED" else decode(self.kind, event.object, self._intern)
             with self._lock:
-                if event.type == "DELETED":
-                    self._objects.pop(key, None)
-                else:
-                    self._objects[key] = decode(self.kind, event.object, self._intern)
+                before = self._objects.get(key)
+                if after is not None:
+                    self._objects[key] = after
+                elif before is not None:
+                    del self._objects[key]
+            if self.observe is not None:
+                self.observe(before, after)
             if self._intern.is_overgrown:
                 self._intern.forget_unused(_list_values(self._objects.values()))
             self._notify()

@@ -1,0 +1,70 @@
+"""Which changes in the cluster call for a cycle at once, so that a repair takes as long as its pods take to start.
+
+A watch delivers thousands of changes a minute, of which almost none matters before the next interval. Those that do: a
+node begins or ceases to take pods, a workload is scaled down or has finished its rollout, a pod of an owner whose
+replacement is awaited becomes Ready or is gone, a budget that an eviction waits for allows more.
+"""
+
+from typing import NamedTuple
+
+from rebalancer.controller.state import LoopState
+from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod
+from rebalancer.model.workloads import Workload
+
+
+class Awaited(NamedTuple):
+    """What the loop waits for: replacements of these owners, by UID, and budgets in these namespaces."""
+
+    owners: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+
+NOTHING_AWAITED = Awaited()
+
+
+def find_awaited(state: LoopState) -> Awaited:
+    """Return what the loop waits for."""
+    if not state.leads:
+        return NOTHING_AWAITED
+    owners = frozenset(move.owner_uid for move in state.memory.in_flight)
+    return Awaited(owners, state.cycle.waiting_namespaces if state.cycle is not None else frozenset())
+
+
+def calls_for_cycle(before: object, after: object, awaited: Awaited) -> bool:
+    """Return whether a change calls for a cycle; `before` is None for a new object, `after` for one that is gone."""
+    match before if after is None else after:
+        case Pod():
+            return _pod_matters(before, after, awaited)
+        case Node():
+            return _takes_pods(before) != _takes_pods(after)
+        case Workload():
+            return isinstance(before, Workload) and isinstance(after, Workload) and _workload_matters(before, after)
+        case DisruptionBudget() as budget:
+            grew = isinstance(before, DisruptionBudget) and budget.allowed > before.allowed
+            return grew and budget.namespace in awaited.namespaces
+        case _:
+            return False
+
+
+def _pod_matters(before: object, after: object, awaited: Awaited) -> bool:
+    pod = before if after is None else after
+    if not isinstance(pod, Pod) or pod.owner is None or pod.owner.uid not in awaited.owners:
+        return False
+    was_ready = isinstance(before, Pod) and before.ready
+    return after is None or pod.ready != was_ready
+
+
+def _takes_pods(node: object) -> bool:
+    return isinstance(node, Node) and node.ready and not node.unschedulable
+
+
+def _workload_matters(before: Workload, after: Workload) -> bool:
+    return after.replicas < before.replicas or (_is_settled(after) and not _is_settled(before))
+
+
+def _is_settled(workload: Workload) -> bool:
+    """Return whether a workload has as many pods of its newest template as it wants."""
+    enough = workload.current == workload.replicas and workload.updated >= workload.replicas
+    return workload.observed and enough

@@ -1,0 +1,111 @@
+"""Early cycles: what calls for one, and what does not."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from rebalancer.adapters.simulator import SimulatedCluster
+from rebalancer.controller.runner import EARLY_SECONDS
+from rebalancer.controller.state import Leading, Stopping
+from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaited
+from rebalancer.model.pods import Pod
+from tests.controller.simulated import Simulation, eager
+from tests.controller.test_loop import CYCLE, SNAPSHOT, after, led
+from tests.controller.test_simulated import skewed
+from tests.scheduling.build import node
+
+AWAITED = Awaited(frozenset({"owner"}), frozenset({"shop"}))
+NODE = node("n1")
+WEB = next(workload for workload in SNAPSHOT.workloads if workload.kind == "ReplicaSet")
+BUDGET = msgspec.structs.replace(next(iter(skewed([[1], [1]], 1, 1).snapshot().budgets)), namespace="shop", allowed=0)
+
+
+def pod(**fields: object) -> Pod:
+    sample = SNAPSHOT.pods[0]
+    assert sample.owner is not None
+    return msgspec.structs.replace(sample, owner=msgspec.structs.replace(sample.owner, uid="owner"), **fields)
+
+
+def changed(item: msgspec.Struct, **fields: object) -> msgspec.Struct:
+    return msgspec.structs.replace(item, **fields)
+
+
+ROLLING = changed(WEB, updated=0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(NODE, changed(NODE, ready=False), True, id="a node is lost"),
+        pytest.param(NODE, None, True, id="a node is deleted"),
+        pytest.param(None, NODE, True, id="a node joins"),
+        pytest.param(changed(NODE, unschedulable=True), NODE, True, id="a node is uncordoned"),
+        pytest.param(None, changed(NODE, ready=False), False, id="a node registers"),
+        pytest.param(NODE, NODE, False, id="a node's heartbeat"),
+        pytest.param(WEB, changed(WEB, replicas=WEB.replicas - 1), True, id="a scale-down"),
+        pytest.param(WEB, changed(WEB, replicas=WEB.replicas + 1), False, id="a scale-up"),
+        pytest.param(ROLLING, WEB, True, id="a rollout ends"),
+        pytest.param(WEB, ROLLING, False, id="a rollout begins"),
+        pytest.param(WEB, None, False, id="a workload is deleted"),
+        pytest.param(None, WEB, False, id="a workload is created"),
+        pytest.param(pod(ready=False), pod(), True, id="a replacement is Ready"),
+        pytest.param(pod(), None, True, id="a victim is gone"),
+        pytest.param(pod(), pod(ready=False), True, id="a sibling becomes unready"),
+        pytest.param(None, pod(ready=False), False, id="a replacement is created"),
+        pytest.param(pod(), pod(resource_version="2"), False, id="a change of no interest"),
+        pytest.param(SNAPSHOT.pods[0], None, False, id="a pod of another owner"),
+        pytest.param(pod(ready=False), changed(pod(), owner=None), False, id="a pod that was orphaned"),
+        pytest.param(BUDGET, changed(BUDGET, allowed=1), True, id="a budget allows more"),
+        pytest.param(changed(BUDGET, allowed=1), BUDGET, False, id="a budget allows less"),
+        pytest.param(None, changed(BUDGET, allowed=1), False, id="a new budget"),
+        pytest.param(
+            changed(BUDGET, namespace="b"), changed(BUDGET, namespace="b", allowed=1), False, id="another namespace"
+        ),
+        pytest.param(None, None, False, id="an object that could not be read"),
+    ],
+)
+def test_what_calls_for_a_cycle(before: object, after: object, expected: bool) -> None:  # a column
+    """Only what a decision waits for, or what may have broken the spread."""
+    assert calls_for_cycle(before, after, AWAITED) is expected
+
+
+def test_what_is_awaited() -> None:
+    """The owners of moves in flight and the namespaces of evictions that wait; who does not lead awaits nothing."""
+    state, _ = after(led(policy=eager()), *CYCLE)
+    (move,) = state.memory.in_flight
+    assert find_awaited(state) == Awaited(frozenset({move.owner_uid}), frozenset({"default"}))
+    assert find_awaited(replace(state, leads=False)) == Awaited()
+    assert find_awaited(led()) == Awaited()
+
+
+def wait_until(holds: Callable[[], bool]) -> float:
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < 10
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def test_an_early_cycle_in_a_running_loop() -> None:
+    """Changes that come together make one cycle, a second later; nothing else wakes the loop."""
+    cluster = SimulatedCluster(skewed([[2, 2], [2, 2]], 1, 1).snapshot())
+    cycles: list[float] = []
+    began = time.monotonic()
+    simulation = Simulation(cluster, eager(), cycle_ended=lambda: cycles.append(time.monotonic() - began))
+    runner = simulation.runner
+    runner.thread.start()
+    runner.tell(Leading(leads=True))
+    time.sleep(0.1)
+    assert cycles == []
+    for _ in range(20):
+        threading.Thread(target=runner.observe, args=(NODE, None)).start()
+    wait_until(lambda: bool(cycles))
+    assert cycles[0] >= 0.1 + 0.9 * EARLY_SECONDS
+    time.sleep(0.3)
+    assert len(cycles) == 1
+    runner.tell(Stopping())
+    wait_until(lambda: not runner.thread.is_alive())
