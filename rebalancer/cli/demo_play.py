@@ -11,8 +11,7 @@ from typing import Final
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster, TraceEntry, TraceKind
 from rebalancer.controller.runner import Identity, Runner
-from rebalancer.controller.sender import Clocks
-from rebalancer.controller.state import Leading, LoopState
+from rebalancer.controller.state import Clocks, Leading, LoopState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
 from rebalancer.ports import EvictionResult

@@ -2,14 +2,12 @@
 
 import random
 import threading
-import time
 from collections.abc import Callable
-from datetime import datetime
 
 import structlog
 
 from rebalancer.controller.election import Election, next_record, observe_lease, record_renewal, release_record
-from rebalancer.controller.state import Leading, LoopEvent
+from rebalancer.controller.state import Clocks, Leading, LoopEvent
 from rebalancer.model.moves import Memory
 from rebalancer.ports import Lease, LeaseUnavailable
 
@@ -29,14 +27,14 @@ class Elector:
         lease: Lease,
         election: Election,
         retry: float,
-        clock: Callable[[], datetime],
+        clocks: Clocks,
         load_memory: Callable[[], Memory],
         tell: Callable[[LoopEvent], None],
     ) -> None:
         self._lease = lease
         self._election = election
         self._retry = retry
-        self._clock = clock
+        self._clocks = clocks
         self._load_memory = load_memory
         self._tell = tell
         self._announced = False
@@ -54,7 +52,7 @@ class Elector:
 
     def leads(self) -> bool:
         """Return whether this process may act, by the monotonic clock and now."""
-        return self._announced and self._election.leads(time.monotonic())
+        return self._announced and self._election.leads(self._clocks.monotonic())
 
     @property
     def holder(self) -> str:
@@ -71,26 +69,30 @@ class Elector:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            began, failed = time.monotonic(), True
-            try:
-                problem, obstacle_to_lead = self._attempt(), self._announce()
-                self.problem = problem or obstacle_to_lead
-                failed = bool(problem)
-            except Exception as error:  # noqa: BLE001  # the thread must not die: nobody else renews the lease
-                _log.exception("lease not renewed")
-                self.problem = str(error)
-            # A request that failed late, after its timeout, is repeated at once: the deadline comes closer meanwhile.
-            spent = time.monotonic() - began if failed else 0.0
-            wait = self._retry * random.uniform(1.0, 1.2) - spent  # noqa: S311  # jitter, not a secret
-            self._stopping.wait(max(0.0, wait))
+            self._stopping.wait(self.take_part())
         self._release()
+
+    def take_part(self) -> float:
+        """Take or renew the lease, report a change of leadership, and return after how many seconds to do so again."""
+        began, failed = self._clocks.monotonic(), True
+        try:
+            problem, obstacle_to_lead = self._attempt(), self._announce()
+            self.problem = problem or obstacle_to_lead
+            failed = bool(problem)
+        except Exception as error:  # noqa: BLE001  # the thread must not die: nobody else renews the lease
+            _log.exception("lease not renewed")
+            self.problem = str(error)
+        # A request that failed late, after its timeout, is repeated at once: the deadline comes closer meanwhile.
+        spent = self._clocks.monotonic() - began if failed else 0.0
+        wait = self._retry * random.uniform(1.0, 1.2) - spent  # noqa: S311  # jitter, not a secret
+        return max(0.0, wait)
 
     def _attempt(self) -> str:
         """Take or renew the lease; return what went wrong, "" if nothing did."""
-        began = time.monotonic()
+        began = self._clocks.monotonic()
         try:
             self._election = observe_lease(self._election, self._lease.read(), began)
-            record = next_record(self._election, began, self._clock())
+            record = next_record(self._election, began, self._clocks.now())
             if record is not None:
                 written = self._lease.write(record)
                 if written is not None:
@@ -104,7 +106,7 @@ class Elector:
 
     def _announce(self) -> str:
         """Tell the loop when leadership has begun or ended; return what keeps this process from leading."""
-        leads = self._election.leads(time.monotonic()) and self._holds_lease()
+        leads = self._election.leads(self._clocks.monotonic()) and self._holds_lease()
         if leads == self._announced:
             return ""
         memory = None
@@ -128,7 +130,7 @@ class Elector:
         return seen is not None and seen.holder == self._election.identity
 
     def _release(self) -> None:
-        record = release_record(self._election, self._clock()) if self._releases else None
+        record = release_record(self._election, self._clocks.now()) if self._releases else None
         if record is None:
             return
         try:

@@ -22,8 +22,7 @@ from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy, read_profile
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
-from rebalancer.controller.sender import Clocks
-from rebalancer.controller.state import LoopEvent, LoopState, Stopping
+from rebalancer.controller.state import Clocks, LoopEvent, LoopState, Stopping
 from rebalancer.controller.status import MEMORY
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.model.events import Regarding
@@ -133,7 +132,7 @@ class _Controller:
         return Runner(
             state=state,
             cluster=self._cluster,
-            clocks=Clocks(now=_now, monotonic=time.monotonic),
+            clocks=_CLOCKS,
             observer=self._telemetry,
             may_act=self._leads,
             identity=Identity(name=self._identity, policy_source=self._policy.name),
@@ -152,7 +151,7 @@ class _Controller:
                 deadline=settings.renew_deadline.total_seconds(),
             ),
             retry=settings.retry_period.total_seconds(),
-            clock=_now,
+            clocks=_CLOCKS,
             load_memory=lambda: parse_memory(self._cluster.load(MEMORY)),
             tell=self._tell,
         )
@@ -250,3 +249,6 @@ class _Controller:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+_CLOCKS = Clocks(now=_now, monotonic=time.monotonic)

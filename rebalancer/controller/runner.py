@@ -16,9 +16,10 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.sender import Clocks, Sender
+from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import (
     Answered,
+    Clocks,
     CycleDue,
     Evict,
     LoopEvent,

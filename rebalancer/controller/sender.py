@@ -8,13 +8,12 @@ stored no request is begun, whatever the watches do.
 
 import threading
 from collections.abc import Callable
-from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.state import Answered, Evict, LoopEvent, NotSent, PauseRead
+from rebalancer.controller.state import Answered, Clocks, Evict, LoopEvent, NotSent, PauseRead
 from rebalancer.ports import Cluster, ReadFailedError
 
 ANSWER_SERVES: Final = 0.5
@@ -22,13 +21,6 @@ ANSWER_SERVES: Final = 0.5
 
 ANSWER_USABLE: Final = 0.8
 """Seconds after which a slow answer is too old for the request that waited for it."""
-
-
-class Clocks(NamedTuple):
-    """The two clocks of a process: the time in UTC, and seconds that only ever increase."""
-
-    now: Callable[[], datetime]
-    monotonic: Callable[[], float]
 
 
 _log = structlog.get_logger("rebalancer")

@@ -1,8 +1,9 @@
 """The loop's events, requests and state: the types that its parts and its shell share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.cycle import Cycle
@@ -14,6 +15,14 @@ from rebalancer.policy import Mode, Policy
 from rebalancer.ports import EvictionAnswer
 from rebalancer.reporting.events.limit_events import ReportedStates
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+
+
+class Clocks(NamedTuple):
+    """The two clocks of a process: the time in UTC, and seconds that only ever increase."""
+
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float]
+
 
 # Events
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rebalancer.reporting.documents.memory import parse_memory
 from tests.cluster.controller import (
     ACCOUNT,
     COMMAND,
@@ -234,7 +235,7 @@ def test_it_ends_within_seconds(cluster: ControlPlane, tmp_path: Path, sign: sig
     time.sleep(1)
     assert len(cluster.audit.evictions(user=USER)) == count
     saved = cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status")["data"]["memory.json"]
-    assert len(json.loads(saved)["memory"]["moves"]) == count
+    assert len(parse_memory(saved).moves) == count
 
 
 def test_a_restart_repeats_nothing(cluster: ControlPlane, tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.controller.runner import Identity, Observer, Runner
-from rebalancer.controller.sender import Clocks
-from rebalancer.controller.state import Leading, LoopState
+from rebalancer.controller.state import Clocks, Leading, LoopState
 from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes

@@ -13,7 +13,7 @@ import pytest
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
-from rebalancer.controller.state import Leading, LoopEvent
+from rebalancer.controller.state import Clocks, Leading, LoopEvent
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.ports import Lease, LeaseRecord
 from rebalancer.settings import load_settings
@@ -55,7 +55,7 @@ def elector(
         lease=lease,
         election=election,
         retry=retry,
-        clock=lambda: datetime.now(UTC),
+        clocks=Clocks(now=lambda: datetime.now(UTC), monotonic=time.monotonic),
         load_memory=load_memory,
         tell=tell or reported.append,
     )
