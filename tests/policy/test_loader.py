@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rebalancer.policy import Policy, PolicyError, Problem, default_policy, load_policy
@@ -220,3 +220,64 @@ def test_the_line_of_a_problem_is_the_line_of_its_field(document: dict[str, obje
 
 
 _DURATIONS = {"interval", "planTTL", "for", "minAge", "settle"}
+
+
+FRAGMENTS = (
+    *(
+        "a",
+        "mode",
+        ": ",
+        "\n",
+        "  ",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "? ",
+        "!!float ",
+        "!!int ",
+        "!!binary ",
+        "!!set ",
+        "!!bool ",
+    ),
+    *(
+        "2026-13-45",
+        "!!timestamp ",
+        "&a ",
+        "*a",
+        "<<: ",
+        "|",
+        ">",
+        "9" * 5000,
+        "0x",
+        "1:30",
+        "\ud800",
+        "'",
+        '"',
+        "\\U00110000",
+    ),
+    *(
+        "%YAML 1.1\n",
+        "%TAG ! tag:x\n",
+        "---",
+        "...",
+        "\ufeff",
+        "\x85",
+        "\u2028",
+        "groups: ",
+        "interval: ",
+        "selector: ",
+    ),
+)
+
+
+@settings(deadline=None)  # a document or a cluster is made for each example
+@given(st.text() | st.lists(st.sampled_from(FRAGMENTS)).map("".join), st.sampled_from(["", HEADER]))
+@example("2026-13-45", "")
+@example("mode: !!float x", HEADER)
+@example("interval: !!int", HEADER)
+@example("? [a]: b", HEADER)
+def test_text_is_read_or_refused_never_anything_else(text: str, header: str) -> None:
+    """PyYAML raises more than its own errors for text that it cannot convert."""
+    assert all(problem.line >= 1 for problem in _problems((header + text).encode("utf-8", "surrogatepass")))
