@@ -19,7 +19,7 @@ from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.pauses import watch_pauses
-from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy, read_profile
+from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, Stopping
@@ -122,7 +122,7 @@ class _Controller:
         settings = self._settings
         state = LoopState(
             policy=self._policy.policy,
-            profile=read_profile(self._policy.policy),
+            profile=self._policy.profile,
             policy_since=_now(),
             limit=settings.mode,
             at_once=settings.once,
@@ -160,7 +160,9 @@ class _Controller:
         policy = self._policy
         if policy.read is None:
             return None
-        return PolicyWatcher(read=policy.read, source=policy.name, tell=self._tell, first=policy.first)
+        return PolicyWatcher(
+            read=policy.read, source=policy.name, tell=self._tell, first=policy.first, folder=policy.folder
+        )
 
     def start(self, stopping: threading.Event) -> None:
         """Fill the caches, then take part in the election and begin the cycles."""
