@@ -164,7 +164,7 @@ class Runner:
         """Handle events until the process is to end and nothing is under way any more."""
         while not (self.state.stopping and not self.state.busy):
             try:
-                event = self._inbox.get(timeout=self._time_to_cycle())
+                event = self._inbox.get(timeout=self.time_to_cycle())
             except queue.Empty:
                 event = _TICK
             try:
@@ -172,7 +172,7 @@ class Runner:
             except Exception:  # noqa: BLE001  # a defect is logged, this cycle ends where it was, the next is tried
                 _log.exception("cycle failed")
 
-    def _time_to_cycle(self) -> float | None:
+    def time_to_cycle(self) -> float | None:
         with self._scheduling:
             due = self._next_cycle
         return None if due is None else max(0.0, due - self._clocks.monotonic())

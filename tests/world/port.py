@@ -1,0 +1,165 @@
+"""A replica's connection to the simulated cluster: every request takes time, and may fail in the ways of a network."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from random import Random
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator import SimulatedCluster, SimulatedLease
+from rebalancer.admission.pause import Pause
+from rebalancer.model.events import Event
+from rebalancer.model.moves import Move, Reference
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.ports import Document, EvictionAnswer, EvictionResult, LeaseRecord, ReadFailedError, SaveAnswer
+from tests.world.hub import Hub
+from tests.world.monitor import Monitor, Sender
+from tests.world.view import View
+
+LATENCY = (0.002, 0.05)
+
+
+class NoAnswerError(Exception):
+    """A request had no answer, or an error."""
+
+
+@dataclass
+class Faults:
+    """What goes wrong now, as shares of the requests; `sick` are the namespaces whose webhook answers so."""
+
+    lost: float = 0.0
+    """No answer; half of these requests are carried out nevertheless."""
+    refused: float = 0.0
+    """An answer 500, of any request but an eviction."""
+    throttled: float = 0.0
+    slow: float = 0.0
+    """Seconds that each request takes longer."""
+    sick: dict[str, EvictionResult] = field(default_factory=dict)
+
+
+@dataclass
+class Api:
+    """What all replicas share at the API server beside the cluster's objects."""
+
+    cluster: SimulatedCluster
+    lease: SimulatedLease
+    documents: dict[str, str] = field(default_factory=dict)
+    version: int = 1
+    pause: Pause | None = None
+    faults: Faults = field(default_factory=Faults)
+
+
+class Port:
+    """The Cluster and the Lease of one replica."""
+
+    def __init__(self, name: str, api: Api, hub: Hub, view: View, monitor: Monitor, random: Random) -> None:
+        self.name, self._api, self._hub, self._view = name, api, hub, view
+        self._monitor, self._random = monitor, random
+        self._version = 0
+        self.sender: Sender
+        """The process behind this connection, as the monitor sees it."""
+
+    def _request(self, what: str, *, reads: bool) -> bool:
+        """Let a request travel; return whether it is carried out although its answer is lost. Raise if it is not."""
+        faults, random = self._api.faults, self._random
+        self._hub.sleep(random.uniform(*LATENCY) + faults.slow)
+        if faults.refused and random.random() < faults.refused:
+            raise NoAnswerError(f"{what}: HTTP 500")
+        if faults.lost and random.random() < faults.lost:
+            self._hub.sleep(random.choice([0.1, 1.0]))
+            if reads or random.random() < 0.5:
+                raise NoAnswerError(f"{what}: no answer")
+            return True
+        return False
+
+    # The cluster
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        """Return what the watches have received."""
+        return self._view.snapshot(now)
+
+    def staleness(self) -> str:
+        """Say why the view is stale, "" if it is not."""
+        return self._view.staleness()
+
+    def evict(self, move: Move) -> EvictionAnswer:
+        """Request an eviction."""
+        self._monitor.begins(self.sender, move)
+        faults, random = self._api.faults, self._random
+        sick = faults.sick.get(move.namespace)
+        self._hub.sleep(random.uniform(*LATENCY))
+        if sick is not None:
+            self._hub.sleep(random.choice([0.0, 1.0]))
+            return EvictionAnswer(sick, "the webhook of the namespace says no")
+        if faults.throttled and random.random() < faults.throttled:
+            self._hub.sleep(random.uniform(*LATENCY))
+            self._monitor.throttles(self.name)
+            return EvictionAnswer(EvictionResult.THROTTLED, "too many requests", 1.0)
+        lost = bool(faults.lost) and random.random() < faults.lost
+        if lost and random.random() < 0.5:
+            return EvictionAnswer(EvictionResult.UNKNOWN, "no answer")
+        self._monitor.arrives(self.name, move)
+        pod = self._api.cluster._state.store.pods.get(move.uid)  # the truth
+        before = pod is None or pod.terminating
+        answer = self._api.cluster.evict(move)
+        if answer.result is EvictionResult.EVICTED and not before:
+            self._monitor.is_granted(move)
+        self._hub.sleep(random.uniform(*LATENCY))
+        return EvictionAnswer(EvictionResult.UNKNOWN, "no answer") if lost else answer
+
+    def record(self, event: Event) -> None:
+        """Publish an event; nobody reads them here."""
+
+    def read_pause(self) -> Pause | None:
+        """Read the kill switch."""
+        pause = self._api.pause  # as it is when the server answers; the answer may then be slow
+        try:
+            self._request("control", reads=True)
+        except NoAnswerError as error:
+            raise ReadFailedError(str(error)) from error
+        return pause
+
+    def count_ready(self, workload: Reference) -> int:
+        """Count the Ready pods of a workload."""
+        try:
+            self._request("workload", reads=True)
+        except NoAnswerError as error:
+            raise ReadFailedError(str(error)) from error
+        return self._api.cluster.count_ready(workload)
+
+    def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
+        """Store documents, if nobody else has since they were read."""
+        try:
+            lost = self._request("status", reads=False)
+        except NoAnswerError as error:
+            return SaveAnswer(str(error))
+        if self._version != self._api.version:
+            return SaveAnswer("HTTP 409", conflict=True)
+        self._api.version += 1
+        self._api.documents = {document.key: document.text for document in documents}
+        self._monitor.saves(self.name, documents[0].text, holds_lease=self.sender.deposed_for() is None)
+        if lost:
+            return SaveAnswer("no answer")
+        self._version = self._api.version
+        return SaveAnswer()
+
+    def load(self, key: str) -> str:
+        """Read a stored document."""
+        self._request("status", reads=True)
+        self._version = self._api.version
+        return self._api.documents.get(key, "")
+
+    # The lease
+
+    def read(self) -> LeaseRecord | None:
+        """Read the lease."""
+        self._request("lease", reads=True)
+        return self._api.lease.read()
+
+    def write(self, record: LeaseRecord) -> LeaseRecord | None:
+        """Write the lease, if nobody else has since it was read."""
+        lost = self._request("lease", reads=False)
+        written = self._api.lease.write(structs.replace(record))
+        if lost:
+            raise NoAnswerError("lease: no answer")
+        return written

@@ -1,0 +1,203 @@
+"""One replica of the controller: its own code, with its threads as tasks of the world."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from random import Random
+
+from rebalancer.controller.election import Election
+from rebalancer.controller.elector import Elector
+from rebalancer.controller.runner import Identity, Runner
+from rebalancer.controller.state import Clocks, LoopEvent, LoopState, PauseRead, PolicyLoaded
+from rebalancer.controller.status import MEMORY
+from rebalancer.model.moves import Move
+from rebalancer.policy import Policy
+from rebalancer.reporting.documents.memory import parse_memory
+from tests.controller.simulated import Watching
+from tests.world.hub import Hub, HubLock, Task
+from tests.world.monitor import Monitor
+from tests.world.port import Api, Port
+from tests.world.view import View
+
+LEASE_SECONDS, DEADLINE, RETRY = 15.0, 10.0, 2.5
+
+
+class Replica:
+    """A process with its clocks; `ahead` is the error of its time in seconds, `rate` that of its monotonic clock."""
+
+    def __init__(  # all that a process is made of
+        self,
+        name: str,
+        *,
+        api: Api,
+        hub: Hub,
+        monitor: Monitor,
+        policy: Policy,
+        random: Random,
+        state: object,
+        ahead: float = 0.0,
+        rate: float = 1.0,
+    ) -> None:
+        self.name, self._api, self._hub, self._monitor = name, api, hub, monitor
+        self.policy = policy
+        self.ahead, self._rate = ahead, rate
+        self.stopped_until = 0.0
+        self.alive = True
+        self.planned_at = 0.0
+        self._tasks: list[Task] = []
+        self.view = View(state, hub, self._changed)  # type: ignore[arg-type]  # the simulator's, which it keeps to itself
+        self.port = Port(name, api, hub, self.view, monitor, random)
+        clocks = Clocks(now=self._now, monotonic=self._monotonic)
+        election = Election(identity=name, duration=LEASE_SECONDS, deadline=DEADLINE)
+        self.elector: Elector
+        self.runner = WorldRunner(
+            self._wake,
+            state=LoopState(policy=policy, policy_since=self._now()),
+            cluster=self.port,
+            clocks=clocks,
+            observer=Watching(),
+            may_act=self._leads,
+            identity=Identity(name=name, policy_source="world"),
+            spawn=self._spawn,
+        )
+        self.runner._sender._reading = HubLock(hub)  # type: ignore[assignment]  # between tasks here
+        self.elector = Elector(
+            lease=self.port,
+            election=election,
+            retry=RETRY,
+            clocks=clocks,
+            load_memory=lambda: parse_memory(self.port.load(MEMORY)),
+            tell=self._tell,
+        )
+        self.port.sender = self
+        self._heard_observe = 0.0
+        self._idle: Task | None = None
+        self._spawn(self._loop)
+        self._spawn(self._lease)
+        self._spawn(self._interval)
+
+    # Clocks
+
+    def _now(self) -> datetime:
+        return self._api.cluster.now + timedelta(seconds=self.ahead)
+
+    def _monotonic(self) -> float:
+        return self._hub.seconds * self._rate
+
+    def _leads(self) -> bool:
+        return self.elector.leads()
+
+    def _ready_at(self) -> float:
+        return self.stopped_until
+
+    def deposed_for(self) -> float | None:
+        """Return for how long another process has held the lease when this one acts, None if it has not."""
+        record = self._api.lease.read()
+        if record is None or record.holder in {"", self.name} or record.acquired is None:
+            return None
+        return (self._api.cluster.now - record.acquired).total_seconds()
+
+    def resumed_for(self) -> float:
+        """Return for how many seconds it has run since it was stopped last."""
+        return self._hub.seconds - self.stopped_until
+
+    def plan_age(self, move: Move) -> float | None:
+        """Return how old the plan of a step is that begins with this move, None if the step has begun before."""
+        state = self.runner.state
+        if state.cycle is None or state.sent.get(move.group, 0) != 1:
+            return None
+        return self._hub.seconds - self.planned_at
+
+    def stale_for(self) -> float:
+        """Return for how many seconds one of its watches has been silent."""
+        return self.view.silent_for
+
+    # Threads
+
+    def _spawn(self, work: Callable[[], None]) -> None:
+        self._tasks = [task for task in self._tasks if not task.over]
+        self._tasks.append(self._hub.start(work, self._ready_at))
+
+    def _loop(self) -> None:
+        while True:
+            try:
+                self.runner.drain()
+            except Exception as error:  # noqa: BLE001  # the loop of the process goes on too, and this one is reported
+                self._monitor.breach(f"{self.name}: the loop raised {type(error).__name__}: {error}")
+            wait = self.runner.time_to_cycle()
+            self._idle = self._hub.task
+            if wait is not None:
+                self._hub.after(wait / self._rate, self._due)
+            self._hub.task.wait()
+
+    def _due(self) -> None:
+        wait = self.runner.time_to_cycle()
+        if self.alive and self._idle is not None and wait is not None and wait <= 1e-6:
+            self.runner.ask_cycle()
+
+    def _wake(self) -> None:
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            self._hub.after(0, idle.resume)
+
+    def _lease(self) -> None:
+        while True:
+            self._hub.sleep(self.elector.take_part())
+
+    def _interval(self) -> None:
+        while True:
+            self._hub.sleep(self.policy.interval.total_seconds())
+            self.runner.ask_cycle()
+
+    def _changed(self, before: object, after: object) -> None:
+        self.runner.observe(before, after)
+
+    def _tell(self, event: LoopEvent) -> None:
+        self.runner.tell(event)
+        self.runner.ask_cycle()
+
+    # What comes from outside
+
+    def hear_pause(self) -> None:
+        """Let the watch of the control object deliver its present state."""
+        if self.alive:
+            self._tell(PauseRead(pause=self._api.pause))
+
+    def load_policy(self, policy: Policy) -> None:
+        """Let the policy's thread read a new policy."""
+        if self.alive:
+            self.policy = policy
+            self._tell(PolicyLoaded(policy=policy))
+
+    def kill(self) -> None:
+        """End it at once, wherever its threads are."""
+        self.alive = False
+        self.view.close()
+        for task in self._tasks:
+            task.kill()
+
+    def stop_for(self, seconds: float) -> None:
+        """Let none of its threads run for a while; clocks and watches go on."""
+        self.stopped_until = self._hub.seconds + seconds
+
+
+class WorldRunner(Runner):
+    """A Runner whose loop sleeps until something is in its inbox."""
+
+    def __init__(self, wake: Callable[[], None], **fields: object) -> None:
+        self._wake = wake
+        super().__init__(**fields)  # type: ignore[arg-type]
+
+    def tell(self, event: LoopEvent) -> None:
+        """Put an event into the inbox."""
+        super().tell(event)
+        self._wake()
+
+    def ask_cycle(self) -> None:
+        """Ask for a cycle."""
+        super().ask_cycle()
+        self._wake()
+
+    def ask_cycle_within(self, seconds: float) -> None:
+        """Ask for a cycle soon."""
+        super().ask_cycle_within(seconds)
+        self._wake()

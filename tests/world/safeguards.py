@@ -1,0 +1,223 @@
+"""The controller's safeguards, each of which can be taken out: then the world must find what it was for.
+
+A safeguard is taken out by replacing the one function that it is. A promise that no such run breaks is not checked.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from rebalancer.admission import admit as admission
+from rebalancer.controller import cycle, evictions, loop, runner, sender
+from rebalancer.controller.election import Election
+from rebalancer.controller.elector import Elector
+from rebalancer.controller.evictions import handle_answer, handle_saved
+from rebalancer.controller.sender import Sender
+from rebalancer.controller.state import Answered, Saved
+from rebalancer.controller.status import status_documents
+from rebalancer.model.moves import NO_MEMORY, MoveState
+from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.ports import EvictionResult, SaveAnswer
+from rebalancer.tracking import moves as tracking
+from rebalancer.tracking.replacements import Replacements
+from tests.world.port import Port
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def _pause_is_read_before_a_request(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sender, "_read_pause", lambda _: None)
+
+
+def _pause_is_read_again_soon(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sender, "ANSWER_SERVES", 60.0)
+
+
+def _slow_answers_about_a_pause_hold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sender, "ANSWER_USABLE", 60.0)
+
+
+def _ready_pods_are_read_before_a_step(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evictions, "_least_ready", lambda state, eviction: ())
+
+
+def _silent_watches_hold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Port, "staleness", lambda self: "")
+
+
+def _memory_is_saved_before_requests(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(loop, "handle_saved", lambda state, event, now: handle_saved(state, Saved(), now))
+
+
+def _memory_is_only_written_over_what_was_read(patch: pytest.MonkeyPatch) -> None:
+    honest = Port.save
+
+    def save(self: Any, documents: Any) -> SaveAnswer:
+        self._version = self._api.version
+        return honest(self, documents)
+
+    patch.setattr(Port, "save", save)
+    patch.setattr(runner.Runner, "_save", _save_without_asking)
+
+
+def _save_without_asking(self: Any) -> list[Saved]:
+    answer = self._cluster.save(status_documents(self.state, self._identity.name, ""))
+    return [Saved(problem=answer.problem)]
+
+
+def _lease_is_asked_before_a_request(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sender, "_check_permission", _check_only_the_pause)
+
+
+def _check_only_the_pause(self: Any, request: Any) -> Any:
+    honest, self._may_act = self._may_act, lambda: True
+    try:
+        return _PERMISSION(self, request)
+    finally:
+        self._may_act = honest
+
+
+_PERMISSION = Sender._check_permission  # replaced on purpose
+
+
+def _lease_runs_out_before_others_take_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Election, "leads", lambda self, at: self.renewed_at is not None)
+
+
+def _memory_of_the_last_leader_is_read(patch: pytest.MonkeyPatch) -> None:
+    honest = Elector._announce  # replaced on purpose
+
+    def announce(self: Any) -> str:
+        load = self._load_memory
+
+        def forget() -> Any:
+            load()
+            return NO_MEMORY
+
+        self._load_memory = forget
+        try:
+            return honest(self)
+        finally:
+            self._load_memory = load
+
+    patch.setattr(Elector, "_announce", announce)
+
+
+def _own_moves_overlay_the_snapshot(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cycle, "overlay_moves", lambda snapshot, moves: snapshot)
+
+
+def _unanswered_requests_count_as_sent(patch: pytest.MonkeyPatch) -> None:
+
+    def handle(state: Any, event: Answered, now: Any) -> Any:
+        if event.answer.result is EvictionResult.UNKNOWN:
+            event = Answered(uid=event.uid, answer=msgspec.structs.replace(event.answer, result=EvictionResult.BUDGET))
+        return handle_answer(state, event, now)
+
+    patch.setattr(loop, "handle_answer", handle)
+
+
+def _replacements_are_recognised_by_uid(patch: pytest.MonkeyPatch) -> None:
+    def claim(self: Any, move: Any) -> Any:
+        earliest = move.requested_at.replace(microsecond=0)
+        pods = [pod for pod in self._remaining_pods(move) if pod.uid not in self._claimed and pod.created >= earliest]
+        if pods:
+            self._claimed.add(pods[0].uid)
+        return pods[0] if pods else None
+
+    patch.setattr(Replacements, "claim", claim)
+
+
+def _overtaken_moves_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Replacements, "is_overtaken", lambda self, move: False)
+
+
+def _refused_groups_back_off(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evictions, "record_refusal", lambda memory, *_: memory)
+
+
+def _one_refusal_holds_one_group(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evictions, "record_refusal", lambda memory, *_: memory)
+    patch.setattr(evictions, "_drop_group", lambda state, _: evictions.drop_queue(state))
+    honest = admission.admit
+    patch.setattr(
+        cycle, "admit", lambda plan, snapshot, memory, context: honest(plan, snapshot, memory, replace(context, turn=0))
+    )
+
+
+def _old_plans_are_not_begun(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evictions, "PLAN_VALID_FOR", timedelta(days=1))
+
+
+def _mode_and_lease_empty_the_queue(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(loop, "drop_queue", lambda state, **_: state)
+    patch.setattr(evictions, "_drop_forbidden", lambda state, _: state)
+
+
+def _workloads_keep_enough_pods(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BudgetLedger, "_allowance_of_workload", lambda self, member: 99)
+
+
+def _overloaded_servers_are_left_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evictions, "_hold_all", lambda state, *_: state)
+
+
+def _moves_are_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evictions, "record_request", lambda memory, move, **_: _with_transient(memory, move))
+
+    def documents(state: Any, identity: str, source: str) -> Any:
+        settled = tuple(move for move in state.memory.moves if move.state is not MoveState.PLANNED)
+        return status_documents(
+            replace(state, memory=msgspec.structs.replace(state.memory, moves=settled)), identity, source
+        )
+
+    patch.setattr(runner, "status_documents", documents)
+
+
+def _with_transient(memory: Any, move: Any) -> Any:
+    others = tuple(other for other in memory.moves if other.uid != move.uid)
+    return msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, move.requested_at))
+
+
+def _lost_moves_are_not_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tracking, "REPLACEMENT_TIMEOUT", timedelta(seconds=5))
+
+
+_ALL: tuple[Patch, ...] = (
+    _pause_is_read_before_a_request,
+    _pause_is_read_again_soon,
+    _slow_answers_about_a_pause_hold,
+    _ready_pods_are_read_before_a_step,
+    _silent_watches_hold,
+    _memory_is_saved_before_requests,
+    _memory_is_only_written_over_what_was_read,
+    _lease_is_asked_before_a_request,
+    _lease_runs_out_before_others_take_it,
+    _memory_of_the_last_leader_is_read,
+    _own_moves_overlay_the_snapshot,
+    _unanswered_requests_count_as_sent,
+    _replacements_are_recognised_by_uid,
+    _overtaken_moves_end,
+    _refused_groups_back_off,
+    _one_refusal_holds_one_group,
+    _old_plans_are_not_begun,
+    _mode_and_lease_empty_the_queue,
+    _workloads_keep_enough_pods,
+    _overloaded_servers_are_left_alone,
+    _moves_are_stored,
+    _lost_moves_are_not_forgotten,
+)
+SAFEGUARDS = {patch.__name__.removeprefix("_").replace("_", " "): patch for patch in _ALL}
+
+
+@contextmanager
+def without(name: str) -> Iterator[None]:
+    """Take a safeguard out."""
+    with pytest.MonkeyPatch.context() as patch:
+        SAFEGUARDS[name](patch)
+        yield
