@@ -183,7 +183,9 @@ class Schedule:
         eviction = Target(verb="create", resource="pods/eviction")
         if any(rule.covers(eviction) and rule.fault in _AWAITED for rule in self.rules):
             return 480.0
-        return 45.0 if self.controllers == 1 and not self.kill_after else 180.0
+        renewals = [Target(verb=verb, resource="leases") for verb in ("get", "update")]
+        deposed = any(rule.covers(renewal) for rule in self.rules for renewal in renewals)
+        return 180.0 if deposed or self.controllers > 1 or self.kill_after else 45.0
 
     def __str__(self) -> str:
         """Show all of it in one line."""

@@ -64,6 +64,7 @@ def test_quick_schedules_have_nothing_that_must_be_awaited() -> None:
         (schedule(), 45),
         (schedule(rule(Fault.LOST)), 45),
         (schedule(rule(Fault.ERROR, WATCH)), 45),
+        (schedule(Rule(verb="update", resource="leases", fault=Fault.LOST)), 180),
         (schedule(rule(Fault.FORBIDDEN)), 480),
         (schedule(Rule(verb="*", resource="*", fault=Fault.RESET)), 480),
         (kill_after(3), 180),
