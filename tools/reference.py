@@ -92,7 +92,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.NOT_PERSISTENT: "The violation has not lasted for `spread.for`.",
     Reason.RATE_LIMITED: "`budgets.perCycle`, `.perNode`, `.perNamespace` or `.perMinute` is used up.",
     Reason.BACK_OFF: "An earlier move of the group failed, or the API server did not grant its last requests.",
-    Reason.BREAKER_OPEN: "The cluster exceeds a bound of the breaker.",
+    Reason.BREAKER_OPEN: "The cluster exceeds a bound of `breaker`, or did within `breaker.clearAfter`.",
     Reason.STALE_DATA: "A watch is not synced, or has been silent for too long.",
     Reason.MEMORY_NOT_SAVED: "The moves in flight could not be stored for the next process.",
     Reason.FORBIDDEN: "RBAC does not allow the request.",

@@ -1,7 +1,8 @@
 """Admission: which evictions of a plan may be sent now.
 
 Planning decides everything that follows from the snapshot. Admission decides what needs memory or the clock: the mode,
-a pause, how long a violation has lasted, back-off, and the rates. A step is admitted whole, as a prefix, or not at all.
+a pause, windows, the breaker, how long a violation has lasted, back-off, and the rates. A step is admitted whole, as a
+prefix, or not at all.
 """
 
 from collections import Counter
@@ -12,6 +13,7 @@ from itertools import groupby
 
 from rebalancer.admission.causes import (
     BackingOff,
+    BreakerOpen,
     MemoryUnsaved,
     ModeObserves,
     NotLasting,
@@ -26,6 +28,7 @@ from rebalancer.admission.causes import (
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.windows import find_opening
+from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
@@ -60,6 +63,7 @@ class AdmissionContext:
     overloaded_until: datetime | None = None
     turn: int = 0
     pause: Pause | None = None
+    breaker: BreakerState = CLOSED
     at_once: bool = False
     """Whether `spread.for` is ignored, as with `--once`."""
 
@@ -123,6 +127,9 @@ def _find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     if opening is not None:
         window = opening.window
         return Refusal(Reason.OUTSIDE_WINDOW, OutsideWindow(opening.at, window.schedule, window.time_zone))
+    if context.breaker.is_open:
+        clear_after = context.policy.breaker.clear_after
+        return Refusal(Reason.BREAKER_OPEN, BreakerOpen(context.breaker.causes, context.now, clear_after))
     return None
 
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from rebalancer.model.breaker import OpenCause
 from rebalancer.planning.causes import Fact
 
 
@@ -27,6 +28,14 @@ class OutsideWindow(Fact, frozen=True, gc=False):
     opens_at: datetime
     schedule: str
     time_zone: str
+
+
+class BreakerOpen(Fact, frozen=True, gc=False):
+    """The breaker is open for these causes, each last exceeded at its `last`, as seen `at`."""
+
+    causes: tuple[OpenCause, ...]
+    at: datetime
+    clear_after: timedelta
 
 
 class NotLasting(Fact, frozen=True, gc=False):

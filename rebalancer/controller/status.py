@@ -1,6 +1,7 @@
 """The loop's state as documents in the status ConfigMap."""
 
 from rebalancer.controller.state import LoopState
+from rebalancer.model.breaker import CLOSED
 from rebalancer.ports import Document
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.memory import memory_text
@@ -8,6 +9,7 @@ from rebalancer.reporting.documents.status import (
     PlanSummary,
     PolicyStatus,
     StatusDocument,
+    breaker_status,
     count_refusals,
     move_entry,
     pause_status,
@@ -37,6 +39,7 @@ def _status(state: LoopState, identity: str, policy_source: str) -> str:
         leader=identity,
         last_cycle=cycle.context.now if cycle else None,
         stale=cycle.context.stale if cycle else "",
+        breaker=breaker_status(cycle.context.breaker if cycle else CLOSED),
         in_flight=tuple(move_entry(move) for move in moves if not move.state.over),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=planned, minimum=cycle.plan.lower_bound if cycle else 0),

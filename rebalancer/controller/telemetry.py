@@ -209,6 +209,7 @@ def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
     refused = count_refusals(plan, cycle.admission, len(cycle.assessment.deadlocks))
     return CycleSamples(
         cycle_ended_at=cycle.context.now,
+        breaker_causes=frozenset(known.cause for known in cycle.context.breaker.causes),
         constraints=tuple(_constraint_samples(cycle, states)),
         limits=tuple(_limit_samples(cycle, states)),
         replacements=tuple(_replacement_samples(cycle, findings)),

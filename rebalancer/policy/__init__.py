@@ -4,10 +4,11 @@ A policy has only fields with an effect. A field that were accepted and ignored 
 meant to forbid, so an unknown field is an error, with its line and the nearest known name.
 
 `loader` reads bytes, `document` is the policy as a whole, `sections` its parts, and one module each holds the small
-types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `windows`).
+types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`).
 """
 
 from rebalancer.policy.amounts import Amount
+from rebalancer.policy.breaker import Breaker, Percentage
 from rebalancer.policy.conditions import Condition
 from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
 from rebalancer.policy.durations import format_duration, parse_duration
@@ -28,6 +29,7 @@ __all__ = [
     "WORKLOAD",
     "Amount",
     "Basis",
+    "Breaker",
     "Budgets",
     "Condition",
     "Disruption",
@@ -39,6 +41,7 @@ __all__ = [
     "NamespaceFilter",
     "Nodes",
     "Owner",
+    "Percentage",
     "Policy",
     "PolicyError",
     "PolicyGroup",

@@ -9,6 +9,7 @@ import yaml
 from pydantic import Field
 
 from rebalancer.policy.base import Section
+from rebalancer.policy.breaker import Breaker
 from rebalancer.policy.durations import PositiveDuration
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
@@ -46,6 +47,8 @@ class Policy(Section):
     """Requirements on the nodes that receive the replacements."""
     windows: tuple[Window, ...] = ()
     """When evictions are allowed: while one of these windows is open; []: always."""
+    breaker: Breaker = Breaker()
+    """Bounds beyond which the cluster counts as in trouble, so that nothing is evicted."""
 
     @property
     def hash(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from rebalancer.policy.amounts import Amount
+from rebalancer.policy.breaker import Percentage
 from rebalancer.policy.document import Policy
 from rebalancer.policy.durations import format_duration
 from rebalancer.policy.names import Owner
@@ -39,7 +40,7 @@ class _Generator(GenerateJsonSchema):
                 return format_duration(dft)
             case Amount():
                 return dft.written
-            case Owner():
+            case Owner() | Percentage():
                 return str(dft)
             case tuple():
                 return [self.encode_default(value) for value in dft]

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rebalancer.admission import causes as admission
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.pods import LocalStorage
 from rebalancer.planning import causes as planning
 from rebalancer.planning.causes import Fact, Refusal
@@ -180,6 +181,30 @@ def _backing_off(cause: admission.BackingOff) -> str:
 def _whole_seconds(left: timedelta) -> str:
     """Return how long is left, rounded up, so that it never says 0s."""
     return f"{ceil(left.total_seconds())}s"
+
+
+_EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
+    BreakerCause.UNREADY_NODES: ("uncordoned nodes not Ready", "unreadyNodes"),
+    BreakerCause.UNREADY_ZONE: ("uncordoned nodes of zone {zone} not Ready", "unreadyInZone"),
+    BreakerCause.PENDING_PODS: ("pods pending", "pendingPods"),
+    BreakerCause.API_ERRORS: ("requests to the API server failed", "apiErrors"),
+    BreakerCause.FAILED_MOVES: ("moves failed", "failedMoves"),
+}
+"""For each cause of the breaker what is counted, and the policy's field in `breaker`."""
+
+
+def _breaker_open(cause: admission.BreakerOpen) -> str:
+    excesses = []
+    for known in cause.causes:
+        what, field = _EXCESSES[known.cause]
+        share = f"{round(100 * known.part / known.total)}%"
+        ago = f", {_seconds(cause.at - known.last)} ago" if cause.at > known.last else ""
+        counted = f"{known.part} of {known.total} {what.format(zone=known.zone)} ({share}{ago})"
+        excesses.append(f"{counted}, breaker.{field} is {known.bound}%")
+    return (
+        f"the breaker is open: {'; '.join(excesses)}. It closes when no bound has been exceeded for "
+        f"{format_duration(cause.clear_after)}"
+    )
 
 
 def _pods_stay(cause: planning.PodsStay) -> str:
@@ -360,6 +385,7 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     admission.OutsideWindow: lambda c: (
         f"no window is open; the next one ({c.schedule}, {c.time_zone}) opens at {c.opens_at:%Y-%m-%d %H:%MZ}"
     ),
+    admission.BreakerOpen: _breaker_open,
     admission.NotLasting: lambda c: f"violated for {_seconds(c.lasted)}; {c.field} is {format_duration(c.required)}",
     admission.MemoryUnsaved: lambda c: f"the memory cannot be saved, without which nothing is evicted: {c.message}",
     admission.ServerOverloaded: lambda c: f"the API server is overloaded; next attempt in {_whole_seconds(c.left)}",

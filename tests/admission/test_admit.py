@@ -11,6 +11,7 @@ from msgspec import structs
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
 from rebalancer.admission.causes import (
+    BreakerOpen,
     NotLasting,
     OutsideWindow,
     Paused,
@@ -22,6 +23,7 @@ from rebalancer.admission.causes import (
 from rebalancer.admission.memory import MOST_IN_FLIGHT, update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
@@ -126,6 +128,18 @@ def test_outside_of_all_windows() -> None:
     for inside in (at_noon, at_noon + 3599):
         assert len(admitted(policy, later=inside).evictions) == 8
     assert reasons(admitted(policy, later=at_noon + 3600)) == {Reason.OUTSIDE_WINDOW}
+
+
+def test_an_open_breaker() -> None:
+    """Everything waits, also with `--once`, for a cause that has its numbers."""
+    now = skewed().taken_at
+    cause = OpenCause(cause=BreakerCause.UNREADY_NODES, part=3, total=10, bound=20, since=now, last=now)
+    admission = admitted(rules(), breaker=BreakerState((cause,)), later=30, at_once=True)
+    assert (admission.evictions, reasons(admission)) == ((), {Reason.BREAKER_OPEN})
+    expected = BreakerOpen((cause,), now + timedelta(seconds=30), timedelta(minutes=5))
+    assert {waiting.refusal.cause for waiting in admission.waiting} == {expected}
+    closed = rules().model_copy(update={"windows": (Window(schedule="0 0 29 2 *", duration=timedelta(seconds=1)),)})
+    assert reasons(admitted(closed, breaker=BreakerState((cause,)))) == {Reason.OUTSIDE_WINDOW}
 
 
 def test_what_people_have_decided_is_named_before_a_window() -> None:

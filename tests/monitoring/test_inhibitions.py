@@ -67,7 +67,7 @@ def test_the_alert_on_zones_that_the_readme_offers_works(tmp_path: Path, promtoo
 
 
 def test_a_lost_zone_holds_back_what_follows_from_it(alertmanager: Alertmanager) -> None:
-    """And nothing else: other causes of the breaker hold nothing back, nor does one limit another."""
+    """And nothing else: other causes of the breaker hold back only blocked repairs, and no limit another one."""
     alerts = {
         "zone": {"alertname": "RebalancerBreakerOpen", "cause": "unready_zone", "cluster": "east"},
         "nodes": {"alertname": "ZoneUnready", "severity": "critical", "cluster": "north"},
@@ -78,6 +78,8 @@ def test_a_lost_zone_holds_back_what_follows_from_it(alertmanager: Alertmanager)
         "blocked": {"alertname": "TopologyReplacementBlocked", "severity": "warning", "cluster": "east"},
         "policy": {"alertname": "RebalancerPolicyInvalid", "severity": "warning", "cluster": "east"},
         "elsewhere": {"alertname": "TopologySkewUnresolved", "severity": "warning", "cluster": "west"},
+        "budget": {"alertname": "TopologyRebalanceBlocked", "severity": "warning", "cluster": "west"},
+        "unblocked": {"alertname": "TopologyRebalanceBlocked", "severity": "warning", "cluster": "north"},
         "quorum": {"alertname": "TopologyShareLimitViolated", "cause": "quorum", "cluster": "west", **LIMIT},
         "bound": {"alertname": "TopologyShareLimitViolated", "severity": "critical", "cluster": "west", **LIMIT},
         "other": {
@@ -99,6 +101,6 @@ def test_a_lost_zone_holds_back_what_follows_from_it(alertmanager: Alertmanager)
         return {names[frozenset(labels.items())] for labels in inhibited}
 
     wait_until(lambda: len(alertmanager.alerts()) == len(alerts), what="the alerts")
-    wanted = {"limit", "skew", "blocked", "follows", "bound", "stale"}
+    wanted = {"budget", "limit", "skew", "blocked", "follows", "bound", "stale"}
     wait_until(lambda: held_back() >= wanted, what=f"{wanted} to be held back")
     assert held_back() == wanted

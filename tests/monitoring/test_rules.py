@@ -24,7 +24,6 @@ GROUPS = yaml.safe_load(RULES.read_text())["groups"]
 RULE_LIST = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
 ALERTS = sorted({rule["alert"] for rule in RULE_LIST})
 NOT_YET_EXPORTED = {
-    "rebalancer_breaker_open",
     "rebalancer_plan_pending",
 }
 """Promised names that rules read and that no release shows yet."""

@@ -12,6 +12,7 @@ durations = st.builds(
 ) | st.sampled_from(["0s", "90s", "5m", "2h", "1h30m", "8760h"])
 long_durations = durations.filter(lambda text: any(digit in text for digit in "123456789"))
 amounts = st.one_of(st.integers(0, 2**31 - 1), st.integers(0, 100).map(lambda number: f"{number}%"))
+percentages = st.integers(0, 100).map(lambda number: f"{number}%")
 globs = st.from_regex(r"[a-z0-9*?-]{1,12}", fullmatch=True)
 owners = st.sampled_from(
     [
@@ -149,6 +150,11 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             perMinute=amounts,
         ),
         "nodes": _section(settle=durations),
+        "breaker": _section(
+            **dict.fromkeys(("unreadyNodes", "unreadyInZone", "pendingPods", "apiErrors", "failedMoves"), percentages),
+            window=long_durations,
+            clearAfter=durations,
+        ),
         "windows": st.lists(windows, max_size=2),
     },
 )

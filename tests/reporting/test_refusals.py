@@ -9,6 +9,7 @@ import pytest
 from rebalancer.adapters.simulator import ZONE
 from rebalancer.admission import causes as admission
 from rebalancer.assessment.assess import assess
+from rebalancer.model.breaker import BreakerCause, OpenCause
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.pods import LocalStorage, LocalVolume
 from rebalancer.model.reasons import Reason, State
@@ -28,6 +29,13 @@ from tests.planning.diagnosis.test_relaxation import shards
 
 CART = Reference("shop", "Deployment", "cart")
 MINUTE = timedelta(minutes=1)
+
+BREAKER_AT = datetime(2026, 6, 1, 20, 0, tzinfo=UTC)
+
+
+def excess(cause: BreakerCause, part: int, total: int, bound: int, zone: str = "") -> OpenCause:
+    return OpenCause(cause=cause, part=part, total=total, bound=bound, since=BREAKER_AT, last=BREAKER_AT, zone=zone)
+
 
 SENTENCES: list[tuple[Fact, str]] = [
     (planning.Modelled("spec.resourceClaims is not modelled"), "spec.resourceClaims is not modelled"),
@@ -290,6 +298,31 @@ SENTENCES: list[tuple[Fact, str]] = [
     (
         admission.OutsideWindow(datetime(2026, 6, 1, 20, 0, tzinfo=UTC), "0 22 * * 1-5", "Europe/Berlin"),
         "no window is open; the next one (0 22 * * 1-5, Europe/Berlin) opens at 2026-06-01 20:00Z",
+    ),
+    (
+        admission.BreakerOpen((excess(BreakerCause.UNREADY_NODES, 3, 10, 20),), BREAKER_AT, 5 * MINUTE),
+        (
+            "the breaker is open: 3 of 10 uncordoned nodes not Ready (30%), breaker.unreadyNodes is 20%. It closes "
+            "when no bound has been exceeded for 5m"
+        ),
+    ),
+    (
+        admission.BreakerOpen(
+            (
+                excess(BreakerCause.UNREADY_ZONE, 4, 5, 55, zone="c"),
+                excess(BreakerCause.PENDING_PODS, 7, 40, 10),
+                excess(BreakerCause.API_ERRORS, 30, 100, 20),
+                excess(BreakerCause.FAILED_MOVES, 5, 6, 20),
+            ),
+            BREAKER_AT + MINUTE,
+            5 * MINUTE,
+        ),
+        (
+            "the breaker is open: 4 of 5 uncordoned nodes of zone c not Ready (80%, 60s ago), breaker.unreadyInZone is "
+            "55%; 7 of 40 pods pending (18%, 60s ago), breaker.pendingPods is 10%; 30 of 100 requests to the API "
+            "server failed (30%, 60s ago), breaker.apiErrors is 20%; 5 of 6 moves failed (83%, 60s ago), "
+            "breaker.failedMoves is 20%. It closes when no bound has been exceeded for 5m"
+        ),
     ),
     (admission.NotLasting(MINUTE, "spread.for", 5 * MINUTE), "violated for 60s; spread.for is 5m"),
     (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionResult
@@ -165,6 +166,13 @@ PAUSED: Final = Metric(
     help="1 while somebody has paused the controller, else 0.",
     leader_only=True,
 )
+BREAKER_OPEN: Final = Metric(
+    name="rebalancer_breaker_open",
+    help="Whether the breaker is open for the cause, so that nothing is evicted (1) or not (0).",
+    labels=("cause",),
+    values=tuple(BreakerCause),
+    leader_only=True,
+)
 POLICY_RELOAD_SUCCESSFUL: Final = Metric(
     name="rebalancer_policy_last_reload_successful",
     help="1 if the newest policy is in force, 0 if it is invalid and an older one stays in force.",
@@ -236,6 +244,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     LEADER,
     MODE,
     PAUSED,
+    BREAKER_OPEN,
     POLICY_RELOAD_SUCCESSFUL,
     POLICY_RELOADED,
     CYCLE_DURATION,

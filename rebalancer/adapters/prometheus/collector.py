@@ -66,6 +66,10 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
     yield _make_gauge(catalog.PLANNED_EVICTIONS, [((), samples.planned_evictions)])
     yield _make_gauge(catalog.MINIMUM_EVICTIONS, [((), samples.minimum_evictions)])
     yield _make_gauge(catalog.PAUSED, [((), int(samples.paused))])
+    yield _make_gauge(
+        catalog.BREAKER_OPEN,
+        [((cause,), int(cause in samples.breaker_causes)) for cause in catalog.BREAKER_OPEN.values],
+    )
     yield _make_gauge(catalog.IN_FLIGHT, [((), samples.in_flight)])
     counts = {str(reason): count for reason, count in samples.refusals.items()}
     yield _make_gauge(catalog.REFUSALS, [((reason,), counts.get(reason, 0)) for reason in catalog.REFUSALS.values])

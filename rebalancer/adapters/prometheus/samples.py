@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode
 
@@ -111,6 +112,7 @@ class CycleSamples:
     leader: bool = False
     mode: Mode = Mode.OBSERVE
     paused: bool = False
+    breaker_causes: frozenset[BreakerCause] = frozenset()
     policy_valid: bool = True
     policy_read_at: datetime | None = None
     cycle_ended_at: datetime | None = None

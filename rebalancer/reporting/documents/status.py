@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from rebalancer.admission.admit import Admission
 from rebalancer.admission.pause import Pause
+from rebalancer.model.breaker import BreakerCause, BreakerState
 from rebalancer.model.moves import Move
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Plan
@@ -51,6 +52,13 @@ class PauseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class BreakerStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """The breaker, and the causes for which it is open."""
+
+    open: bool
+    causes: tuple[BreakerCause, ...]
+
+
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
     """The planned evictions and the proved minimum."""
 
@@ -68,6 +76,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     leader: str
     last_cycle: datetime | None
     stale: str
+    breaker: BreakerStatus
     in_flight: tuple[MoveEntry, ...]
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
@@ -93,6 +102,11 @@ def pause_status(pause: Pause | None) -> PauseStatus | None:
     if pause is None:
         return None
     return PauseStatus(until=pause.until, reason=pause.reason, by=pause.by, error=pause.unreadable)
+
+
+def breaker_status(state: BreakerState) -> BreakerStatus:
+    """Convert the breaker's state to its status."""
+    return BreakerStatus(open=state.is_open, causes=tuple(known.cause for known in state.causes))
 
 
 def count_refusals(plan: Plan, admission: Admission, deadlocks: int) -> dict[str, int]:

@@ -22,6 +22,7 @@ from rebalancer.adapters.prometheus import (
     WatchSamples,
 )
 from rebalancer.adapters.prometheus.metrics import parse_request
+from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionResult
@@ -53,6 +54,7 @@ LEADING = CycleSamples(
     leader=True,
     mode=Mode.EVICT,
     paused=True,
+    breaker_causes=frozenset({BreakerCause.UNREADY_ZONE}),
     policy_read_at=AT,
     cycle_ended_at=AT,
     constraints=(WEB,),
@@ -154,6 +156,8 @@ def test_samples_become_series() -> None:
     assert values(metrics, "rebalancer_minimum_evictions") == {(): 4}
     assert values(metrics, "rebalancer_in_flight") == {(): 2}
     assert values(metrics, "rebalancer_paused") == {(): 1}
+    breaker = values(metrics, "rebalancer_breaker_open")
+    assert breaker == {(cause,): float(cause is BreakerCause.UNREADY_ZONE) for cause in BreakerCause}
     assert values(metrics, "rebalancer_mode") == {("Observe",): 0, ("Evict",): 1}
     assert values(metrics, "rebalancer_last_cycle_timestamp_seconds") == {(): AT.timestamp()}
     assert values(metrics, "rebalancer_watch_age_seconds") == {("Pod",): 1.5}

@@ -1,0 +1,140 @@
+"""The breaker: a cluster in trouble is left alone, because evictions during an outage make it worse.
+
+Each cause is a part of a total that exceeds a percentage of the policy: nodes that are not Ready, in the cluster or in
+one zone; pods that wait for a node; requests that failed; moves that failed. A minimum number keeps a single node or
+pod of a small cluster from opening it. The breaker opens for a cause at once, and closes for it once the cause has been
+absent for `breaker.clearAfter`, so that a cluster at a bound does not open and close it in every cycle.
+
+A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct, structs
+
+from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
+from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.nodes import Node
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Breaker, Percentage
+
+_ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+"""The label of a node's zone and the name that it had before, as Kubernetes' node controller reads them."""
+
+_FAILED: Final = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
+_ENDED: Final = _FAILED | {MoveState.VERIFIED}
+"""A refused eviction moved nothing, so it is no move that failed."""
+
+_LEAST: Final[Mapping[BreakerCause, int]] = {
+    BreakerCause.UNREADY_NODES: 2,
+    BreakerCause.UNREADY_ZONE: 2,
+    BreakerCause.PENDING_PODS: 5,
+    BreakerCause.API_ERRORS: 5,
+    BreakerCause.FAILED_MOVES: 5,
+}
+"""Fewer than so many failures never open it."""
+
+
+class Requests(Struct, frozen=True, gc=False, kw_only=True):
+    """The requests to the API server within `breaker.window`, and how many of them failed."""
+
+    total: int = 0
+    failed: int = 0
+
+
+class Reading(Struct, frozen=True, gc=False, kw_only=True):
+    """A part of a total, to be compared with the bound of a cause; `zone` is the zone that it is about, else ""."""
+
+    cause: BreakerCause
+    part: int
+    total: int
+    zone: str = ""
+
+
+def observe_cluster(
+    snapshot: Snapshot, moves: Iterable[Move], requests: Requests, bounds: Breaker, now: datetime
+) -> tuple[Reading, ...]:
+    """Return what the breaker goes by; of the zones each one, of every other cause one reading."""
+    known = tuple(moves)
+    ended = [move.state for move in known if move.state in _ENDED and now - move.changed_at < bounds.window]
+    return (
+        *_read_nodes(snapshot.nodes),
+        _read_pods(snapshot, frozenset(move.replacement for move in known)),
+        Reading(cause=BreakerCause.API_ERRORS, part=requests.failed, total=requests.total),
+        Reading(cause=BreakerCause.FAILED_MOVES, part=sum(1 for state in ended if state in _FAILED), total=len(ended)),
+    )
+
+
+def _read_nodes(nodes: Iterable[Node]) -> Iterable[Reading]:
+    totals, unready = Counter[str](), Counter[str]()
+    for node in nodes:
+        if not node.unschedulable:
+            zone = next((node.labels[label] for label in _ZONE_LABELS if label in node.labels), "")
+            totals[zone] += 1
+            unready[zone] += not node.ready
+    yield Reading(cause=BreakerCause.UNREADY_NODES, part=unready.total(), total=totals.total())
+    for zone in sorted(totals):
+        if zone:  # nodes without the label are in no zone together
+            yield Reading(cause=BreakerCause.UNREADY_ZONE, part=unready[zone], total=totals[zone], zone=zone)
+
+
+def _read_pods(snapshot: Snapshot, replacements: frozenset[str]) -> Reading:
+    """Count pods that wait for a node; those that are gated wait for somebody's permission, not for the cluster."""
+    pending = sum(1 for pod in snapshot.unplaced if not pod.spec.gated and pod.uid not in replacements)
+    placed = sum(map(len, snapshot.pods_on.values()))
+    return Reading(cause=BreakerCause.PENDING_PODS, part=pending, total=placed + len(snapshot.unplaced))
+
+
+def update_breaker(state: BreakerState, readings: Iterable[Reading], bounds: Breaker, now: datetime) -> BreakerState:
+    """Return the breaker's state after an observation."""
+    exceeded = _find_worst(readings, bounds)
+    causes = []
+    for cause in BreakerCause:
+        before, reading = state.find(cause), exceeded.get(cause)
+        if reading is not None:
+            causes.append(
+                OpenCause(
+                    cause=cause,
+                    part=reading.part,
+                    total=reading.total,
+                    bound=_bound_of(cause, bounds).value,
+                    # A time in the future, from another clock, must not delay anything without end.
+                    since=min(before.since, now) if before is not None else now,
+                    last=now,
+                    zone=reading.zone,
+                )
+            )
+        elif before is not None:
+            last = min(before.last, now)
+            if now - last < bounds.clear_after:
+                causes.append(structs.replace(before, last=last, since=min(before.since, now)))
+    return BreakerState(tuple(causes))
+
+
+def _find_worst(readings: Iterable[Reading], bounds: Breaker) -> Mapping[BreakerCause, Reading]:
+    """Return for each exceeded bound the reading that exceeds it most; of equal ones the first."""
+    worst: dict[BreakerCause, Reading] = {}
+    for reading in readings:
+        bound = _bound_of(reading.cause, bounds)
+        if reading.part >= _LEAST[reading.cause] and bound.is_exceeded(reading.part, reading.total):
+            other = worst.get(reading.cause)
+            if other is None or reading.part * other.total > other.part * reading.total:
+                worst[reading.cause] = reading
+    return worst
+
+
+def _bound_of(cause: BreakerCause, bounds: Breaker) -> Percentage:
+    match cause:
+        case BreakerCause.UNREADY_NODES:
+            return bounds.unready_nodes
+        case BreakerCause.UNREADY_ZONE:
+            return bounds.unready_in_zone
+        case BreakerCause.PENDING_PODS:
+            return bounds.pending_pods
+        case BreakerCause.API_ERRORS:
+            return bounds.api_errors
+        case BreakerCause.FAILED_MOVES:
+            return bounds.failed_moves

@@ -1,0 +1,54 @@
+"""The breaker's state: why nothing is evicted while the cluster is in trouble. It outlives a cycle, and a process."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from rebalancer.model.moves import Moment
+
+
+class BreakerCause(StrEnum):
+    """What opens the breaker; the values are those of the metric's label."""
+
+    UNREADY_NODES = "unready_nodes"
+    UNREADY_ZONE = "unready_zone"
+    PENDING_PODS = "pending_pods"
+    API_ERRORS = "api_errors"
+    FAILED_MOVES = "failed_moves"
+
+
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class OpenCause(Struct, frozen=True, gc=False, kw_only=True):
+    """A cause for which the breaker is open: at `last`, `part` of `total` exceeded `bound` percent.
+
+    `since` is when it opened, `zone` the worst zone where the cause is one, else "".
+    """
+
+    cause: BreakerCause
+    part: _Count
+    total: Annotated[int, Meta(ge=1)]
+    bound: _Count
+    since: Moment
+    last: Moment
+    zone: str = ""
+
+
+class BreakerState(Struct, frozen=True, gc=False):
+    """The causes for which the breaker is open, in the order of `BreakerCause`; without any it is closed."""
+
+    causes: tuple[OpenCause, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is open for any cause."""
+        return bool(self.causes)
+
+    def find(self, cause: BreakerCause) -> OpenCause | None:
+        """Return the cause if the breaker is open for it."""
+        return next((known for known in self.causes if known.cause is cause), None)
+
+
+CLOSED: Final = BreakerState()

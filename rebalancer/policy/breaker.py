@@ -1,0 +1,79 @@
+"""The breaker: bounds beyond which a cluster is in trouble, so that nothing is evicted in it."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Self
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from rebalancer.policy.base import Section, read_value
+from rebalancer.policy.durations import Duration, PositiveDuration
+
+_PERCENTAGE = r"^(100|[1-9]?[0-9])%$"
+_WRITTEN = re.compile(_PERCENTAGE.removesuffix("$") + r"\Z")
+_EXPECTED = "a percentage such as 20%"
+
+
+@dataclass(frozen=True, slots=True)
+class Percentage:
+    """A bound on a part of a total, in whole percent."""
+
+    value: int
+
+    @classmethod
+    def of(cls, written: str) -> Self:
+        """Read `20%`; ValueError says what was expected."""
+        match = _WRITTEN.match(written)
+        if match is None:
+            raise ValueError(f"expected {_EXPECTED}")
+        return cls(int(match.group(1)))
+
+    def is_exceeded(self, part: int, total: int) -> bool:
+        """Say whether a part is more than this percentage of the total; 100% never is exceeded."""
+        return part * 100 > total * self.value
+
+    def __str__(self) -> str:
+        """Show it as the file has it."""
+        return f"{self.value}%"
+
+
+def _validate(value: object) -> Percentage:
+    return read_value(value, Percentage, Percentage.of, accepts=str, expected=_EXPECTED, meant=_suggest)
+
+
+def _suggest(value: object) -> str | None:
+    """Guess that a number from 0 to 100 is meant in percent."""
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    return f"{text}%" if _WRITTEN.match(f"{text}%") else None
+
+
+PercentageField = Annotated[
+    Percentage,
+    PlainValidator(_validate),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _PERCENTAGE, "examples": ["20%"]}),
+]
+"""A field for a bound in percent."""
+
+
+class Breaker(Section):
+    """When a cluster counts as in trouble: nothing is evicted while more than one of these percentages has failed.
+
+    A bound of 100% is switched off.
+    """
+
+    unready_nodes: PercentageField = Percentage(20)
+    """Nodes that are not Ready, of those that are not cordoned; at least 2."""
+    unready_in_zone: PercentageField = Percentage(55)
+    """Nodes of one zone that are not Ready, of those that are not cordoned; at least 2."""
+    pending_pods: PercentageField = Percentage(10)
+    """Pods that wait for a node, of all pods, without replacements of evicted pods; at least 5."""
+    api_errors: PercentageField = Percentage(20)
+    """Failed requests to the API server within `window`; at least 5."""
+    failed_moves: PercentageField = Percentage(20)
+    """Moves whose replacement was not Ready where predicted, of those that ended within `window`; at least 5."""
+    window: PositiveDuration = timedelta(minutes=5)
+    """The time over which requests and moves are counted."""
+    clear_after: Duration = timedelta(minutes=5)
+    """How long no bound may have been exceeded before anything is evicted again."""

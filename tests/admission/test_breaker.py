@@ -1,0 +1,254 @@
+"""The breaker opens where a cluster is in trouble, says why in numbers, and closes when that has been over for long."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.adapters.simulator import ClusterBuilder
+from rebalancer.admission.breaker import Reading, Requests, observe_cluster, update_breaker
+from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Breaker
+from tests.scheduling.build import NOW
+from tests.tracking.build import move
+
+BOUNDS = Breaker()
+NONE = Requests()
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+def cluster(*, nodes: int = 5, pods: int = 0) -> Snapshot:
+    """Return three zones of so many nodes, and running pods."""
+    blueprint = ClusterBuilder(at=NOW)
+    blueprint.zones("abc", nodes)
+    if pods:
+        blueprint.deployment("web", on={"a-1": pods})
+    return blueprint.snapshot()
+
+
+def with_nodes(snapshot: Snapshot, names: Sequence[str], **fields: Any) -> Snapshot:
+    def change(node: Node) -> Node:
+        return structs.replace(node, **fields) if node.name in names else node
+
+    return replace(snapshot, nodes=tuple(map(change, snapshot.nodes)))
+
+
+def with_pending(snapshot: Snapshot, number: int, **fields: Any) -> Snapshot:
+    waiting = tuple(
+        Pod(namespace="default", name=f"new-{n}", uid=f"new-{n}", created=NOW, phase=PodPhase.PENDING, **fields)
+        for n in range(number)
+    )
+    return replace(snapshot, pods=(*snapshot.pods, *waiting))
+
+
+def opened(
+    snapshot: Snapshot, moves: Sequence[Move] = (), requests: Requests = NONE, bounds: Breaker = BOUNDS
+) -> dict[BreakerCause, tuple[int, int, int, str]]:
+    """Return for each open cause part, total, bound and zone."""
+    state = update_breaker(CLOSED, observe_cluster(snapshot, moves, requests, bounds, NOW), bounds, NOW)
+    assert state.is_open is bool(state.causes)
+    return {known.cause: (known.part, known.total, known.bound, known.zone) for known in state.causes}
+
+
+def test_a_healthy_cluster() -> None:
+    """An empty one too: nothing of nothing is no trouble."""
+    assert opened(cluster(pods=3), requests=Requests(total=100)) == {}
+    assert opened(Snapshot(taken_at=NOW)) == {}
+
+
+@pytest.mark.parametrize(
+    ("unready", "open_for"),
+    [
+        (["a-1", "b-1", "c-1"], {}),  # 3 of 15 are 20%
+        (["a-1", "a-2", "b-1", "c-1"], {BreakerCause.UNREADY_NODES: (4, 15, 20, "")}),
+        (
+            ["b-1", "b-2", "b-3"],
+            {BreakerCause.UNREADY_ZONE: (3, 5, 55, "b")},
+        ),
+        (
+            ["b-1", "b-2", "b-3", "c-1", "c-2", "c-3", "c-4"],
+            {BreakerCause.UNREADY_NODES: (7, 15, 20, ""), BreakerCause.UNREADY_ZONE: (4, 5, 55, "c")},
+        ),
+    ],
+)
+def test_nodes_that_are_not_ready(unready: list[str], open_for: dict[BreakerCause, tuple[int, int, int, str]]) -> None:
+    """More than 20% of the nodes, or more than 55% of a zone, of which the worst is named."""
+    assert opened(with_nodes(cluster(), unready, ready=False)) == open_for
+
+
+def test_one_node_never_opens_it() -> None:
+    """Not in a cluster of three, of which it is a third."""
+    assert opened(with_nodes(cluster(nodes=1), ["a-1"], ready=False)) == {}
+    two = opened(with_nodes(cluster(nodes=1), ["a-1", "b-1"], ready=False))
+    assert two == {BreakerCause.UNREADY_NODES: (2, 3, 20, "")}
+
+
+def test_a_cordoned_zone_is_maintenance() -> None:
+    """All its nodes may be down; the other nodes are measured without it."""
+    zone = [f"b-{number}" for number in range(1, 6)]
+    down = with_nodes(cluster(), zone, ready=False)
+    assert BreakerCause.UNREADY_ZONE in opened(down)
+    cordoned = with_nodes(down, zone, unschedulable=True)
+    assert opened(cordoned) == {}
+    others = with_nodes(cordoned, ["a-1", "a-2", "c-1"], ready=False)
+    assert opened(others) == {BreakerCause.UNREADY_NODES: (3, 10, 20, "")}
+
+
+def test_zones_by_the_label_that_nodes_had_before() -> None:
+    """Nodes without a zone are measured with the cluster, not as a zone of their own."""
+    old = Labels({"failure-domain.beta.kubernetes.io/zone": "old"})
+    snapshot = with_nodes(cluster(), ["b-1", "b-2", "b-3"], labels=old, ready=False)
+    assert opened(snapshot) == {BreakerCause.UNREADY_ZONE: (3, 3, 55, "old")}
+    bare = with_nodes(cluster(), ["b-1", "b-2", "b-3"], labels=Labels(), ready=False)
+    assert opened(bare) == {}
+
+
+@pytest.mark.parametrize(
+    ("pods", "pending", "is_open"), [(45, 5, False), (44, 5, True), (8, 4, False), (0, 5, True), (100, 11, False)]
+)
+def test_pods_that_wait_for_a_node(pods: int, pending: int, is_open: bool) -> None:
+    """More than 10% of all pods, and at least five."""
+    snapshot = with_pending(cluster(pods=pods), pending)
+    expected = {BreakerCause.PENDING_PODS: (pending, pods + pending, 10, "")} if is_open else {}
+    assert opened(snapshot) == expected
+
+
+def test_own_moves_and_gated_pods_do_not_count_as_pending() -> None:
+    """What an eviction has made pending must not stop the evictions; a gate holds a pod, not the cluster."""
+    snapshot = with_pending(cluster(), 6)
+    own = [
+        move(f"old-{n}", NOW, replacement=f"new-{n}", state=state)
+        for n, state in enumerate((MoveState.PENDING, MoveState.LOST))
+    ]
+    assert opened(snapshot) == {BreakerCause.PENDING_PODS: (6, 6, 10, "")}
+    assert opened(snapshot, own[:1]) == {BreakerCause.PENDING_PODS: (5, 6, 10, "")}
+    assert opened(snapshot, own) == {}
+    assert opened(with_pending(cluster(), 6, spec=PodSpec(gated=True))) == {}
+
+
+@pytest.mark.parametrize(
+    ("failed", "total", "is_open"), [(5, 25, False), (5, 24, True), (4, 4, False), (5, 5, True), (0, 0, False)]
+)
+def test_requests_that_failed(failed: int, total: int, is_open: bool) -> None:
+    expected = {BreakerCause.API_ERRORS: (failed, total, 20, "")} if is_open else {}
+    assert opened(cluster(), requests=Requests(total=total, failed=failed)) == expected
+
+
+def test_moves_that_failed() -> None:
+    """Of those that ended within the window; an eviction that the API refused, or one under way, is none of them."""
+
+    def ended(*states: MoveState, ago: timedelta) -> list[Move]:
+        return [move(f"{state}-{n}-{ago}", NOW - ago, state=state) for n, state in enumerate(states)]
+
+    failures = ended(*[MoveState.LOST] * 3, *[MoveState.INEFFECTIVE] * 2, ago=5 * MINUTE - SECOND)
+    others = ended(MoveState.VERIFIED, MoveState.REFUSED, MoveState.PENDING, MoveState.PLANNED, ago=SECOND)
+    assert opened(cluster(), [*failures, *others]) == {BreakerCause.FAILED_MOVES: (5, 6, 20, "")}
+    assert opened(cluster(), failures[1:]) == {}
+    assert opened(cluster(), ended(*[MoveState.LOST] * 9, ago=5 * MINUTE)) == {}
+    verified = ended(*[MoveState.VERIFIED] * 20, ago=SECOND)
+    assert opened(cluster(), [*failures, *verified]) == {}
+
+
+def test_a_bound_of_100_percent_is_switched_off() -> None:
+    """And one of 0% opens from the smallest number on."""
+    all_down = with_nodes(cluster(), [node.name for node in cluster().nodes], ready=False)
+    off = Breaker.model_validate({"unreadyNodes": "100%", "unreadyInZone": "100%"})
+    assert opened(all_down, bounds=off) == {}
+    two = with_nodes(cluster(nodes=20), ["a-1", "b-1"], ready=False)
+    strict = Breaker.model_validate({"unreadyNodes": "0%"})
+    assert opened(two, bounds=strict) == {BreakerCause.UNREADY_NODES: (2, 60, 0, "")}
+
+
+def exceeded(at: datetime, state: BreakerState = CLOSED, bounds: Breaker = BOUNDS) -> BreakerState:
+    return update_breaker(state, [Reading(cause=BreakerCause.UNREADY_NODES, part=3, total=10)], bounds, at)
+
+
+def test_it_stays_open_until_the_cause_has_been_absent_for_a_time() -> None:
+    """With the numbers of the last excess; another excess begins the time anew, but not `since`."""
+    state = exceeded(NOW)
+    cause = OpenCause(cause=BreakerCause.UNREADY_NODES, part=3, total=10, bound=20, since=NOW, last=NOW)
+    assert state == BreakerState((cause,))
+    almost = update_breaker(state, [], BOUNDS, NOW + 5 * MINUTE - SECOND)
+    assert almost == state
+    assert update_breaker(almost, [], BOUNDS, NOW + 5 * MINUTE) == CLOSED
+    again = exceeded(NOW + 4 * MINUTE, state)
+    assert again == BreakerState((structs.replace(cause, last=NOW + 4 * MINUTE),))
+    assert update_breaker(again, [], BOUNDS, NOW + 8 * MINUTE).is_open
+    assert not update_breaker(again, [], BOUNDS, NOW + 9 * MINUTE).is_open
+
+
+def test_a_time_in_the_future_delays_nothing_without_end() -> None:
+    """A state that another process stored may have the time of another clock."""
+    state = update_breaker(exceeded(NOW + timedelta(days=365)), [], BOUNDS, NOW)
+    assert [(known.since, known.last) for known in state.causes] == [(NOW, NOW)]
+    assert exceeded(NOW, exceeded(NOW + timedelta(days=365))) == exceeded(NOW)
+
+
+def test_without_a_time_to_clear_it_closes_at_once() -> None:
+    at_once = Breaker(clear_after=timedelta(0))
+    assert exceeded(NOW, bounds=at_once).is_open
+    assert update_breaker(exceeded(NOW, bounds=at_once), [], at_once, NOW) == CLOSED
+
+
+READINGS = st.lists(
+    st.builds(
+        lambda cause, part, more, zone: Reading(cause=cause, part=part, total=part + more, zone=zone),
+        st.sampled_from(BreakerCause),
+        st.integers(0, 12),
+        st.integers(0, 40),
+        st.sampled_from(["", "a", "b"]),
+    ),
+    max_size=6,
+)
+PERCENTAGES = {
+    BreakerCause.UNREADY_NODES: (0.20, 2),
+    BreakerCause.UNREADY_ZONE: (0.55, 2),
+    BreakerCause.PENDING_PODS: (0.10, 5),
+    BreakerCause.API_ERRORS: (0.20, 5),
+    BreakerCause.FAILED_MOVES: (0.20, 5),
+}
+
+
+@given(st.lists(st.tuples(st.integers(1, 400), READINGS), min_size=1, max_size=12))
+def test_it_is_open_exactly_for_what_was_exceeded_within_the_time_to_clear(
+    observations: list[tuple[int, list[Reading]]],
+) -> None:
+    """Over any history, after each observation, stored and read back in between."""
+    state, now = CLOSED, NOW
+    last: dict[BreakerCause, datetime] = {}
+    first: dict[BreakerCause, datetime] = {}
+    for seconds, readings in observations:
+        now += seconds * SECOND
+        for cause in BreakerCause:
+            if cause in last and now - last[cause] >= 5 * MINUTE and not _is_exceeded(cause, readings):
+                first.pop(cause, None)
+            if _is_exceeded(cause, readings):
+                first.setdefault(cause, now)
+                last[cause] = now
+        state = update_breaker(state, readings, BOUNDS, now)
+        state = msgspec.json.decode(msgspec.json.encode(state), type=BreakerState)
+        expected = [cause for cause in BreakerCause if cause in last and now - last[cause] < 5 * MINUTE]
+        assert [known.cause for known in state.causes] == expected
+        assert {known.cause: known.last for known in state.causes} == {cause: last[cause] for cause in expected}
+        assert {known.cause: known.since for known in state.causes} == {cause: first[cause] for cause in expected}
+
+
+def _is_exceeded(cause: BreakerCause, readings: list[Reading]) -> bool:
+    bound, least = PERCENTAGES[cause]
+    return any(
+        reading.part >= least and reading.part / reading.total > bound + 1e-9
+        for reading in readings
+        if reading.cause is cause and reading.total
+    )
