@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from rebalancer.policy.base import Section, read_value
-from rebalancer.policy.durations import Duration, PositiveDuration
+from rebalancer.policy.durations import Duration, PositiveDuration, at_most
 
 _PERCENTAGE = r"^(100|[1-9]?[0-9])%$"
 _WRITTEN = re.compile(_PERCENTAGE.removesuffix("$") + r"\Z")
@@ -73,7 +73,7 @@ class Breaker(Section):
     """Failed requests to the API server within `window`; at least 5."""
     failed_moves: PercentageField = Percentage(20)
     """Moves whose replacement was not Ready where predicted, of those that ended within `window`; at least 5."""
-    window: PositiveDuration = timedelta(minutes=5)
-    """The time over which requests and moves are counted."""
+    window: Annotated[PositiveDuration, at_most(timedelta(hours=1))] = timedelta(minutes=5)
+    """The time over which requests and moves are counted, at most 1h."""
     clear_after: Duration = timedelta(minutes=5)
     """How long no bound may have been exceeded before anything is evicted again."""

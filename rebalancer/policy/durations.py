@@ -76,6 +76,17 @@ def _require_positive(duration: timedelta) -> timedelta:
     raise unexpected("more than 0s")
 
 
+def at_most(longest: timedelta) -> AfterValidator:
+    """Refuse longer durations of a field."""
+
+    def check(duration: timedelta) -> timedelta:
+        if duration <= longest:
+            return duration
+        raise unexpected(f"at most {format_duration(longest)}")
+
+    return AfterValidator(check)
+
+
 Duration = Annotated[
     timedelta,
     PlainValidator(_validate),

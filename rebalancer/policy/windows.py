@@ -20,10 +20,10 @@ from typing import Annotated, Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from rebalancer.policy.base import Section, unexpected
-from rebalancer.policy.durations import PositiveDuration, format_duration
+from rebalancer.policy.durations import PositiveDuration, at_most
 
 _LONGEST: Final = timedelta(days=7)
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -79,12 +79,6 @@ def _validate_zone(value: object) -> str:
     raise unexpected(expected, suggestion=by_lower[close[0]] if close else None)
 
 
-def _limit_duration(duration: timedelta) -> timedelta:
-    if duration <= _LONGEST:
-        return duration
-    raise unexpected(f"at most {format_duration(_LONGEST)}, which is a week")
-
-
 Schedule = Annotated[
     str,
     PlainValidator(_validate_schedule),
@@ -105,7 +99,7 @@ class Window(Section):
 
     schedule: Schedule
     """When it opens: minute, hour, day of month, month, day of week; in quotes, since YAML gives `*` a meaning."""
-    duration: Annotated[PositiveDuration, AfterValidator(_limit_duration)]
+    duration: Annotated[PositiveDuration, at_most(_LONGEST)]
     """How long it stays open, at most 168h (a week)."""
     time_zone: Zone = Field(default="UTC")
     """The time zone of the schedule, by its name in the IANA database."""

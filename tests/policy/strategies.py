@@ -152,7 +152,7 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "nodes": _section(settle=durations),
         "breaker": _section(
             **dict.fromkeys(("unreadyNodes", "unreadyInZone", "pendingPods", "apiErrors", "failedMoves"), percentages),
-            window=long_durations,
+            window=st.sampled_from(["1s", "5m", "1h"]),
             clearAfter=durations,
         ),
         "windows": st.lists(windows, max_size=2),
