@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
+from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.causes import (
     BackingOff,
     BreakerOpen,
@@ -64,6 +65,7 @@ class AdmissionContext:
     turn: int = 0
     pause: Pause | None = None
     breaker: BreakerState = CLOSED
+    requests: RequestCounts = NO_REQUESTS
     at_once: bool = False
     """Whether `spread.for` is ignored, as with `--once`."""
 

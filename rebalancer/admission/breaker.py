@@ -38,11 +38,14 @@ _LEAST: Final[Mapping[BreakerCause, int]] = {
 """Fewer than so many failures never open it."""
 
 
-class Requests(Struct, frozen=True, gc=False, kw_only=True):
+class RequestCounts(Struct, frozen=True, gc=False, kw_only=True):
     """The requests to the API server within `breaker.window`, and how many of them failed."""
 
     total: int = 0
     failed: int = 0
+
+
+NO_REQUESTS: Final = RequestCounts()
 
 
 class Reading(Struct, frozen=True, gc=False, kw_only=True):
@@ -55,7 +58,7 @@ class Reading(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def observe_cluster(
-    snapshot: Snapshot, moves: Iterable[Move], requests: Requests, bounds: Breaker, now: datetime
+    snapshot: Snapshot, moves: Iterable[Move], requests: RequestCounts, bounds: Breaker, now: datetime
 ) -> tuple[Reading, ...]:
     """Return what the breaker goes by; of the zones each one, of every other cause one reading."""
     known = tuple(moves)

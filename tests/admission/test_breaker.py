@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.adapters.simulator import ClusterBuilder
-from rebalancer.admission.breaker import Reading, Requests, observe_cluster, update_breaker
+from rebalancer.admission.breaker import Reading, RequestCounts, observe_cluster, update_breaker
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Move, MoveState
@@ -24,7 +24,7 @@ from tests.scheduling.build import NOW
 from tests.tracking.build import move
 
 BOUNDS = Breaker()
-NONE = Requests()
+NONE = RequestCounts()
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
@@ -54,7 +54,7 @@ def with_pending(snapshot: Snapshot, number: int, **fields: Any) -> Snapshot:
 
 
 def opened(
-    snapshot: Snapshot, moves: Sequence[Move] = (), requests: Requests = NONE, bounds: Breaker = BOUNDS
+    snapshot: Snapshot, moves: Sequence[Move] = (), requests: RequestCounts = NONE, bounds: Breaker = BOUNDS
 ) -> dict[BreakerCause, tuple[int, int, int, str]]:
     """Return for each open cause part, total, bound and zone."""
     state = update_breaker(CLOSED, observe_cluster(snapshot, moves, requests, bounds, NOW), bounds, NOW)
@@ -64,7 +64,7 @@ def opened(
 
 def test_a_healthy_cluster() -> None:
     """An empty one too: nothing of nothing is no trouble."""
-    assert opened(cluster(pods=3), requests=Requests(total=100)) == {}
+    assert opened(cluster(pods=3), requests=RequestCounts(total=100)) == {}
     assert opened(Snapshot(taken_at=NOW)) == {}
 
 
@@ -143,7 +143,7 @@ def test_own_moves_and_gated_pods_do_not_count_as_pending() -> None:
 )
 def test_requests_that_failed(failed: int, total: int, is_open: bool) -> None:
     expected = {BreakerCause.API_ERRORS: (failed, total, 20, "")} if is_open else {}
-    assert opened(cluster(), requests=Requests(total=total, failed=failed)) == expected
+    assert opened(cluster(), requests=RequestCounts(total=total, failed=failed)) == expected
 
 
 def test_moves_that_failed() -> None:
