@@ -7,10 +7,11 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
+from rebalancer.admission.breaker import observe_cluster, update_breaker
 from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
@@ -97,7 +98,10 @@ def run_cycle(
     stopwatch: Stopwatch = without_stopwatch,
     before: Snapshot | None = None,
 ) -> Cycle:
-    """Track, assess, plan and admit on one snapshot; `before` is the snapshot of the last cycle."""
+    """Track, assess, plan and admit on one snapshot; `before` is the snapshot of the last cycle.
+
+    `context.breaker` is the breaker's state after the last cycle; that of the result has it after this one.
+    """
     with stopwatch("assess"):
         tracked = track(memory, before, snapshot, context.policy, context.now)
         view = View(overlay_moves(snapshot, tracked.moves), profile)
@@ -107,6 +111,9 @@ def run_cycle(
         made = plan(view, assessment, context.policy, tracked)
     with stopwatch("admit"):
         updated = update_memory(tracked, assessment, causes, made, context.now)
+        bounds = context.policy.breaker
+        readings = observe_cluster(snapshot, tracked.moves, context.requests, bounds, context.now)
+        context = replace(context, breaker=update_breaker(context.breaker, readings, bounds, context.now))
         admission = admit(made, snapshot, updated, context)
     return Cycle(
         snapshot=snapshot,

@@ -107,6 +107,7 @@ class _Controller:
             self._cluster, settings.listen_address, transport, interval=self._interval.total_seconds()
         )
         self._runner = self._make_runner()
+        self._runner.count_requests = self._telemetry.requests.read
         self._elector = self._make_elector()
         self._watcher = self._make_watcher()
         # The job only asks for a cycle, in the scheduler's own thread; the loop has a thread of its own.

@@ -10,11 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from functools import partial
 from typing import NamedTuple, Protocol
 
 import structlog
 
+from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.controller.loop import step
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import (
@@ -120,6 +122,8 @@ class Runner:
         self._spawn = spawn
         self._cycle_ended = cycle_ended
         self._sender = Sender(cluster=cluster, may_act=may_act, clocks=clocks, tell=self.tell)
+        self.count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS
+        """Returns the requests to the API server within a time, for the breaker."""
         self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
         self._waiting_tick = False
         self._next_cycle: float | None = None
@@ -173,6 +177,7 @@ class Runner:
                 _log.exception("cycle failed")
 
     def time_to_cycle(self) -> float | None:
+        """Return in how many seconds the next early cycle is due, None if none is."""
         with self._scheduling:
             due = self._next_cycle
         return None if due is None else max(0.0, due - self._clocks.monotonic())
@@ -207,7 +212,8 @@ class Runner:
             with self._observer.phase("snapshot"):
                 stale = self._cluster.staleness()
                 snapshot = self._cluster.snapshot(self._clocks.now())
-            self._handle(CycleDue(snapshot=snapshot, stale=stale))
+            requests = self.count_requests(self.state.policy.breaker.window)
+            self._handle(CycleDue(snapshot=snapshot, stale=stale, requests=requests))
             self._report()
             gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
         ended = self._clocks.monotonic()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
@@ -29,10 +30,14 @@ class Clocks(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CycleDue:
-    """It is time for a cycle. `stale` says why the snapshot is out of date, "" if it is not."""
+    """It is time for a cycle. `stale` says why the snapshot is out of date, "" if it is not.
+
+    `requests` are those to the API server within `breaker.window`.
+    """
 
     snapshot: Snapshot
     stale: str = ""
+    requests: RequestCounts = NO_REQUESTS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from rebalancer.adapters.web import WebServer
 from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.request_window import RequestWindow
 from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.reasons import FindingKind, Reason
@@ -62,7 +63,8 @@ class Telemetry:
     ) -> None:
         self._cluster = cluster
         self._metrics = Metrics(watches=self._watch_samples)
-        transport.on_answer = self._metrics.count_request
+        self.requests = RequestWindow()
+        transport.on_answer = self._count_request
         self._web = self._make_server(address) if address is not None else None
         self._last_beat = time.monotonic()
         self._interval = interval
@@ -97,6 +99,10 @@ class Telemetry:
     def beat(self) -> None:
         """Note that a cycle has ended, or that another process leads."""
         self._last_beat = time.monotonic()
+
+    def _count_request(self, method: str, path: str, code: int) -> None:
+        self._metrics.count_request(method, path, code)
+        self.requests.count(code)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""

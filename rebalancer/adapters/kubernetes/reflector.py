@@ -221,6 +221,8 @@ class Reflector:
         response = self._transport.stream(self._path, query=query, read_timeout=_SILENCE)
         self._response = response
         try:
+            # Kinds that rarely change are silent for a minute: that the watch has opened is life enough.
+            self._failing_since = None
             if self._stopping.is_set():  # `stop` came before there was a response that it could shut down
                 return
             for line in _split_lines(response):

@@ -1,0 +1,55 @@
+"""Counts the requests to the API server of the last minutes, and those that failed, for the breaker.
+
+The metric of the same requests only grows, and is read from outside. The breaker needs a number of its own, per second:
+at most 3,600 entries, however many requests there are.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from rebalancer.admission.breaker import RequestCounts
+
+_LONGEST: Final = 3_600
+"""Seconds; `breaker.window` is at most one hour."""
+
+_REFUSED_RIGHTS: Final = frozenset({401, 403})
+
+
+def is_failure(code: int) -> bool:
+    """Return whether a request failed, as the alert RebalancerAPIErrors counts it: no answer, no right, server error.
+
+    A 429 of a disruption budget, a conflict and a deleted object are answers like any other.
+    """
+    return code == 0 or code in _REFUSED_RIGHTS or code >= 500
+
+
+class RequestWindow:
+    """Every method may be called from any thread; `clock` is a monotonic one, in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seconds: deque[tuple[int, int, int]] = deque()
+        self._lock = threading.Lock()
+
+    def count(self, code: int) -> None:
+        """Count a request by its HTTP code, 0 without an answer."""
+        with self._lock:
+            second, failed = int(self._clock()), int(is_failure(code))
+            total = 1
+            if self._seconds and self._seconds[-1][0] == second:
+                _, total_before, failed_before = self._seconds.pop()
+                total, failed = total_before + 1, failed_before + failed
+            self._seconds.append((second, total, failed))
+            while self._seconds[0][0] <= second - _LONGEST:
+                self._seconds.popleft()
+
+    def read(self, window: timedelta) -> RequestCounts:
+        """Return the requests of the last seconds."""
+        with self._lock:
+            earliest = self._clock() - window.total_seconds()
+            recent = [(total, failed) for second, total, failed in self._seconds if second > earliest]
+        return RequestCounts(total=sum(total for total, _ in recent), failed=sum(failed for _, failed in recent))

@@ -1,0 +1,99 @@
+"""The breaker in the loop: from cycle to cycle, with the requests of the process and the moves of the controller."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import CycleDue, Evict, Leading, LoopState
+from rebalancer.controller.telemetry import cycle_samples
+from rebalancer.model.breaker import BreakerCause
+from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
+from rebalancer.model.pods import PodPhase
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from tests.controller.simulated import eager
+from tests.tracking.build import move
+
+
+def skewed() -> ClusterBuilder:
+    """Twelve pods in two of three zones: four have to move."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
+    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
+    return blueprint
+
+
+SNAPSHOT = skewed().snapshot()
+"""One that nothing is wrong with."""
+NOW = SNAPSHOT.taken_at
+
+
+def led() -> LoopState:
+    state, _ = step(LoopState(policy=eager(), policy_since=NOW), Leading(leads=True), NOW)
+    return state
+
+
+def cycle(
+    state: LoopState, snapshot: Snapshot, at: datetime, counted: RequestCounts = NO_REQUESTS
+) -> tuple[LoopState, bool]:
+    """Run a cycle; return whether it requests an eviction."""
+    state, requests = step(state, CycleDue(snapshot=replace(snapshot, taken_at=at), requests=counted), at)
+    return state, any(isinstance(request, Evict) for request in requests)
+
+
+def test_it_is_carried_from_cycle_to_cycle() -> None:
+    """Nodes fail: nothing is evicted, also not for `clearAfter` after their return; then the repair goes on."""
+    nodes = tuple(structs.replace(node, ready=node.name not in {"c-1", "c-2"}) for node in SNAPSHOT.nodes)
+    state, evicts = cycle(led(), replace(SNAPSHOT, nodes=nodes), NOW)
+    assert not evicts
+    assert state.cycle is not None
+    assert [known.cause for known in state.cycle.context.breaker.causes] == [
+        BreakerCause.UNREADY_NODES,
+        BreakerCause.UNREADY_ZONE,
+    ]
+    assert cycle_samples(state.cycle, ()).breaker_causes == {BreakerCause.UNREADY_NODES, BreakerCause.UNREADY_ZONE}
+    state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=299))
+    assert not evicts
+    assert state.cycle is not None
+    assert {waiting.reason for waiting in state.cycle.admission.waiting} == {Reason.BREAKER_OPEN}
+    state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=300))
+    assert evicts
+
+
+def test_failed_requests_open_it() -> None:
+    state, evicts = cycle(led(), SNAPSHOT, NOW, RequestCounts(total=10, failed=5))
+    assert not evicts
+    assert state.cycle is not None
+    assert [known.cause for known in state.cycle.context.breaker.causes] == [BreakerCause.API_ERRORS]
+    _, evicts = cycle(led(), SNAPSHOT, NOW, RequestCounts(total=10, failed=2))
+    assert evicts
+
+
+def test_a_repair_of_many_pods_does_not_stop_itself() -> None:
+    """Six replacements that nobody has seen before wait for a node: they are the moves' own. Other pods are not."""
+    gone, staying = SNAPSHOT.pods[:6], SNAPSHOT.pods[6:]
+    waiting = tuple(
+        structs.replace(
+            pod,
+            uid=f"{pod.uid}-new",
+            name=f"{pod.name}-new",
+            node=None,
+            ready=False,
+            phase=PodPhase.PENDING,
+            created=NOW,
+        )
+        for pod in gone
+    )
+    snapshot = replace(SNAPSHOT, pods=(*staying, *waiting))
+    moves = tuple(
+        move(pod.uid, NOW, owner_uid=pod.owner.uid, state=MoveState.EVICTED) for pod in gone if pod.owner is not None
+    )
+    for memory, causes in ((Memory(moves=moves), []), (NO_MEMORY, [BreakerCause.PENDING_PODS])):
+        state, _ = cycle(replace(led(), memory=memory), snapshot, NOW + timedelta(seconds=1))
+        assert state.cycle is not None
+        assert [known.cause for known in state.cycle.context.breaker.causes] == causes
