@@ -130,14 +130,10 @@ def _find_worst(readings: Iterable[Reading], bounds: Breaker) -> Mapping[Breaker
 
 
 def _bound_of(cause: BreakerCause, bounds: Breaker) -> Percentage:
-    match cause:
-        case BreakerCause.UNREADY_NODES:
-            return bounds.unready_nodes
-        case BreakerCause.UNREADY_ZONE:
-            return bounds.unready_in_zone
-        case BreakerCause.PENDING_PODS:
-            return bounds.pending_pods
-        case BreakerCause.API_ERRORS:
-            return bounds.api_errors
-        case BreakerCause.FAILED_MOVES:
-            return bounds.failed_moves
+    return {
+        BreakerCause.UNREADY_NODES: bounds.unready_nodes,
+        BreakerCause.UNREADY_ZONE: bounds.unready_in_zone,
+        BreakerCause.PENDING_PODS: bounds.pending_pods,
+        BreakerCause.API_ERRORS: bounds.api_errors,
+        BreakerCause.FAILED_MOVES: bounds.failed_moves,
+    }[cause]

@@ -116,7 +116,7 @@ ANNOTATIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)  # a policy is made for each example
 @given(
     drawn=st.lists(st.tuples(VOLUMES, ANNOTATIONS), min_size=1, max_size=3),
     allowed=st.sets(st.sampled_from(LocalStorage)),
