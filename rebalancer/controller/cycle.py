@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from msgspec import structs
+
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
 from rebalancer.admission.breaker import observe_cluster, update_breaker
 from rebalancer.admission.memory import update_memory
@@ -100,7 +102,7 @@ def run_cycle(
 ) -> Cycle:
     """Track, assess, plan and admit on one snapshot; `before` is the snapshot of the last cycle.
 
-    `context.breaker` is the breaker's state after the last cycle; that of the result has it after this one.
+    The breaker's state after the last cycle is in the memory, that after this one in the result's memory and context.
     """
     with stopwatch("assess"):
         tracked = track(memory, before, snapshot, context.policy, context.now)
@@ -113,7 +115,8 @@ def run_cycle(
         updated = update_memory(tracked, assessment, causes, made, context.now)
         bounds = context.policy.breaker
         readings = observe_cluster(snapshot, tracked.moves, context.requests, bounds, context.now)
-        context = replace(context, breaker=update_breaker(context.breaker, readings, bounds, context.now))
+        breaker = update_breaker(memory.breaker, readings, bounds, context.now)
+        context, updated = replace(context, breaker=breaker), structs.replace(updated, breaker=breaker)
         admission = admit(made, snapshot, updated, context)
     return Cycle(
         snapshot=snapshot,

@@ -35,7 +35,6 @@ from rebalancer.controller.state import (
     Saved,
     Stopping,
 )
-from rebalancer.model.breaker import CLOSED
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
@@ -109,7 +108,6 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         turn=state.turn,
         pause=state.pause,
         at_once=state.at_once,
-        breaker=state.cycle.context.breaker if state.cycle is not None else CLOSED,
         requests=event.requests,
     )
     state = drop_queue(state)

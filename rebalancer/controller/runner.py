@@ -35,6 +35,7 @@ from rebalancer.controller.state import (
 from rebalancer.controller.status import MEMORY, status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
 from rebalancer.model.reasons import State
+from rebalancer.policy import Mode
 from rebalancer.ports import Cluster, EvictionResult
 from rebalancer.reporting.documents.memory import parse_memory
 
@@ -121,7 +122,7 @@ class Runner:
         self._identity = identity
         self._spawn = spawn
         self._cycle_ended = cycle_ended
-        self._sender = Sender(cluster=cluster, may_act=may_act, clocks=clocks, tell=self.tell)
+        self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
         self.count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS
         """Returns the requests to the API server within a time, for the breaker."""
         self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
@@ -252,6 +253,15 @@ class Runner:
         if isinstance(outcome, Answered):
             self._observer.answered(outcome.answer.result)
         self.tell(outcome)
+
+    def _find_objection(self) -> str:
+        """Return why no eviction may be sent now, whatever was requested before; called by the requests' threads."""
+        state = self.state
+        if not self._may_act():
+            return "this process no longer leads"
+        if state.pause is not None:
+            return state.pause.message
+        return f"the mode is {state.mode} now" if state.mode is Mode.OBSERVE else ""
 
     def _save(self) -> list[LoopEvent]:
         """Save memory and status, unless another process may lead: it has a memory of its own by now."""

@@ -29,19 +29,19 @@ _log = structlog.get_logger("rebalancer")
 class Sender:
     """Sends eviction requests, from any number of threads.
 
-    `may_act` says whether this process still leads, `tell` passes an event to the loop.
+    `find_objection` says why this process may not evict now, "" if it may; `tell` passes an event to the loop.
     """
 
     def __init__(
         self,
         *,
         cluster: Cluster,
-        may_act: Callable[[], bool],
+        find_objection: Callable[[], str],
         clocks: Clocks,
         tell: Callable[[LoopEvent], None],
     ) -> None:
         self._cluster = cluster
-        self._may_act = may_act
+        self._find_objection = find_objection
         self._clocks = clocks
         self._tell = tell
         self._reading = threading.Lock()
@@ -86,7 +86,7 @@ class Sender:
         return None
 
     def _check_permission(self, request: Evict) -> NotSent | None:
-        """Return why nothing may be sent at all: a pause, a kill switch that cannot be read, a lost lease."""
+        """Return why nothing may be sent at all: a pause, a kill switch that cannot be read, a lost lease, the mode."""
         uid = request.move.uid
         try:
             pause = self._read_pause()
@@ -95,9 +95,8 @@ class Sender:
         if pause is not None and pause.holds(self._clocks.now()):
             self._tell(PauseRead(pause=pause))
             return NotSent(uid=uid, why=pause.message, general=True)
-        if not self._may_act():
-            return NotSent(uid=uid, why="this process no longer leads", general=True)
-        return None
+        objection = self._find_objection()
+        return NotSent(uid=uid, why=objection, general=True) if objection else None
 
     def _read_pause(self) -> Pause | None:
         """Return the pause, None where there is none: from the last answer if it is recent, else from a new one."""

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from rebalancer.model.moves import Moment
+from rebalancer.model.moments import Moment
 
 
 class BreakerCause(StrEnum):

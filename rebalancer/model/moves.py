@@ -1,16 +1,14 @@
 """Moves: the evictions of the rebalancer, from the request to the verified replacement, and what is stored of them."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
+from rebalancer.model.breaker import CLOSED, BreakerState
+from rebalancer.model.moments import Moment
 from rebalancer.model.reasons import Cause, ViolationCause
-
-Moment = Annotated[datetime, Meta(tz=True)]
-"""A point in time with a time zone; one without, in a memory that somebody has edited, is refused."""
 
 
 def make_token(name: str) -> str:
@@ -158,6 +156,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     """Those of the last hour, the newest last."""
     causes: tuple[tuple[str, ViolationCause], ...] = ()
     """Of what is still violated, by a short name."""
+    breaker: BreakerState = CLOSED
+    """After the last cycle."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

@@ -50,7 +50,7 @@ class Sending:
         self.events: list[LoopEvent] = []
         self.sender = Sender(
             cluster=self.cluster,
-            may_act=lambda: leads,
+            find_objection=lambda: "" if leads else "this process no longer leads",
             clocks=Clocks(now=lambda: NOW, monotonic=lambda: self.cluster.time),
             tell=self.events.append,
         )

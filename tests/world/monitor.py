@@ -66,6 +66,10 @@ class Sender(Protocol):
         """Return for how many seconds one of its watches has been silent."""
         ...
 
+    def is_required(self, move: Move) -> bool:
+        """Return whether a step that has begun is none without this move: it is sent whatever happens."""
+        ...
+
 
 class Monitor:
     """Follows one run. `breaches` are sentences; an honest controller has none."""
@@ -91,12 +95,14 @@ class Monitor:
         self.breaches.append(f"{self._hub.seconds:.2f}s: {sentence}")
 
     def _count(self) -> None:
-        """Note how many pods of each workload are available, whenever that changes."""
+        """Note how many pods of each workload are Ready, by their own status, whenever that changes.
+
+        Pods of a node that was deleted a moment ago are Ready until they are collected, as in a real cluster.
+        """
         now = self._hub.seconds
-        nodes = {node.name for node in self._state.store.nodes if node.ready}
         for top in self.tops():
             ready = sum(
-                pod.ready and not pod.terminating and pod.node in nodes
+                pod.ready and not pod.terminating
                 for owner in self._owners(top)
                 for pod in self._state.store.pods.of(owner)
             )
@@ -121,7 +127,7 @@ class Monitor:
         self._check_repeats(who, move)
         if move.uid not in {known.uid for known in self.stored.in_flight}:
             self.breach(f"{who} evicts {move.pod}, which the stored memory does not know")
-        if sender.stale_for() > SILENT_LIMIT:
+        if sender.stale_for() > SILENT_LIMIT and not sender.is_required(move):
             self.breach(f"{who} evicts {move.pod} on a view that is {sender.stale_for():.0f}s old")
         if now - self._throttled.get(who, -9.0) in _AFTER_THROTTLE:
             self.breach(f"{who} evicts {move.pod} although the server asked it to wait")
@@ -170,15 +176,16 @@ class Monitor:
         if owner is not None and sum(pod.ready and not pod.terminating for pod in pods) >= owner.replicas:
             self.breach(f"{who} takes the replacement of {move.pod} for lost, and {owner} has all its pods")
 
-    def arrives(self, who: str, move: Move) -> None:
+    def arrives(self, sender: Sender, move: Move) -> None:
         """Check a request as the API server gets it: enough pods were available at some time since its last check."""
         pod = self._state.store.pods.get(move.uid)
         top = next((item for item in self.tops() if reference_of(item) == move.workload), None)
-        if pod is None or top is None or pod.terminating or not pod.ready:
+        if pod is None or top is None or pod.terminating or not pod.ready or sender.is_required(move):
             return
         allowed = self._policy.budgets.max_unavailable.resolve(top.replicas)
-        if self._most_available(top.uid) - 1 < top.replicas - allowed:
-            self.breach(f"{who} evicts {move.pod}: {self._most_available(top.uid)} of {top.replicas} are available")
+        ready = self._most_available(top.uid)
+        if ready - 1 < top.replicas - allowed:
+            self.breach(f"{sender.name} evicts {move.pod}: {ready} of {top.replicas} are Ready")
 
     def _most_available(self, uid: str) -> int:
         """Return the most pods that were available within the last seconds: what the sender can have read."""

@@ -98,7 +98,7 @@ class Port:
         lost = bool(faults.lost) and random.random() < faults.lost
         if lost and random.random() < 0.5:
             return EvictionAnswer(EvictionResult.UNKNOWN, "no answer")
-        self._monitor.arrives(self.name, move)
+        self._monitor.arrives(self.sender, move)
         pod = self._api.cluster._state.store.pods.get(move.uid)  # the truth
         before = pod is None or pod.terminating
         answer = self._api.cluster.evict(move)

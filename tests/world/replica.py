@@ -107,6 +107,14 @@ class Replica:
             return None
         return self._hub.seconds - self.planned_at
 
+    def is_required(self, move: Move) -> bool:
+        """Return whether a step that has begun is none without this move."""
+        state = self.runner.state
+        if state.cycle is None:
+            return False
+        needed = next((one.needed for one in state.cycle.plan.evictions if one.pod.uid == move.uid), 1)
+        return 1 < state.sent.get(move.group, 0) <= needed
+
     def stale_for(self) -> float:
         """Return for how many seconds one of its watches has been silent."""
         return self.view.silent_for

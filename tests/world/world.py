@@ -195,7 +195,7 @@ class _Slow:
         """Count nothing."""
 
     def changed(self, state: LoopState) -> None:
-        """Let the monitor see what was admitted, requested and given up."""
+        """Let the monitor see what was admitted and requested, and which moves were lost."""
         monitor, name = self._world.monitor, self._replica.name
         self._requested |= {request.group for request in state.under_way}
         if state.turn != self._turn and state.cycle is not None:

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from rebalancer.model.moves import NO_MEMORY, Memory, Moment
+from rebalancer.model.moments import Moment
+from rebalancer.model.moves import NO_MEMORY, Memory
 
 _FORMAT: Final = 2
 

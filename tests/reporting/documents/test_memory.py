@@ -13,6 +13,7 @@ import pytest
 from rebalancer.adapters.kubernetes.configmaps import LIMIT
 from rebalancer.admission.memory import MOST_IN_FLIGHT
 from rebalancer.assessment.causes import MOST_STORED
+from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import (
     NO_MEMORY,
     FailedPrediction,
@@ -42,6 +43,7 @@ MEMORY = Memory(
     zones=(ZoneSeen("zone", "a", NOW),),
     changes=(ObservedChange(ViolationCause.NODE_LOST, "zone=a", NOW),),
     causes=(("0123456789abcdef", ViolationCause.ROLLOUT),),
+    breaker=BreakerState((OpenCause(cause=BreakerCause.API_ERRORS, part=3, total=5, bound=20, since=NOW, last=NOW),)),
 )
 
 
