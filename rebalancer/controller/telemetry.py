@@ -203,6 +203,7 @@ def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
         leader=state.leads,
         mode=state.mode,
         paused=state.pause is not None,
+        memory_saved=not state.unsaved,
         policy_valid=not state.policy_error,
         policy_read_at=state.policy_since,
         in_flight=len(state.memory.in_flight),

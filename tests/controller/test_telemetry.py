@@ -4,6 +4,7 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -11,8 +12,11 @@ import pytest
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS
 from rebalancer.adapters.kubernetes.reflector import Reflector
-from rebalancer.controller.telemetry import Telemetry
+from rebalancer.adapters.prometheus import CycleSamples
+from rebalancer.controller.state import LoopState
+from rebalancer.controller.telemetry import Telemetry, loop_samples
 from rebalancer.model.cluster import NEWEST
+from rebalancer.policy import default_policy
 from rebalancer.settings import Address
 from tests.adapters.kubernetes.fake_server import answer, served
 
@@ -81,3 +85,10 @@ def test_the_threads_of_the_cluster_are_among_them(shown: tuple[Telemetry, Kuber
     assert ask(telemetry, "/healthz")[0] == 200
     cluster.stop()
     assert "[-]threads failed: ended: events, reflect-pods" in ask(telemetry, "/healthz")[1]
+
+
+@pytest.mark.parametrize(("problem", "saved"), [("", True), ("HTTP 403", False)])
+def test_a_memory_that_is_not_saved_is_measured(problem: str, saved: bool) -> None:
+    """It holds back every eviction, so an alert reports it."""
+    state = LoopState(policy=default_policy(), policy_since=datetime(2026, 1, 1, tzinfo=UTC), unsaved=problem)
+    assert loop_samples(state, CycleSamples()).memory_saved is saved

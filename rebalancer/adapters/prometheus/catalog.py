@@ -173,6 +173,11 @@ BREAKER_OPEN: Final = Metric(
     values=tuple(BreakerCause),
     leader_only=True,
 )
+MEMORY_SAVED: Final = Metric(
+    name="rebalancer_memory_saved",
+    help="1 if the last attempt to save the memory succeeded; while it is 0, nothing is evicted.",
+    leader_only=True,
+)
 POLICY_RELOAD_SUCCESSFUL: Final = Metric(
     name="rebalancer_policy_last_reload_successful",
     help="1 if the newest policy is in force, 0 if it is invalid and an older one stays in force.",
@@ -245,6 +250,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     MODE,
     PAUSED,
     BREAKER_OPEN,
+    MEMORY_SAVED,
     POLICY_RELOAD_SUCCESSFUL,
     POLICY_RELOADED,
     CYCLE_DURATION,

@@ -70,6 +70,7 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
         catalog.BREAKER_OPEN,
         [((cause,), int(cause in samples.breaker_causes)) for cause in catalog.BREAKER_OPEN.values],
     )
+    yield _make_gauge(catalog.MEMORY_SAVED, [((), int(samples.memory_saved))])
     yield _make_gauge(catalog.IN_FLIGHT, [((), samples.in_flight)])
     counts = {str(reason): count for reason, count in samples.refusals.items()}
     yield _make_gauge(catalog.REFUSALS, [((reason,), counts.get(reason, 0)) for reason in catalog.REFUSALS.values])

@@ -113,6 +113,7 @@ class CycleSamples:
     mode: Mode = Mode.OBSERVE
     paused: bool = False
     breaker_causes: frozenset[BreakerCause] = frozenset()
+    memory_saved: bool = True
     policy_valid: bool = True
     policy_read_at: datetime | None = None
     cycle_ended_at: datetime | None = None

@@ -55,6 +55,7 @@ LEADING = CycleSamples(
     mode=Mode.EVICT,
     paused=True,
     breaker_causes=frozenset({BreakerCause.UNREADY_ZONE}),
+    memory_saved=False,
     policy_read_at=AT,
     cycle_ended_at=AT,
     constraints=(WEB,),
@@ -158,6 +159,7 @@ def test_samples_become_series() -> None:
     assert values(metrics, "rebalancer_paused") == {(): 1}
     breaker = values(metrics, "rebalancer_breaker_open")
     assert breaker == {(cause,): float(cause is BreakerCause.UNREADY_ZONE) for cause in BreakerCause}
+    assert values(metrics, "rebalancer_memory_saved") == {(): 0}
     assert values(metrics, "rebalancer_mode") == {("Observe",): 0, ("Evict",): 1}
     assert values(metrics, "rebalancer_last_cycle_timestamp_seconds") == {(): AT.timestamp()}
     assert values(metrics, "rebalancer_watch_age_seconds") == {("Pod",): 1.5}
