@@ -196,8 +196,8 @@ def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
         paused = rebalancer("pause", "--reason", "zone b is upgraded", *access)
         assert paused.returncode == 0, paused.stderr
         assert b"until resumed by " in paused.stdout
-        created = cluster.audit.requests(verb="create", resource="configmaps")
-        (written,) = (record for record in created if record.user != USER and record.agent.startswith("rebalancer/"))
+        patched = cluster.audit.requests(verb="patch", resource="configmaps")
+        (written,) = (record for record in patched if record.user != USER and record.agent.startswith("rebalancer/"))
         seen = datetime.fromisoformat(controller.wait_for("paused")[0]["timestamp"])
         assert seen - written.answered < timedelta(seconds=1)
         count = len(controller.log("cycle"))

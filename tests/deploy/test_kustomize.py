@@ -172,8 +172,8 @@ def rules(manifest: Manifest) -> set[tuple[str, str, str, str]]:
     }
 
 
-def documented(columns: list[str]) -> set[tuple[str, str, str, str]]:
-    """Flatten the table of deploy/README.md that has these columns."""
+def documented(columns: list[str], role: str = "") -> set[tuple[str, str, str, str]]:
+    """Flatten the table of deploy/README.md that has these columns; with `role` only the rows of that ClusterRole."""
     lines = iter((DEPLOY / "README.md").read_text(encoding="utf-8").splitlines())
     header = "| " + " | ".join(columns) + " |"
     assert header in lines, header
@@ -183,6 +183,8 @@ def documented(columns: list[str]) -> set[tuple[str, str, str, str]]:
         if not line.startswith("|"):
             break
         row = dict(zip(columns, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
+        if row.get("ClusterRole", "") != role:
+            continue
         split = [row.get(column, "any").split(", ") for column in ("API group", "resources", "names", "verbs")]
         rights |= {(group, resource, name, verb) for group, resource, name, verb in product(*split)}
     return rights
@@ -198,6 +200,50 @@ def test_the_rights_are_exactly_the_documented_ones() -> None:
     assert rules(manifests["Role", NAMESPACE, "rebalancer"]) == documented(
         ["API group", "resources", "names", "verbs", "why"]
     )
+
+
+PEOPLE = ("rebalancer-view", "rebalancer-pause", "rebalancer-approve")
+
+
+@pytest.mark.parametrize("role", PEOPLE)
+def test_the_rights_for_people_are_exactly_the_documented_ones(role: str) -> None:
+    manifest = build(DEPLOY / "base")["ClusterRole", "", role]
+    assert rules(manifest) == documented(["ClusterRole", "API group", "resources", "names", "verbs", "why"], role=role)
+
+
+def test_a_person_who_views_reads_what_the_controller_reads_of_the_cluster_and_writes_nothing() -> None:
+    """`report` lists the kinds that the controller watches."""
+    manifests = build(DEPLOY / "base")
+    view = rules(manifests["ClusterRole", "", "rebalancer-view"])
+    read = {rule[:3] for rule in rules(manifests["ClusterRole", "", "rebalancer"]) if rule[3] == "list"}
+    assert {rule[:3] for rule in view if rule[3] == "list"} >= read
+    assert {rule[3] for rule in view} == {"get", "list", "watch"}
+
+
+def test_people_write_their_own_switch_only() -> None:
+    """Who may pause may not approve, and neither may touch anything else."""
+    manifests = build(DEPLOY / "base")
+    written = {
+        role: {rule for rule in rules(manifests["ClusterRole", "", role]) if rule[3] not in {"get", "list", "watch"}}
+        for role in PEOPLE
+    }
+    assert written == {
+        "rebalancer-view": set(),
+        "rebalancer-pause": {("core", "configmaps", "rebalancer-control", "patch")},
+        "rebalancer-approve": {("core", "configmaps", "rebalancer-approval", "patch")},
+    }
+
+
+def test_what_people_and_the_controller_write_is_shipped_without_data() -> None:
+    """Applying the installation again must not end a pause, withdraw an approval or delete the memory."""
+    manifests = build(DEPLOY / "evict")
+    for name in ("rebalancer-status", "rebalancer-control", "rebalancer-approval"):
+        assert manifests["ConfigMap", NAMESPACE, name].keys() == {"apiVersion", "kind", "metadata"}
+    own = rules(manifests["Role", NAMESPACE, "rebalancer"])
+    shipped = {name for kind, _, name in manifests if kind == "ConfigMap"}
+    assert {name for _, resource, name, _ in own if resource == "configmaps"} == shipped
+    assert {rule[2] for rule in own if rule[1] == "configmaps" and rule[3] == "update"} == {"rebalancer-status"}
+    assert not {rule for rule in own if rule[1] == "configmaps" and rule[3] == "create"}
 
 
 def test_observing_has_no_right_that_changes_a_workload() -> None:
@@ -220,7 +266,8 @@ def test_each_binding_gives_its_role_to_the_account_of_the_pods(
     assert ("ServiceAccount", NAMESPACE, account) in manifests
     bindings = {key: manifest for key, manifest in manifests.items() if key[0].endswith("Binding")}
     bound = {(binding["roleRef"]["kind"], key[1], binding["roleRef"]["name"]) for key, binding in bindings.items()}
-    assert bound == {key for key in manifests if key[0] in {"Role", "ClusterRole"}}
+    roles = {key for key in manifests if key[0] in {"Role", "ClusterRole"}}
+    assert bound == roles - {("ClusterRole", "", role) for role in PEOPLE}, "who pauses and approves is for you to say"
     for manifest in bindings.values():
         assert manifest["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
 

@@ -140,6 +140,13 @@ class Lane:
                 subject["namespace"] = self.system
             yield manifest
 
+    def config_maps(self) -> Iterator[Manifest]:
+        """Yield the objects that deploy/ ships because the controller has no right to create them."""
+        for manifest in manifests("base"):
+            if manifest["kind"] == "ConfigMap" and "data" not in manifest:
+                manifest["metadata"]["namespace"] = self.system
+                yield manifest
+
     def run(self, schedule: Schedule, case: Case | None = None) -> Outcome:
         """Carry out a schedule while a workload is repaired, the usual one if none is given."""
         case = case or dataclasses.replace(NESTED, max_unavailable=schedule.max_unavailable)
@@ -204,6 +211,7 @@ class _Run:
 
     def carry_out(self, began: float) -> Outcome:
         """Do all of it, and check what happened."""
+        self._api.apply(self._lane.config_maps())
         self._lay_out()
         mark = self._lane.plane.audit.mark()
         with PodRecorder(self._lane.plane, self._lane.namespace, f"app={self._app}") as recorder:

@@ -17,7 +17,7 @@ STATUS, CONTROL = "rebalancer-status", "rebalancer-control"
 LIMIT = 256 * 1024
 """Bytes that the status may take; a document that exceeds them is left out, not truncated."""
 
-_NOT_FOUND, _CONFLICT = 404, 409
+_FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 _LABELS = {"app.kubernetes.io/name": "rebalancer"}
 _log = structlog.get_logger("rebalancer.configmaps")
 
@@ -68,6 +68,11 @@ CONFIG_MAPS = ResourceKind(
 )
 
 
+class _StoredConfigMap(msgspec.Struct, frozen=True):
+    metadata: dict[str, Any]
+    data: dict[str, str] | None = None
+
+
 class StatusMap:
     """The status ConfigMap of one namespace; only the leader writes it.
 
@@ -80,7 +85,8 @@ class StatusMap:
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._saved: dict[str, str] = {}
-        self._version = ""
+        self._metadata: dict[str, Any] = {}
+        """As it was last read or written, {} where it does not exist."""
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Replace the stored documents.
@@ -104,37 +110,50 @@ class StatusMap:
         try:
             self._write(data)
         except ClusterError as error:
-            _log.warning("status not saved", error=str(error))
+            problem = self._explain(error)
+            _log.warning("status not saved", error=problem)
             # Not found: somebody has deleted the object since.
             conflict = isinstance(error, RequestRefused) and error.status in {_CONFLICT, _NOT_FOUND}
-            return SaveAnswer(str(error), conflict)
+            return SaveAnswer(problem, conflict)
         self._saved = data
         return SaveAnswer()
 
+    def _explain(self, error: ClusterError) -> str:
+        """Say what is missing where the object does not exist and this account may not create it."""
+        if self._metadata or not isinstance(error, RequestRefused) or error.status != _FORBIDDEN:
+            return str(error)
+        return (
+            f"ConfigMap {self._namespace}/{STATUS} does not exist, and this account has no right to create it; run: "
+            f"kubectl create configmap {STATUS} --namespace {self._namespace}"
+        )
+
     def _write(self, data: dict[str, str]) -> None:
+        # What others wrote into the metadata stays, such as what `kubectl apply` compares with.
         labels = {**_LABELS, "app.kubernetes.io/managed-by": "rebalancer"}
-        metadata = {"name": STATUS, "namespace": self._namespace, "labels": labels}
-        if self._version:
-            metadata["resourceVersion"] = self._version
+        metadata = self._metadata or {"name": STATUS, "namespace": self._namespace, "labels": labels}
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         self._saved = {}  # until the answer says so, nobody knows what is stored
         # The installation has the object. Only a user with more rights than the controller's Role can create it here.
-        method, path = ("PUT", f"{self._path}/{STATUS}") if self._version else ("POST", self._path)
-        written = CONFIG_MAPS.decoder.decode(self._transport.request(method, path, body=body))
-        self._version = written.metadata.resource_version
+        method, path = ("PUT", f"{self._path}/{STATUS}") if self._metadata else ("POST", self._path)
+        self._decode(self._transport.request(method, path, body=body))
+
+    def _decode(self, answer: bytes) -> dict[str, str]:
+        """Keep the metadata of an answer and return its data."""
+        config_map = msgspec.json.decode(answer, type=_StoredConfigMap)
+        self._metadata = {key: value for key, value in config_map.metadata.items() if key != "managedFields"}
+        return config_map.data or {}
 
     def load(self, key: str) -> str:
         """Return a document, "" if there is none; raise ClusterError if the request fails."""
         try:
-            config_map = CONFIG_MAPS.decoder.decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
+            data = self._decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
         except RequestRefused as error:
             if error.status != _NOT_FOUND:
                 raise
-            self._saved, self._version = {}, ""
+            self._saved, self._metadata = {}, {}
             return ""
-        self._saved, self._version = {}, config_map.metadata.resource_version
-        text: str = (config_map.data or {}).get(key, "")
-        return text
+        self._saved = {}
+        return data.get(key, "")
 
 
 class ControlMap:

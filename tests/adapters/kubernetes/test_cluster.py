@@ -95,6 +95,58 @@ def test_a_deposed_leader_overwrites_nothing() -> None:
         assert old.save((Document("memory", "deleted since"),)).conflict
 
 
+def test_what_others_wrote_into_the_metadata_stays() -> None:
+    """`kubectl apply` compares with its annotation, and deployment tools find their objects by their labels."""
+    written: list[dict[str, Any]] = []
+    metadata = {
+        "name": "rebalancer-status",
+        "uid": "u1",
+        "resourceVersion": "7",
+        "labels": {"of": "a tool"},
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+    }
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        if body:
+            written.append(json.loads(body)["metadata"])
+        answer(request, 200, {"metadata": {**metadata, "managedFields": [{"manager": "kubectl"}]}})
+
+    with served(handle) as transport:
+        status = StatusMap(transport, "ns")
+        assert status.load("memory") == ""
+        for text in ("1", "2"):
+            assert status.save((Document("memory", text),)) == SaveAnswer()
+    assert written == [metadata, metadata]
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_missing_status_that_may_not_be_created_is_explained(exists: bool) -> None:
+    """In a sentence with the command that helps; where the object exists the server's own words are better."""
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        if request.command != "GET":
+            answer(request, 403, {"message": "configmaps is forbidden"})
+        elif exists:
+            answer(request, 200, {"metadata": {"name": "rebalancer-status", "resourceVersion": "1"}})
+        else:
+            answer(request, 404, {"message": "not found"})
+
+    with served(handle) as transport:
+        status = StatusMap(transport, "ns")
+        assert status.load("memory") == ""
+        answered = status.save((Document("memory", "1"),))
+    if exists:
+        assert "configmaps is forbidden" in answered.problem
+    else:
+        assert answered.problem == (
+            "ConfigMap ns/rebalancer-status does not exist, and this account has no right to create it; run: "
+            "kubectl create configmap rebalancer-status --namespace ns"
+        )
+    assert not answered.conflict
+
+
 def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
     """As long as nothing was listed, and soon after every watch has begun to fail."""
     failing = False
