@@ -163,7 +163,7 @@ class Settings(BaseSettings):
     policy: Annotated[PolicyLocation | None, HelpText("FILE|configmap:NAMESPACE/NAME", "the shipped policy")] = None
     """Where the policy is: a file, read again when it changes, or a ConfigMap, watched."""
     mode: Annotated[Mode | None, HelpText("MODE", "the policy's")] = None
-    """The furthest mode allowed, Observe or Evict; it can only restrict the policy."""
+    """The furthest mode allowed, Observe, Approve or Evict; it can only restrict the policy."""
     once: bool = False
     """Repeat cycles until nothing is in flight or can be done now, then exit; the policy's `for` is ignored."""
     kubeconfig: Annotated[Path | None, HelpText("FILE", "$KUBECONFIG, the pod's own account, ~/.kube/config")] = None

@@ -166,7 +166,7 @@ def test_where_metrics_can_be_served(text: str, address: Address) -> None:
         *[("policy", text) for text in ("", "configmap:", "configmap:a", "configmap:a/", "configmap:a/b/c")],
         *[("namespace", text) for text in ("", "A", "a.b")],
         *[("lease_duration", text) for text in ("15", "0s", "soon")],
-        ("mode", "Approve"),
+        ("mode", "Ask"),
         ("log_level", "trace"),
         ("log_format", "xml"),
         ("once", "maybe"),

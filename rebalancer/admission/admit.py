@@ -1,23 +1,28 @@
 """Admission: which evictions of a plan may be sent now.
 
 Planning decides everything that follows from the snapshot. Admission decides what needs memory or the clock: the mode,
-a pause, windows, the breaker, how long a violation has lasted, back-off, and the rates. A step is admitted whole, as a
-prefix, or not at all.
+a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, and in mode Approve what a person has
+approved. A step is admitted whole, as a prefix, or not at all.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
+from msgspec import structs
+
+from rebalancer.admission.approval import approved_part, expires_at, find_proposal, propose
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.causes import (
+    AwaitsApproval,
     BackingOff,
     BreakerOpen,
     MemoryUnsaved,
     ModeObserves,
     NotLasting,
+    NotProposed,
     OutsideWindow,
     Paused,
     RateReached,
@@ -30,10 +35,10 @@ from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.windows import find_opening
 from rebalancer.model.breaker import CLOSED, BreakerState
-from rebalancer.model.moves import Memory, make_token
+from rebalancer.model.moves import Memory, Proposal, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import Refusal
+from rebalancer.planning.causes import Fact, Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy
 from rebalancer.tracking.backoff import find_backoff, find_refusals
@@ -41,10 +46,11 @@ from rebalancer.tracking.backoff import find_backoff, find_refusals
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """The evictions admitted now, in order, and those that wait, each with its reason."""
+    """The evictions admitted now, in order, and those that wait, each with its reason; `proposal` in mode Approve."""
 
     evictions: tuple[Eviction, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    proposal: Proposal | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +72,8 @@ class AdmissionContext:
     pause: Pause | None = None
     breaker: BreakerState = CLOSED
     requests: RequestCounts = NO_REQUESTS
+    approved: str = ""
+    """The hash of the plan that a person has approved last, "" if there is none."""
     at_once: bool = False
     """Whether `spread.for` is ignored, as with `--once`."""
 
@@ -84,6 +92,14 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     common = _find_common_obstacle(context)
     obstacles = [common or _find_obstacle(step[0], since, memory, context) for step in steps]
     rates = _Rates(context.policy, snapshot, memory, context.now)
+    if context.mode is Mode.APPROVE:
+        proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
+        return _admit_approved(steps, obstacles, rates, proposal, context)
+    return _admit_steps(steps, obstacles, rates)
+
+
+def _admit_steps(steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], rates: "_Rates") -> Admission:
+    """Admit as many evictions of the steps without an obstacle as the rates allow."""
     numbers = _share_rates(steps, obstacles, rates)
     admitted: list[Eviction] = []
     waiting: list[Waiting] = []
@@ -92,6 +108,46 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
         if obstacle is not None:
             waiting += [Waiting(eviction=eviction, refusal=obstacle) for eviction in step[number:]]
     return Admission(evictions=tuple(admitted), waiting=tuple(waiting))
+
+
+def _admit_approved(
+    steps: Sequence[tuple[Eviction, ...]],
+    obstacles: list[Refusal | None],
+    rates: "_Rates",
+    proposal: Proposal | None,
+    context: AdmissionContext,
+) -> Admission:
+    """Admit what is approved. Where nothing is, propose what would be admitted, unless a proposal is in force."""
+    if proposal is None or not proposal.approved:
+        would = _admit_steps(steps, obstacles, rates)
+        proposal = proposal or propose(would.evictions, context.policy, context.now)
+        held = tuple(_await_approval(eviction, proposal, context.policy) for eviction in would.evictions)
+        return Admission(waiting=(*held, *would.waiting), proposal=proposal)
+    parts = [approved_part(step, proposal) if obstacle is None else step for step, obstacle in _pairs(steps, obstacles)]
+    others = [
+        _await_approval(eviction, proposal, context.policy)
+        for step, part in zip(steps, parts, strict=True)
+        for eviction in step[len(part) :]
+    ]
+    chosen = [(part, obstacle) for part, obstacle in _pairs(parts, obstacles) if part]
+    made = _admit_steps([part for part, _ in chosen], [obstacle for _, obstacle in chosen], rates)
+    if made.evictions:
+        proposal = structs.replace(proposal, since=context.now)
+    return replace(made, waiting=(*made.waiting, *others), proposal=proposal)
+
+
+def _pairs(
+    steps: Sequence[tuple[Eviction, ...]], obstacles: Sequence[Refusal | None]
+) -> Iterable[tuple[tuple[Eviction, ...], Refusal | None]]:
+    return zip(steps, obstacles, strict=True)
+
+
+def _await_approval(eviction: Eviction, proposal: Proposal | None, policy: Policy) -> Waiting:
+    assert proposal is not None
+    cause: Fact = NotProposed(proposal.hash)
+    if not proposal.approved and eviction.pod.uid in proposal.uids:
+        cause = AwaitsApproval(proposal.hash, expires_at(proposal, policy))
+    return Waiting(eviction=eviction, refusal=Refusal(Reason.AWAITING_APPROVAL, cause))
 
 
 def _share_rates(steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], rates: "_Rates") -> list[int]:

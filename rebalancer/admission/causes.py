@@ -16,6 +16,19 @@ class ModeObserves(Fact, frozen=True, gc=False):
     """The mode is Observe."""
 
 
+class AwaitsApproval(Fact, frozen=True, gc=False):
+    """The proposed plan with this hash waits for the approval of a person, until it expires."""
+
+    plan: str
+    expires_at: datetime
+
+
+class NotProposed(Fact, frozen=True, gc=False):
+    """The eviction is not part of the plan with this hash, which is proposed or carried out first."""
+
+    plan: str
+
+
 class Stale(Fact, frozen=True, gc=False):
     """The snapshot is out of date; the message says why."""
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from msgspec import structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
+from rebalancer.admission.approval import expires_at
 from rebalancer.admission.breaker import observe_cluster, update_breaker
 from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment, assess
@@ -24,7 +25,7 @@ from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.plan import plan_document
+from rebalancer.reporting.documents.plan import plan_document, proposal_document
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.overlay import overlay_moves
@@ -88,8 +89,15 @@ class Cycle:
 
     @cached_property
     def plan_json(self) -> str:
-        """The Plan document. Made once per cycle: it reads every pod of its namespaces, and is saved many times."""
-        return to_json(plan_document(self.plan, self.snapshot, find_relaxations(self.plan))).decode()
+        """The Plan document. Made once per cycle: it reads every pod of its namespaces, and is saved many times.
+
+        In mode Approve it is the proposed or approved plan, if there is one.
+        """
+        proposal = self.memory.proposal
+        if proposal is None:
+            return to_json(plan_document(self.plan, self.snapshot, find_relaxations(self.plan))).decode()
+        document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
+        return to_json(document).decode()
 
 
 def run_cycle(
@@ -125,6 +133,6 @@ def run_cycle(
         causes=causes,
         plan=made,
         admission=admission,
-        memory=updated,
+        memory=structs.replace(updated, proposal=admission.proposal),
         context=context,
     )

@@ -21,6 +21,7 @@ from rebalancer.controller.evictions import (
 )
 from rebalancer.controller.state import (
     Answered,
+    ApprovalRead,
     CycleDue,
     Leading,
     LoopEvent,
@@ -39,6 +40,7 @@ from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
 from rebalancer.policy import Mode
+from rebalancer.reporting.events.approval_events import approval_events
 from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
 from rebalancer.reporting.events.workload_events import ended_move_events, skew_events
@@ -71,6 +73,8 @@ def step(  # noqa: C901  # one case for each event
             return _handle_leading(state, event)
         case PauseRead():
             return _handle_pause(state, event, now)
+        case ApprovalRead():
+            return replace(state, approved=event.approved), ()
         case Stopping():
             following, requests = request_evictions(replace(state, stopping=True), now)
             return following, (*requests, *save_if_leading(following))
@@ -107,6 +111,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         overloaded_until=state.overloaded_until,
         turn=state.turn,
         pause=state.pause,
+        approved=state.approved,
         at_once=state.at_once,
         requests=event.requests,
     )
@@ -119,6 +124,8 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     events = [*skew_events(state.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
         events += ended_move_events(move)
+    if state.approval_object is not None:
+        events += approval_events(state.memory.proposal, cycle.memory.proposal, context, state.approval_object)
     following = replace(
         state,
         cycle=cycle,

@@ -13,9 +13,10 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
-from rebalancer.adapters.kubernetes.configmaps import CONTROL
+from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import Transport, connect
+from rebalancer.controller.approvals import watch_approvals
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.pauses import watch_pauses
@@ -106,6 +107,7 @@ class _Controller:
         self._telemetry = Telemetry(
             self._cluster, settings.listen_address, transport, interval=self._interval.total_seconds()
         )
+        self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner()
         self._runner.count_requests = self._telemetry.requests.read
         self._elector = self._make_elector()
@@ -129,6 +131,7 @@ class _Controller:
             at_once=settings.once,
             policy_object=self._policy.regarding,
             pause_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONTROL),
+            approval_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=APPROVAL),
         )
         return Runner(
             state=state,
@@ -167,9 +170,12 @@ class _Controller:
 
     def start(self, stopping: threading.Event) -> None:
         """Fill the caches, then take part in the election and begin the cycles."""
-        self._telemetry.watch_threads(self._runner, self._elector, self._watcher, self._policy.reflector)
+        self._telemetry.watch_threads(
+            self._runner, self._elector, self._watcher, self._policy.reflector, self._approvals
+        )
         self._telemetry.start()
         self._cluster.start(self._runner.observe)
+        self._approvals.start()
         self._await_sync(stopping)
         if self._watcher is not None:
             self._watcher.start()
@@ -246,6 +252,7 @@ class _Controller:
         self._elector.stop(timeout=STOP_SECONDS, release=not abandoned)
         if self._policy.reflector is not None:
             self._policy.reflector.stop()
+        self._approvals.stop()
         self._cluster.stop()
         self._telemetry.stop()
 

@@ -97,6 +97,13 @@ class PauseRead:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ApprovalRead:
+    """The hash of the plan that a person has approved last was read, "" where there is none."""
+
+    approved: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Leading:
     """Leadership was won, with the memory that the last leader saved, or lost."""
 
@@ -110,7 +117,17 @@ class Stopping:
 
 
 LoopEvent = (
-    CycleDue | Answered | NotSent | Saved | MemoryRead | PolicyLoaded | PolicyRefused | PauseRead | Leading | Stopping
+    CycleDue
+    | Answered
+    | NotSent
+    | Saved
+    | MemoryRead
+    | PolicyLoaded
+    | PolicyRefused
+    | PauseRead
+    | ApprovalRead
+    | Leading
+    | Stopping
 )
 
 # Requests
@@ -164,6 +181,7 @@ class LoopState:
     `unsaved` says why the memory could not be saved the last time, "" if it was. `overloaded_until` is the time until
     which the API server asked to send nothing. `policy_error` says why the newest policy is not in force, "" if it is.
     `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
+    `approved` is the hash of the plan that a person has approved last, "" if there is none.
     """
 
     policy: Policy
@@ -175,6 +193,8 @@ class LoopState:
     policy_object: Regarding | None = None
     pause: Pause | None = None
     pause_object: Regarding | None = None
+    approved: str = ""
+    approval_object: Regarding | None = None
     leads: bool = False
     stopping: bool = False
     memory: Memory = NO_MEMORY

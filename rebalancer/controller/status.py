@@ -24,7 +24,9 @@ def status_documents(state: LoopState, identity: str, policy_source: str) -> tup
     """Return the documents to store, the memory first: the others are left out if there is no space."""
     made = [Document(MEMORY, memory_text(state.memory)), Document(STATUS, _status(state, identity, policy_source))]
     cycle = state.cycle
-    if cycle is not None and len(cycle.plan.evictions) + len(cycle.plan.waiting) <= _MOST_EVICTIONS:
+    if cycle is not None and (
+        cycle.memory.proposal is not None or len(cycle.plan.evictions) + len(cycle.plan.waiting) <= _MOST_EVICTIONS
+    ):
         made.append(Document(PLAN, cycle.plan_json))
     return tuple(made)
 

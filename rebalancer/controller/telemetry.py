@@ -213,6 +213,7 @@ def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
 def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
     """Return the samples of a cycle; made once per cycle, because there is a row for every constraint."""
     plan, states = cycle.plan, StateReasons(cycle.plan)
+    proposal = cycle.memory.proposal
     refused = count_refusals(plan, cycle.admission, len(cycle.assessment.deadlocks))
     return CycleSamples(
         cycle_ended_at=cycle.context.now,
@@ -223,6 +224,7 @@ def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
         findings=Counter(finding.kind for finding in findings),
         planned_evictions=len(plan.evictions) + len(plan.waiting),
         minimum_evictions=plan.lower_bound,
+        plan_pending=len(proposal.uids) if proposal is not None and not proposal.approved else 0,
         refusals={Reason(reason): number for reason, number in refused.items()},
     )
 

@@ -22,6 +22,9 @@ class EventReason(StrEnum):
     EVICTION_FAILED = "EvictionFailed"
     MOVE_VERIFIED = "MoveVerified"
     MOVE_INEFFECTIVE = "MoveIneffective"
+    PLAN_PROPOSED = "PlanProposed"
+    PLAN_APPROVED = "PlanApproved"
+    PLAN_EXPIRED = "PlanExpired"
     REBALANCE_PAUSED = "RebalancePaused"
     POLICY_INVALID = "PolicyInvalid"
     POLICY_RELOADED = "PolicyReloaded"
@@ -39,6 +42,9 @@ _ACTIONS = {
     EventReason.EVICTION_FAILED: "Evict",
     EventReason.MOVE_VERIFIED: "Verify",
     EventReason.MOVE_INEFFECTIVE: "Verify",
+    EventReason.PLAN_PROPOSED: "Propose",
+    EventReason.PLAN_APPROVED: "Approve",
+    EventReason.PLAN_EXPIRED: "Expire",
     EventReason.REBALANCE_PAUSED: "Pause",
     EventReason.POLICY_INVALID: "LoadPolicy",
     EventReason.POLICY_RELOADED: "LoadPolicy",

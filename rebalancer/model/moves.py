@@ -134,6 +134,20 @@ class ExtraEviction(Struct, frozen=True, gc=False, order=True):
     """UID of the victim; an eviction that is not granted costs nothing."""
 
 
+class Proposal(Struct, frozen=True, gc=False, kw_only=True):
+    """Evictions that wait for the approval of a person, or have it: `uids` are those of the pods, in order.
+
+    `hash` is what a person approves, `policy` the policy's hash. `since` is when it was proposed; once it is approved,
+    when that was or when the last of its evictions was admitted.
+    """
+
+    hash: str
+    policy: str
+    since: Moment
+    uids: tuple[str, ...]
+    approved: bool = False
+
+
 class Memory(Struct, frozen=True, kw_only=True):
     """Everything that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
 
@@ -158,6 +172,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     """Of what is still violated, by a short name."""
     breaker: BreakerState = CLOSED
     """After the last cycle."""
+    proposal: Proposal | None = None
+    """In mode Approve."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

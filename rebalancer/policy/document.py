@@ -28,7 +28,7 @@ class Policy(Section):
     kind: Literal["RebalancePolicy"]
     """The document's kind."""
     mode: Mode = Mode.OBSERVE
-    """Observe reports and evicts nothing; Evict carries out plans."""
+    """Observe reports and evicts nothing; Approve carries out what a person approves, Evict all plans."""
     interval: PositiveDuration = timedelta(seconds=60)
     """The time from one cycle to the next."""
     plan_ttl: PositiveDuration = Field(default=timedelta(minutes=15), alias="planTTL")

@@ -4,9 +4,10 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """Observe reports and evicts nothing; Evict carries out plans. The safest first."""
+    """Observe reports and evicts nothing; Approve carries out what a person approves, Evict all. The safest first."""
 
     OBSERVE = "Observe"
+    APPROVE = "Approve"
     EVICT = "Evict"
 
     def at_most(self, limit: "Mode | None") -> "Mode":

@@ -381,6 +381,8 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     # admission
     admission.Paused: lambda c: c.message,
     admission.ModeObserves: lambda _: "mode is Observe",
+    admission.AwaitsApproval: lambda c: f"plan {c.plan} waits for approval until {c.expires_at:%Y-%m-%d %H:%M:%SZ}",
+    admission.NotProposed: lambda c: f"it is not part of plan {c.plan}; it is proposed when that plan has ended",
     admission.Stale: lambda c: c.message,
     admission.OutsideWindow: lambda c: (
         f"no window is open; the next one ({c.schedule}, {c.time_zone}) opens at {c.opens_at:%Y-%m-%d %H:%MZ}"

@@ -41,6 +41,6 @@ def test_a_flag_wins_over_the_environment(parser: Parser, monkeypatch: pytest.Mo
 
 
 def test_wrong_values_are_reported_with_their_flags(parser: Parser) -> None:
-    with pytest.raises(CliError, match='--mode: found "evict"; expected Observe or Evict') as caught:
+    with pytest.raises(CliError, match='--mode: found "evict"; expected Observe, Approve or Evict') as caught:
         load_flags(parser.parse_args(["--mode", "evict", "--retry-period", "5"]))
     assert '--retry-period: found "5"; expected a duration' in str(caught.value)

@@ -13,6 +13,7 @@ from rebalancer.controller.loop import step
 from rebalancer.controller.run_once import RunOnce
 from rebalancer.controller.state import (
     Answered,
+    ApprovalRead,
     CycleDue,
     Evict,
     Leading,
@@ -39,6 +40,7 @@ from tests.controller.simulated import eager
 BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
 EVICTING = eager(budgets=BUDGETS)
 MAP = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-policy")
+APPROVAL = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-approval")
 SWITCH = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-control")
 
 
@@ -375,6 +377,49 @@ def test_who_begins_to_lead_tells_of_the_pause() -> None:
     state, _ = after(state, PauseRead(pause=Pause(until=NOW + timedelta(seconds=1))))
     state, requests = step(state, Leading(leads=True), NOW + timedelta(seconds=1))
     assert (state.pause, requests) == (None, ()), "one that is over by then is none"
+
+
+def notes(requests: tuple[LoopRequest, ...]) -> list[str]:
+    """Return the events on the approval's ConfigMap."""
+    published = [request.event for request in requests if isinstance(request, Publish)]
+    return [f"{event.reason}: {event.note}" for event in published if event.regarding == APPROVAL]
+
+
+def test_a_plan_is_proposed_approved_and_carried_out() -> None:
+    """Each is an event with the plan's hash, once; the approved evictions are requested after the memory is saved."""
+    approving = led(policy=eager(Mode.APPROVE, budgets=BUDGETS), approval_object=APPROVAL)
+    state, requests = after(approving, CycleDue(snapshot=SNAPSHOT))
+    proposal = state.memory.proposal
+    assert proposal is not None
+    end = f"{NOW + state.policy.plan_ttl:%Y-%m-%d %H:%M:%SZ}"
+    assert notes(requests) == [f"PlanProposed: plan {proposal.hash} of 4 evictions waits for approval until {end}"]
+    assert state.queue == ()
+    state, requests = after(state, Saved(), CycleDue(snapshot=SNAPSHOT))
+    assert notes(requests) == []
+    state, requests = after(state, Saved(), ApprovalRead(approved=proposal.hash))
+    assert requests == ()
+    state, requests = after(state, CycleDue(snapshot=SNAPSHOT))
+    assert notes(requests) == [f"PlanApproved: plan {proposal.hash} of 4 evictions is approved and is carried out"]
+    assert tuple(eviction.pod.uid for eviction in state.queue) == proposal.uids
+    assert "Evict" in kinds(after(state, Saved())[1])
+
+
+@pytest.mark.parametrize(
+    ("approved", "what"), [(False, "was not approved"), (True, "was approved and made no progress")]
+)
+def test_the_end_of_a_plan_is_published(approved: bool, what: str) -> None:
+    """With the hash of the old plan, before the new one."""
+    approving = led(policy=eager(Mode.APPROVE, budgets=BUDGETS), approval_object=APPROVAL)
+    state, _ = after(approving, CycleDue(snapshot=SNAPSHOT), Saved())
+    old = state.memory.proposal
+    assert old is not None
+    memory = msgspec.structs.replace(state.memory, proposal=msgspec.structs.replace(old, approved=approved))
+    state, requests = step(replace(state, memory=memory), CycleDue(snapshot=SNAPSHOT), NOW + state.policy.plan_ttl)
+    expired, proposed = notes(requests)
+    assert expired == f"PlanExpired: plan {old.hash} of 4 evictions {what} in time"
+    assert proposed.startswith("PlanProposed: plan ")
+    state, requests = after(state, PolicyLoaded(policy=EVICTING), CycleDue(snapshot=SNAPSHOT))
+    assert (notes(requests), state.memory.proposal) == ([], None), "another mode is no expiry"
 
 
 def test_what_was_sent_before_a_pause_is_followed_to_its_end() -> None:

@@ -1,8 +1,10 @@
 """The whole loop on the simulated cluster: what it promises, whatever the scheduler and the network do."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Faults, SimulatedCluster, pick_most_crowded
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.state import LoopEvent, PauseRead
+from rebalancer.controller.state import ApprovalRead, LoopEvent, PauseRead
+from rebalancer.controller.status import PLAN
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
@@ -22,8 +25,8 @@ from tests.planning.states import CACHE, bounds, state
 ZONES = "abc"
 
 
-def skewed(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False) -> ClusterBuilder:
-    """Build zones of nodes that hold so many pods of one workload, with a budget of one."""
+def skewed(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False, budget: int = 1) -> ClusterBuilder:
+    """Build zones of nodes that hold so many pods of one workload, with a budget of one if no other is given."""
     blueprint = ClusterBuilder()
     on = {}
     for name, nodes in zip(ZONES, counts, strict=False):
@@ -31,7 +34,7 @@ def skewed(counts: list[list[int]], zone: int, host: int, *, stateful: bool = Fa
         on.update({f"{name}-{number}": held for number, held in enumerate(nodes, start=1)})
     add = blueprint.stateful_set if stateful else blueprint.deployment
     add("web", on=on, spread={ZONE: zone, HOSTNAME: host})
-    blueprint.budget("web", max_unavailable=1)
+    blueprint.budget("web", max_unavailable=budget)
     return blueprint
 
 
@@ -129,6 +132,122 @@ def test_observing() -> None:
     assert cycle is not None
     assert {waiting_eviction.reason for waiting_eviction in cycle.admission.waiting} == {"ObserveOnly"}
     assert cycle.plan.lower_bound == 4
+
+
+def approving(cluster: SimulatedCluster, **changes: object) -> Simulation:
+    return Simulation(cluster, eager(Mode.APPROVE, **changes))
+
+
+def pending(simulation: Simulation) -> dict[str, Any]:
+    """Return the plan that people read in the status."""
+    plan: dict[str, Any] = json.loads(simulation.cluster.load(PLAN))
+    return plan
+
+
+def test_a_person_approves_every_step() -> None:
+    """Nothing is evicted before; then exactly the pods of the plan, and the next plan needs an approval of its own."""
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    simulation = approving(cluster)
+    evicted: list[str] = []
+    while True:
+        simulation.cycles(6)
+        assert simulation.evictions == len(evicted)
+        plan = pending(simulation)
+        if not plan["evictions"]:
+            break
+        simulation.runner.tell(ApprovalRead(approved=plan["planHash"]))
+        simulation.cycles(1)
+        evicted += [eviction["uid"] for eviction in plan["evictions"]]
+        assert [move.uid for move in simulation.runner.state.memory.moves] == evicted
+    assert len(evicted) == 4
+    assert standing(cluster.snapshot(cluster.now), [[0, 0]] * 3) == [[2, 2]] * 3
+
+
+def test_an_approval_serves_once() -> None:
+    """The hash stays in the ConfigMap; no later plan has it."""
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    simulation = approving(cluster)
+    simulation.cycles(2)
+    plan = pending(simulation)
+    simulation.runner.tell(ApprovalRead(approved=plan["planHash"]))
+    simulation.cycles(20)
+    assert simulation.evictions == len(plan["evictions"]) == 1
+    assert pending(simulation)["planHash"] != plan["planHash"]
+
+
+def test_a_proposal_and_its_approval_survive_a_restart() -> None:
+    """Another process proposes the same plan, and carries out what is left of an approved one."""
+
+    class Paused(SimulatedCluster):
+        """Pauses the controller after the first eviction."""
+
+        tell: Callable[[LoopEvent], None]
+
+        def evict(self, move: Move) -> EvictionAnswer:
+            self.tell(PauseRead(pause=Pause()))
+            return super().evict(move)
+
+    budgets = Budgets(max_unavailable=Amount(value=4), per_workload=Amount(value=4))
+    cluster = Paused(skewed([[3, 3], [3, 3], [0, 0]], 1, 1, budget=4).snapshot(), seed=1)
+    simulation = approving(cluster, budgets=budgets)
+    simulation.cycles(1)
+    plan = pending(simulation)
+    simulation.restart()
+    simulation.cycles(1)
+    assert {**pending(simulation), "generatedAt": 0} == {**plan, "generatedAt": 0}
+    assert len(plan["evictions"]) == 4
+    simulation.runner.tell(ApprovalRead(approved=plan["planHash"]))
+    cluster.tell = simulation.runner.tell
+    simulation.cycles(2)
+    assert simulation.evictions == 1
+    left = pending(simulation)
+    assert left["planHash"] == plan["planHash"]
+    assert [entry["uid"] for entry in left["evictions"]] == [entry["uid"] for entry in plan["evictions"][1:]]
+    cluster.tell = lambda _: None
+    simulation.restart()
+    simulation.cycles(10)
+    assert {move.uid for move in simulation.runner.state.memory.moves} == {entry["uid"] for entry in plan["evictions"]}
+    assert simulation.evictions == 4
+
+
+def test_a_plan_that_nobody_approves_expires() -> None:
+    """It is replaced by a new one after `planTTL`; the old hash approves nothing any more."""
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    simulation = approving(cluster, plan_ttl=timedelta(minutes=5))
+    simulation.cycles(1, apart=60)
+    first = pending(simulation)
+    simulation.cycles(4, apart=60)
+    assert {**pending(simulation), "generatedAt": 0} == {**first, "generatedAt": 0}
+    simulation.cycles(1, apart=60)
+    second = pending(simulation)
+    assert (second["planHash"] != first["planHash"], second["evictions"]) == (True, first["evictions"])
+    simulation.runner.tell(ApprovalRead(approved=first["planHash"]))
+    simulation.cycles(2, apart=60)
+    assert simulation.evictions == 0
+
+
+@given(layout, st.integers(0, 2**32), st.lists(st.sampled_from(["approve", "old", "nothing", "restart"]), max_size=12))
+@settings(max_examples=25, deadline=None)
+def test_only_approved_pods_are_evicted(counts: list[list[int]], seed: int, actions: list[str]) -> None:
+    """Whatever people do and when, and however often the controller starts again."""
+    cluster = SimulatedCluster(skewed(counts, 1, 1).snapshot(), seed=seed)
+    simulation = approving(cluster, plan_ttl=timedelta(minutes=2))
+    approved: set[str] = set()
+    hashes = ["none"]
+    for action in actions:
+        simulation.cycles(1, apart=30)
+        plan = pending(simulation)
+        if action == "restart":
+            simulation.restart()
+        if action in {"approve", "restart"}:
+            hashes.append(plan["planHash"])
+            approved |= {entry["uid"] for entry in plan["evictions"]}
+        if action != "nothing":
+            simulation.runner.tell(ApprovalRead(approved=hashes[0] if action == "old" else hashes[-1]))
+    simulation.cycles(3, apart=30)
+    assert {move.uid for move in simulation.runner.state.memory.moves} <= approved
+    before = {pod.uid for pod in skewed(counts, 1, 1).snapshot().pods}
+    assert before - {pod.uid for pod in cluster.snapshot(cluster.now).pods} <= approved
 
 
 def test_the_same_seed_gives_the_same_history() -> None:

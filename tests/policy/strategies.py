@@ -120,7 +120,7 @@ groups: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"apiVersion": st.just("rebalancer.dev/v1alpha1"), "kind": st.just("RebalancePolicy")},
     optional={
-        "mode": st.sampled_from(["Observe", "Evict"]),
+        "mode": st.sampled_from(["Observe", "Approve", "Evict"]),
         "interval": long_durations,
         "planTTL": long_durations,
         "scheduler": _section(name=texts, configFile=st.none() | texts),

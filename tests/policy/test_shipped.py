@@ -119,7 +119,7 @@ BAD: list[dict[str, Any]] = [
     limit(maxPods=1, of="all"),
     limit(maxPods=1, severity="bad"),
     limit(maxPods=1, action="Move"),
-    {"mode": "Approve"},
+    {"mode": "Ask"},
     {"mode": "evict"},
     {"interval": 60},
     {"interval": "0s"},

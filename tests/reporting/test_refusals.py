@@ -294,6 +294,14 @@ SENTENCES: list[tuple[Fact, str]] = [
     ),
     (admission.Paused("paused by ada until noon"), "paused by ada until noon"),
     (admission.ModeObserves(), "mode is Observe"),
+    (
+        admission.AwaitsApproval("0a1b", datetime(2026, 6, 1, 20, 0, tzinfo=UTC)),
+        "plan 0a1b waits for approval until 2026-06-01 20:00:00Z",
+    ),
+    (
+        admission.NotProposed("0a1b"),
+        "it is not part of plan 0a1b; it is proposed when that plan has ended",
+    ),
     (admission.Stale("the snapshot is 90s old"), "the snapshot is 90s old"),
     (
         admission.OutsideWindow(datetime(2026, 6, 1, 20, 0, tzinfo=UTC), "0 22 * * 1-5", "Europe/Berlin"),

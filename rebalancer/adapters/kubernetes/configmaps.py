@@ -7,13 +7,14 @@ import msgspec
 import structlog
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.admission import approval
 from rebalancer.admission.pause import KEY, Pause, read_pause
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import ResourceKind
 from rebalancer.ports import Document, SaveAnswer
 
-STATUS, CONTROL = "rebalancer-status", "rebalancer-control"
+STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"
 LIMIT = 256 * 1024
 """Bytes that the status may take; a document that exceeds them is left out, not truncated."""
 
@@ -54,6 +55,11 @@ def find_pause(config_map: ConfigMap) -> Pause | None:
     if KEY in config_map.binary:
         return Pause(unreadable="it is not text in UTF-8")
     return read_pause(config_map.data[KEY]) if KEY in config_map.data else None
+
+
+def find_approval(config_map: ConfigMap) -> str:
+    """Return the hash of the approved plan in the approval ConfigMap, "" if it has none."""
+    return config_map.data.get(approval.KEY, "").strip()
 
 
 CONFIG_MAPS = ResourceKind(

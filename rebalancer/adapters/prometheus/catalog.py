@@ -124,6 +124,11 @@ MINIMUM_EVICTIONS: Final = Metric(
     help="Proven minimum of evictions for all violations, including those that cannot be repaired now.",
     leader_only=True,
 )
+PLAN_PENDING: Final = Metric(
+    name="rebalancer_plan_pending",
+    help="Evictions of the proposed plan that wait for approval, in mode Approve.",
+    leader_only=True,
+)
 IN_FLIGHT: Final = Metric(
     name="rebalancer_in_flight",
     help="Evicted pods whose replacements are not yet Ready.",
@@ -242,6 +247,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     FINDINGS,
     PLANNED_EVICTIONS,
     MINIMUM_EVICTIONS,
+    PLAN_PENDING,
     IN_FLIGHT,
     EVICTIONS,
     MOVES,

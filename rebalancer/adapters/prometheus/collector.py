@@ -65,6 +65,7 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
     yield _make_gauge(catalog.FINDINGS, [((kind,), findings.get(kind, 0)) for kind in catalog.FINDINGS.values])
     yield _make_gauge(catalog.PLANNED_EVICTIONS, [((), samples.planned_evictions)])
     yield _make_gauge(catalog.MINIMUM_EVICTIONS, [((), samples.minimum_evictions)])
+    yield _make_gauge(catalog.PLAN_PENDING, [((), samples.plan_pending)])
     yield _make_gauge(catalog.PAUSED, [((), int(samples.paused))])
     yield _make_gauge(
         catalog.BREAKER_OPEN,

@@ -123,6 +123,7 @@ class CycleSamples:
     findings: Mapping[FindingKind, int] = field(default_factory=dict)
     planned_evictions: int = 0
     minimum_evictions: int = 0
+    plan_pending: int = 0
     in_flight: int = 0
     refusals: Mapping[Reason, int] = field(default_factory=dict)
 

@@ -8,7 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
+from rebalancer.model.moves import Proposal
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.planning.expected_counts import decided_evictions, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
@@ -141,12 +143,16 @@ class PlannedRefusal(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none."""
+    """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none.
+
+    `planHash` stands for the evictions, their order and the policy; in mode Approve also for the time of the proposal.
+    """
 
     api_version: str = API_VERSION
     kind: str = "Plan"
     generated_at: datetime | None
     expires_at: datetime | None
+    plan_hash: Text
     snapshot_hash: Text
     policy_hash: Text
     totals: Totals
@@ -162,6 +168,7 @@ def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_
     return PlanDocument(
         generated_at=get_known_time(plan.made_at),
         expires_at=get_known_time(plan.expires_at) if get_known_time(plan.made_at) else None,
+        plan_hash=plan_hash(plan.evictions, plan.policy_hash),
         snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
         policy_hash=plan.policy_hash,
         totals=_totals(plan),
@@ -173,6 +180,22 @@ def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_
         ),
         refusals=tuple(_planned_refusal(refusal) for refusal in plan.refusals),
     )
+
+
+def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snapshot: Snapshot) -> PlanDocument:
+    """Return the part of a plan that is proposed for approval, or is approved and not yet carried out, and no more.
+
+    Its evictions are listed as such even where a budget holds them back at the moment: they are what is approved.
+    """
+    planned = {waiting.eviction.pod.uid: waiting.eviction for waiting in plan.waiting}
+    planned |= {eviction.pod.uid: eviction for eviction in plan.evictions}
+    evictions = tuple(planned[uid] for uid in proposal.uids if uid in planned)
+    names = {eviction.group for eviction in evictions}
+    groups = tuple(group for group in plan.groups if group.name in names)
+    part = msgspec.structs.replace(
+        plan, expires_at=expires_at, evictions=evictions, waiting=(), groups=groups, refusals=()
+    )
+    return msgspec.structs.replace(plan_document(part, snapshot), plan_hash=proposal.hash)
 
 
 def _totals(plan: Plan) -> Totals:

@@ -56,6 +56,7 @@ LEADING = CycleSamples(
     paused=True,
     breaker_causes=frozenset({BreakerCause.UNREADY_ZONE}),
     memory_saved=False,
+    plan_pending=3,
     policy_read_at=AT,
     cycle_ended_at=AT,
     constraints=(WEB,),
@@ -159,8 +160,9 @@ def test_samples_become_series() -> None:
     assert values(metrics, "rebalancer_paused") == {(): 1}
     breaker = values(metrics, "rebalancer_breaker_open")
     assert breaker == {(cause,): float(cause is BreakerCause.UNREADY_ZONE) for cause in BreakerCause}
+    assert values(metrics, "rebalancer_plan_pending") == {(): 3}
     assert values(metrics, "rebalancer_memory_saved") == {(): 0}
-    assert values(metrics, "rebalancer_mode") == {("Observe",): 0, ("Evict",): 1}
+    assert values(metrics, "rebalancer_mode") == {("Observe",): 0, ("Approve",): 0, ("Evict",): 1}
     assert values(metrics, "rebalancer_last_cycle_timestamp_seconds") == {(): AT.timestamp()}
     assert values(metrics, "rebalancer_watch_age_seconds") == {("Pod",): 1.5}
     assert values(metrics, "rebalancer_cache_objects") == {("Pod",): 12}

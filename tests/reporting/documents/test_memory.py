@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from rebalancer.adapters.kubernetes.configmaps import LIMIT
+from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.admission.memory import MOST_IN_FLIGHT
 from rebalancer.assessment.causes import MOST_STORED
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
@@ -20,6 +21,7 @@ from rebalancer.model.moves import (
     Memory,
     MoveState,
     ObservedChange,
+    Proposal,
     Reference,
     RefusedRequest,
     Target,
@@ -44,6 +46,7 @@ MEMORY = Memory(
     changes=(ObservedChange(ViolationCause.NODE_LOST, "zone=a", NOW),),
     causes=(("0123456789abcdef", ViolationCause.ROLLOUT),),
     breaker=BreakerState((OpenCause(cause=BreakerCause.API_ERRORS, part=3, total=5, bound=20, since=NOW, last=NOW),)),
+    proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=("u1", "u2"), approved=True),
 )
 
 
@@ -134,10 +137,12 @@ def test_its_size_is_bounded() -> None:
             for number in range(MOST_CHANGES)
         ),
         causes=tuple((make_token(f"c{number}"), ViolationCause.SCALE_DOWN) for number in range(MOST_STORED)),
+        proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=tuple(uid() for _ in range(MOST_PROPOSED))),
     )
     text = memory_text(memory)
     assert len(text) <= LIMIT
     stored = parse_memory(text)
     assert stored.moves == moves
     assert stored.sent == memory.sent
+    assert stored.proposal == memory.proposal
     assert {token for token, _ in stored.seen} == {make_token(name(number)) for number in range(MOST_SINCE)}

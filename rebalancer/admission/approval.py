@@ -1,0 +1,87 @@
+"""Mode Approve: which evictions are proposed to a person, and which of them a person has approved.
+
+A proposal is stored and stays the same from cycle to cycle, so that a person has time to read and approve it. It ends
+when it is carried out, when nothing was approved or done for `planTTL`, or when planning no longer wants it. Its hash
+is new for each proposal: an approval serves once.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby, takewhile
+from typing import Final
+
+import msgspec
+
+from rebalancer.model.moves import Memory, Proposal
+from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.policy import Policy
+
+KEY: Final = "approved"
+"""The key of the ConfigMap `rebalancer-approval` that holds the hash of the approved plan."""
+
+MOST_PROPOSED: Final = 200
+"""Evictions of a proposal: a person reads them, and they are stored."""
+
+
+def plan_hash(evictions: Iterable[Eviction], policy_hash: str, proposed_at: datetime | None = None) -> str:
+    """Hash what would be evicted, in which order and steps, by which policy; of a proposal also when it was made."""
+    order = [(eviction.step, eviction.pod.uid, eviction.pod.node) for eviction in evictions]
+    return hashlib.sha256(msgspec.json.encode((policy_hash, proposed_at, order))).hexdigest()[:16]
+
+
+def expires_at(proposal: Proposal, policy: Policy) -> datetime:
+    """Return when a proposal ends if nothing happens until then."""
+    return proposal.since + policy.plan_ttl
+
+
+def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now: datetime) -> Proposal | None:
+    """Return the stored proposal if it is still in force, with what a person has approved since.
+
+    One that is not approved needs all its evictions in the plan. An approved one lasts while any of them is in flight,
+    held back by planning, or possible now: a step that begins with another pod is another step.
+    """
+    proposal = memory.proposal
+    if proposal is None or proposal.policy != policy.hash:
+        return None
+    # A time in the future, from another clock, must not delay its end.
+    proposal = msgspec.structs.replace(proposal, since=min(proposal.since, now))
+    if now >= expires_at(proposal, policy):
+        return None
+    held_back = {waiting.eviction.pod.uid for waiting in plan.waiting}
+    if proposal.approved:
+        possible = any(approved_part(tuple(step), proposal) for _, step in _steps(plan.evictions))
+        left = held_back | {move.uid for move in memory.in_flight}
+        return proposal if possible or not left.isdisjoint(proposal.uids) else None
+    planned = held_back | {eviction.pod.uid for eviction in plan.evictions}
+    if not planned.issuperset(proposal.uids):
+        return None
+    return msgspec.structs.replace(proposal, approved=True, since=now) if approved == proposal.hash else proposal
+
+
+def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Proposal | None:
+    """Return the proposal of these evictions, of as many whole steps as it may have; None if there are none."""
+    chosen: list[Eviction] = []
+    for _, step in _steps(evictions):
+        part = list(step)[: MOST_PROPOSED - len(chosen)]
+        if len(part) >= (part[0].needed if part else 1):
+            chosen += part
+    if not chosen:
+        return None
+    return Proposal(
+        hash=plan_hash(chosen, policy.hash, now),
+        policy=policy.hash,
+        since=now,
+        uids=tuple(eviction.pod.uid for eviction in chosen),
+    )
+
+
+def _steps(evictions: Iterable[Eviction]) -> Iterable[tuple[int, Iterable[Eviction]]]:
+    return groupby(evictions, key=lambda eviction: eviction.step)
+
+
+def approved_part(step: Sequence[Eviction], proposal: Proposal) -> tuple[Eviction, ...]:
+    """Return the prefix of a step that is approved; empty if it is no step without the rest."""
+    uids = frozenset(proposal.uids)
+    part = tuple(takewhile(lambda eviction: eviction.pod.uid in uids, step))
+    return part if part and len(part) >= part[0].needed else ()
