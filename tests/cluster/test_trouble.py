@@ -219,6 +219,27 @@ def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
     assert [eviction.code for eviction in cluster.audit.evictions(user=USER)] == [201] * 6
 
 
+def test_a_status_that_is_deleted_holds_back_everything_until_it_exists_again(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    """The controller has no right to create it; the log has the command that helps, and after it the repair goes on."""
+    install(cluster, "base", "evict")
+    skewed(cluster)
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status"
+    cluster.api.delete(path)
+    with Controller(cluster, tmp_path, policy("Evict")) as controller:
+        controller.wait_for("cycle", count=4)
+        helps = f"kubectl create configmap rebalancer-status --namespace {NAMESPACE}"
+        assert controller.log("cycle")[-1]["unsaved"].endswith(helps)
+        assert cluster.audit.evictions() == []
+        assert controller.metrics()["rebalancer_memory_saved"] == 0
+        metadata = {"name": "rebalancer-status", "namespace": NAMESPACE}
+        cluster.api.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}])
+        wait_until(lambda: balanced(cluster.api), what="balance", timeout=90)
+        assert controller.metrics()["rebalancer_memory_saved"] == 1
+    assert [eviction.code for eviction in cluster.audit.evictions(user=USER)] == [201] * 6
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_within_seconds(cluster: ControlPlane, tmp_path: Path, sign: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it with 0 within seconds, in the middle of a repair too, and nothing is evicted after."""

@@ -116,22 +116,23 @@ class StatusMap:
         try:
             self._write(data)
         except ClusterError as error:
-            problem = self._explain(error)
-            _log.warning("status not saved", error=problem)
-            # Not found: somebody has deleted the object since.
-            conflict = isinstance(error, RequestRefused) and error.status in {_CONFLICT, _NOT_FOUND}
-            return SaveAnswer(problem, conflict)
+            answer = self._explain(error)
+            _log.warning("status not saved", error=answer.problem)
+            return answer
         self._saved = data
         return SaveAnswer()
 
-    def _explain(self, error: ClusterError) -> str:
+    def _explain(self, error: ClusterError) -> SaveAnswer:
         """Say what is missing where the object does not exist and this account may not create it."""
-        if self._metadata or not isinstance(error, RequestRefused) or error.status != _FORBIDDEN:
-            return str(error)
-        return (
-            f"ConfigMap {self._namespace}/{STATUS} does not exist, and this account has no right to create it; run: "
-            f"kubectl create configmap {STATUS} --namespace {self._namespace}"
-        )
+        status = error.status if isinstance(error, RequestRefused) else 0
+        if status == _FORBIDDEN and not self._metadata:
+            problem = (
+                f"ConfigMap {self._namespace}/{STATUS} does not exist, and this account has no right to create it; "
+                f"run: kubectl create configmap {STATUS} --namespace {self._namespace}"
+            )
+            return SaveAnswer(problem, conflict=True)  # by the time somebody has created it, it must be read first
+        # Not found: somebody has deleted the object since.
+        return SaveAnswer(str(error), conflict=status in {_CONFLICT, _NOT_FOUND})
 
     def _write(self, data: dict[str, str]) -> None:
         # What others wrote into the metadata stays, such as what `kubectl apply` compares with.

@@ -144,7 +144,7 @@ def test_a_missing_status_that_may_not_be_created_is_explained(exists: bool) -> 
             "ConfigMap ns/rebalancer-status does not exist, and this account has no right to create it; run: "
             "kubectl create configmap rebalancer-status --namespace ns"
         )
-    assert not answered.conflict
+    assert answered.conflict is not exists, "once somebody has created it, it must be read before it is written"
 
 
 def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
