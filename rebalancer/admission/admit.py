@@ -1,7 +1,7 @@
 """Admission: which evictions of a plan may be sent now.
 
 Planning decides everything that follows from the snapshot. Admission decides what needs memory or the clock: the mode,
-a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, and in mode Approve what a person has
+a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, in mode Approve what a person has
 approved. A step is admitted whole, as a prefix, or not at all.
 """
 

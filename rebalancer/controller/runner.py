@@ -178,7 +178,9 @@ class Runner:
                 _log.exception("cycle failed")
 
     def time_to_cycle(self) -> float | None:
-        """Return in how many seconds the next early cycle is due, None if none is."""
+        """Return in how many seconds the next early cycle is due, None if none is, or one waits for an answer."""
+        if self._waiting_tick:
+            return None
         with self._scheduling:
             due = self._next_cycle
         return None if due is None else max(0.0, due - self._clocks.monotonic())

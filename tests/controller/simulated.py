@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from rebalancer.adapters.simulator import SimulatedCluster
-from rebalancer.controller.runner import Identity, Observer, Runner
+from rebalancer.controller.runner import Identity, Observer, Runner, Spawn, run_at_once
 from rebalancer.controller.state import Clocks, Leading, LoopState
 from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
@@ -60,10 +60,12 @@ class Simulation:
         ahead: timedelta = NONE,
         *,
         cycle_ended: Callable[[], None] = lambda: None,
+        spawn: Spawn = run_at_once,
     ) -> None:
         self.cluster = cluster
         self._ahead = ahead
         self._cycle_ended = cycle_ended
+        self._spawn = spawn
         self.policy = policy
         self.observer = Watching()
         self._telling = telling or self.observer
@@ -78,6 +80,7 @@ class Simulation:
             may_act=lambda: True,
             identity=Identity(name="test", policy_source="test"),
             cycle_ended=self._cycle_ended,
+            spawn=self._spawn,
         )
         runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY))))
         return runner

@@ -14,7 +14,7 @@ from rebalancer.controller.state import Leading, Stopping
 from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaited
 from rebalancer.model.pods import Pod
 from tests.controller.simulated import Simulation, eager
-from tests.controller.test_loop import CYCLE, SNAPSHOT, after, led
+from tests.controller.test_loop import BUDGETS, CYCLE, SNAPSHOT, after, led
 from tests.controller.test_simulated import skewed
 from tests.scheduling.build import node
 
@@ -109,3 +109,18 @@ def test_an_early_cycle_in_a_running_loop() -> None:
     assert len(cycles) == 1
     runner.tell(Stopping())
     wait_until(lambda: not runner.thread.is_alive())
+
+
+def test_a_cycle_that_waits_for_answers_does_not_spin() -> None:
+    """An early cycle that is due while requests hang runs after them; until then the loop sleeps."""
+    cluster = SimulatedCluster(SNAPSHOT)
+    hanging: list[Callable[[], None]] = []
+    simulation = Simulation(cluster, eager(budgets=BUDGETS), spawn=hanging.append)
+    runner = simulation.runner
+    runner.tick()
+    assert hanging
+    assert runner.state.queue
+    runner.ask_cycle_within(0)
+    assert runner.time_to_cycle() == 0
+    runner.tick()
+    assert runner.time_to_cycle() is None

@@ -10,6 +10,9 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from rebalancer.adapters.simulator.event_queue import EventQueue
 
+RESOLUTION = 1e-5
+"""Seconds; the queue's times have whole microseconds, so that a shorter wait would not end."""
+
 
 class Task:
     """A sequence of requests with waits in between, as a thread of a process has them.
@@ -29,7 +32,7 @@ class Task:
         if self.over:
             return
         delay = self._ready_at() - self._hub.seconds
-        if delay > 0:
+        if delay > RESOLUTION:
             self._hub.after(delay, self.resume)
             return
         self._greenlet.parent = getcurrent()
