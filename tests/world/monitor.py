@@ -87,7 +87,8 @@ class Monitor:
         self._requests: dict[tuple[str, str], deque[float]] = {}
         self._throttled: dict[str, float] = {}
         self._waiting: dict[str, dict[str, int]] = {}
-        state.store.pods.listeners.append(lambda _before, _after: self._count())
+        for table in (state.store.pods, state.store.workloads):
+            table.listeners.append(lambda _before, _after: self._count())
         self._count()
 
     def breach(self, sentence: str) -> None:
@@ -95,7 +96,7 @@ class Monitor:
         self.breaches.append(f"{self._hub.seconds:.2f}s: {sentence}")
 
     def _count(self) -> None:
-        """Note how many pods of each workload are Ready, by their own status, whenever that changes.
+        """Note by how many the Ready pods of each workload exceed its replicas, whenever that changes.
 
         Pods of a node that was deleted a moment ago are Ready until they are collected, as in a real cluster.
         """
@@ -107,8 +108,9 @@ class Monitor:
                 for pod in self._state.store.pods.of(owner)
             )
             history = self._available.setdefault(top.uid, deque(maxlen=200))
-            if not history or history[-1][1] != ready:
-                history.append((now, ready))
+            surplus = ready - top.replicas
+            if not history or history[-1][1] != surplus:
+                history.append((now, surplus))
 
     def tops(self) -> Iterable[Workload]:
         """Return the workloads that have no owner."""
@@ -183,16 +185,16 @@ class Monitor:
         if pod is None or top is None or pod.terminating or not pod.ready or sender.is_required(move):
             return
         allowed = self._policy.budgets.max_unavailable.resolve(top.replicas)
-        ready = self._most_available(top.uid)
-        if ready - 1 < top.replicas - allowed:
-            self.breach(f"{sender.name} evicts {move.pod}: {ready} of {top.replicas} are Ready")
+        missing = -self._greatest_surplus(top.uid)
+        if missing + 1 > allowed:
+            self.breach(f"{sender.name} evicts {move.pod}: {missing} of {top.replicas} are not Ready")
 
-    def _most_available(self, uid: str) -> int:
-        """Return the most pods that were available within the last seconds: what the sender can have read."""
+    def _greatest_surplus(self, uid: str) -> int:
+        """Return how many more pods than wanted were Ready at best within the time in which the sender has read it."""
         since = self._hub.seconds - REQUEST_SECONDS
         history = self._available[uid]
-        within = [ready for moment, ready in history if moment >= since]
-        before = [ready for moment, ready in history if moment < since]
+        within = [surplus for moment, surplus in history if moment >= since]
+        before = [surplus for moment, surplus in history if moment < since]
         return max([*within, *before[-1:]])
 
     def is_granted(self, move: Move) -> None:
