@@ -15,6 +15,7 @@ STORED = {
             "node": "a-1",
             "workload": {"namespace": "shop", "kind": "Deployment", "name": "web"},
             "owner_uid": "2",
+            "replicas": 3,
             "group": "shop/web",
             "cause": "SkewViolated",
             "targets": [{"topology_key": "topology.kubernetes.io/zone", "values": ["b"]}],
@@ -27,10 +28,13 @@ STORED = {
     "seen": [["shop/web", "2026-01-01T00:00:00Z"]],
     "sent": ["2026-01-01T00:00:00Z"],
     "misses": [{"group": "shop/web", "times": 2, "last": "2026-01-01T00:00:00Z"}],
+    "refused": [{"group": "shop/web", "times": 1, "last": "2026-01-01T00:00:00Z", "wait": "PT60S"}],
     "zones": [{"key": "topology.kubernetes.io/zone", "zone": "a", "last": "2026-01-01T00:00:00Z"}],
     "spares": [{"group": "shop/web", "goal": 3, "uid": "1"}],
     "changes": [{"cause": "NodeLost", "subject": "topology.kubernetes.io/zone=a", "at": "2026-01-01T00:00:00Z"}],
     "causes": [["shop/web", "NodeLost"]],
+    "breaker": {"causes": []},
+    "proposal": None,
 }
 """A memory as version 0.1 writes it."""
 
