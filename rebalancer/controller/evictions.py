@@ -111,11 +111,17 @@ def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
 def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
     """Keep these evictions of the queue and forget the others, in the memory too."""
     uids = {eviction.pod.uid for eviction in remaining}
-    memory = state.memory
+    following = replace(state, queue=remaining)
     for eviction in state.queue:
         if eviction.pod.uid not in uids:
-            memory = forget_request(memory, eviction.pod.uid)
-    return replace(state, queue=remaining, memory=memory)
+            following = _forget(following, eviction.pod.uid)
+    return following
+
+
+def _forget(state: LoopState, uid: str) -> LoopState:
+    """Forget a move that was not sent, and remember that the stored memory may know it."""
+    stored = {(move.uid, move.requested_at) for move in state.memory.moves if move.uid == uid}
+    return replace(state, memory=forget_request(state.memory, uid), unsent=state.unsent | stored)
 
 
 def _is_required(state: LoopState, eviction: Eviction) -> bool:
@@ -180,7 +186,7 @@ def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopSta
     following = replace(state, unsaved=event.problem)
     if event.problem:
         return drop_queue(following, finish_steps=True), ()
-    return request_evictions(following, now)
+    return request_evictions(replace(following, unsent=frozenset()), now)
 
 
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
@@ -229,7 +235,7 @@ def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetim
 def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[LoopState, Requests]:
     """Forget a request that was not sent, and the evictions after it: those of its group, or all."""
     move = next((move for move in state.memory.moves if move.uid == event.uid), None)
-    following = replace(_end_request(state, event.uid), memory=forget_request(state.memory, event.uid))
+    following = _forget(_end_request(state, event.uid), event.uid)
     if event.general:
         following = drop_queue(following)
     elif move is not None:

@@ -64,7 +64,7 @@ def step(  # noqa: C901  # one case for each event
         case NotSent():
             return handle_unsent(state, event, now)
         case MemoryRead():
-            return replace(state, memory=adopt_moves(state.memory, event.memory)), ()
+            return replace(state, memory=adopt_moves(state.memory, event.memory, state.unsent)), ()
         case PolicyLoaded():
             return _handle_policy(state, event, now)
         case PolicyRefused():

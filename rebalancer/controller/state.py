@@ -178,6 +178,7 @@ class LoopState:
     `cycle` is the last one, None before the first; `turn` counts them. `queue` has the admitted evictions that are not
     yet requested, `under_way` the requests without an answer. `sent` counts the evictions of the present step that were
     requested, by group. `silent` are the namespaces of requests that had no answer or a server's error in this cycle.
+    `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in the stored memory.
     `unsaved` says why the memory could not be saved the last time, "" if it was. `overloaded_until` is the time until
     which the API server asked to send nothing. `policy_error` says why the newest policy is not in force, "" if it is.
     `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
@@ -208,6 +209,7 @@ class LoopState:
     sent: Mapping[str, int] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
     unsaved: str = ""
+    unsent: frozenset[tuple[str, datetime]] = frozenset()
     overloaded_until: datetime | None = None
 
     @property

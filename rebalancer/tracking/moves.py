@@ -9,7 +9,7 @@ A move whose answer was lost stays `planned`. It counts as in flight until its p
 long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -107,14 +107,21 @@ def merge_memory(own: Memory, saved: Memory) -> Memory:
     return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)
 
 
-def adopt_moves(own: Memory, saved: Memory) -> Memory:
-    """Return the memory of a leader with the moves that somebody else has saved beside it: they are in flight too."""
+def adopt_moves(own: Memory, saved: Memory, unsent: Container[tuple[str, datetime]] = ()) -> Memory:
+    """Return the memory of a leader with the moves that somebody else has saved beside it: they are in flight too.
+
+    `unsent` are moves, by UID and time of the request, that this process has stored itself and did not send.
+    """
     known = {move.uid for move in own.moves}
-    others = tuple(move for move in saved.moves if move.uid not in known and not move.state.over)
+    others = tuple(move for move in saved.moves if _is_foreign(move, known, unsent))
     if not others:
         return own
     sent = tuple(sorted((*own.sent, *(move.requested_at for move in others))))
     return msgspec.structs.replace(own, moves=(*own.moves, *others), sent=sent)
+
+
+def _is_foreign(move: Move, known: Container[str], unsent: Container[tuple[str, datetime]]) -> bool:
+    return move.uid not in known and (move.uid, move.requested_at) not in unsent and not move.state.over
 
 
 def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:

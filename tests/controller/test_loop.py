@@ -571,3 +571,13 @@ def test_another_group_is_first_in_each_cycle() -> None:
     first = evictions(requests)[0]
     state, _ = after(led(turn=state.turn), CycleDue(snapshot=two_workloads()), Saved())
     assert state.under_way[0].group != first.move.group
+
+
+def test_moves_that_were_stored_and_not_sent_are_not_taken_over() -> None:
+    """A memory whose answer was lost, and that is read again after the conflict, holds nothing back."""
+    state, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
+    stored = state.memory
+    state, _ = after(state, Saved(problem="no answer"), Saved(problem="HTTP 409"), MemoryRead(memory=stored))
+    assert state.memory.moves == ()
+    state, _ = after(state, Saved(), MemoryRead(memory=stored))
+    assert len(state.memory.moves) == 4, "once the memory was saved, what is read then comes from somebody else"
