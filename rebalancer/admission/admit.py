@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
 
 from msgspec import structs
 
-from rebalancer.admission.approval import approved_part, expires_at, find_proposal, propose
+from rebalancer.admission.approval import approved_part, expires_at, find_proposal, propose, split_steps
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.causes import (
     AwaitsApproval,
@@ -86,7 +85,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     prefix of the step.
     """
     since = dict(memory.seen)
-    steps = [tuple(evictions) for _, evictions in groupby(plan.evictions, key=lambda eviction: eviction.step)]
+    steps = split_steps(plan.evictions)
     first = context.turn % len(steps) if steps else 0
     steps = steps[first:] + steps[:first]
     common = _find_common_obstacle(context)

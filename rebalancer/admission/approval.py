@@ -50,7 +50,7 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
         return None
     held_back = {waiting.eviction.pod.uid for waiting in plan.waiting}
     if proposal.approved:
-        possible = any(approved_part(tuple(step), proposal) for _, step in _steps(plan.evictions))
+        possible = any(approved_part(step, proposal) for step in split_steps(plan.evictions))
         left = held_back | {move.uid for move in memory.in_flight}
         return proposal if possible or not left.isdisjoint(proposal.uids) else None
     planned = held_back | {eviction.pod.uid for eviction in plan.evictions}
@@ -62,8 +62,8 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
 def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Proposal | None:
     """Return the proposal of these evictions, of as many whole steps as it may have; None if there are none."""
     chosen: list[Eviction] = []
-    for _, step in _steps(evictions):
-        part = list(step)[: MOST_PROPOSED - len(chosen)]
+    for step in split_steps(evictions):
+        part = step[: MOST_PROPOSED - len(chosen)]
         if len(part) >= (part[0].needed if part else 1):
             chosen += part
     if not chosen:
@@ -76,8 +76,9 @@ def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Pro
     )
 
 
-def _steps(evictions: Iterable[Eviction]) -> Iterable[tuple[int, Iterable[Eviction]]]:
-    return groupby(evictions, key=lambda eviction: eviction.step)
+def split_steps(evictions: Iterable[Eviction]) -> list[tuple[Eviction, ...]]:
+    """Return the evictions of each step of a plan, in the plan's order."""
+    return [tuple(step) for _, step in groupby(evictions, key=lambda eviction: eviction.step)]
 
 
 def approved_part(step: Sequence[Eviction], proposal: Proposal) -> tuple[Eviction, ...]:

@@ -7,6 +7,7 @@ lease, a new policy, the end of the process) takes effect before the next reques
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -102,7 +103,7 @@ def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
     remaining: list[Eviction] = []
     sent = Counter(state.sent)
     for eviction in state.queue:
-        if 0 < sent[eviction.group] < eviction.needed:
+        if _is_required(sent, eviction):
             sent[eviction.group] += 1
             remaining.append(eviction)
     return _keep(state, tuple(remaining))
@@ -124,9 +125,9 @@ def _forget(state: LoopState, uid: str) -> LoopState:
     return replace(state, memory=forget_request(state.memory, uid), unsent=state.unsent | stored)
 
 
-def _is_required(state: LoopState, eviction: Eviction) -> bool:
+def _is_required(sent: Mapping[str, int], eviction: Eviction) -> bool:
     """Return whether an eviction belongs to a step that has begun and is no step without it."""
-    return 0 < state.sent.get(eviction.group, 0) < eviction.needed
+    return 0 < sent.get(eviction.group, 0) < eviction.needed
 
 
 def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
@@ -135,7 +136,7 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
     requests: list[Evict] = []
     while (eviction := _next_eviction(state)) is not None:
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
-        least_ready = () if _is_required(state, eviction) else _least_ready(state, eviction)
+        least_ready = () if _is_required(state.sent, eviction) else _least_ready(state, eviction)
         requests.append(Evict(move=move, least_ready=least_ready))
         state = replace(
             state,
