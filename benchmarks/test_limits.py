@@ -12,6 +12,7 @@ from msgspec import structs
 from benchmarks.scheduling_states import REPLICAS, large
 from benchmarks.timing import seconds
 from rebalancer.assessment.assess import assess
+from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limit_groups import find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -60,7 +61,8 @@ def full() -> Snapshot:
 
 def limits_of(view: View) -> list[EvaluatedLimit]:
     policy = default_policy()
-    result = evaluate_limits(find_limit_groups(view, policy.groups), view, NO_MEMORY)
+    knowledge = DomainKnowledge.of(view, policy, NO_MEMORY)
+    result = evaluate_limits(find_limit_groups(view, policy.groups), view, NO_MEMORY, knowledge)
     return [limit for limit in result if limit.state is not State.SATISFIED]
 
 

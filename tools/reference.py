@@ -24,7 +24,7 @@ from rebalancer.cli.registry import VERBS
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause
-from rebalancer.policy import Share, json_schema
+from rebalancer.policy import Share, json_schema, team_json_schema
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.explanation import ExplanationDocument
 from rebalancer.reporting.documents.plan import PlanDocument
@@ -118,7 +118,7 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.PLAN_APPROVED: "Somebody approved the proposed plan, which is now carried out; on rebalancer-approval.",
     EventReason.PLAN_EXPIRED: "A plan was not approved, or made no progress, for `planTTL`; on rebalancer-approval.",
     EventReason.REBALANCE_PAUSED: "Somebody paused the controller: who, until when and why; on rebalancer-control.",
-    EventReason.POLICY_INVALID: "A new policy was refused, the last valid one stays; on the policy's ConfigMap.",
+    EventReason.POLICY_INVALID: "A new policy, or a part of a team's, was refused; on the policy's ConfigMap.",
     EventReason.POLICY_RELOADED: "A new policy is in force; on the policy's ConfigMap.",
 }
 VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
@@ -139,6 +139,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.TOPOLOGY_KEY_MISSING: "Nodes that pods may use lack a constraint's key, or all nodes a policy's.",
     FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that cannot be satisfied together.",
     FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than exist.",
+    FindingKind.DOMAIN_WITHOUT_NODES: "A domain exists, no node carries it, and with a node a constraint is violated.",
     FindingKind.DOMAIN_UNUSED: "No pod runs in a zone that affinity or a limit names.",
     FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together have different values of a constraint.",
     FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",
@@ -210,6 +211,13 @@ def policy() -> str:
     """List the policy's fields with their defaults."""
     document = json_schema()
     return table(("field", "default", "meaning"), _fields(document, document["$defs"], ""))
+
+
+def team_policy() -> str:
+    """List the fields of team policies with their defaults; those of groups are the cluster policy's."""
+    document = team_json_schema()
+    rows = _fields(document, document["$defs"], "")
+    return table(("field", "default", "meaning"), (row for row in rows if "groups[]" not in row[0]))
 
 
 def _fields(
@@ -337,6 +345,7 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": settings,
     "exit-codes": codes,
     "policy": policy,
+    "team-policy": team_policy,
     "shares": shares,
     "states": states,
     "reasons": reasons,

@@ -1,8 +1,8 @@
 """Admission: which evictions of a plan may be sent now.
 
 Planning decides everything that follows from the snapshot. Admission decides what needs memory or the clock: the mode,
-a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, in mode Approve what a person has
-approved. A step is admitted whole, as a prefix, or not at all.
+a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, and what a person has approved in
+mode Approve. A step is admitted whole, as a prefix, or not at all.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.moves import Memory, Proposal, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import Fact, Refusal
+from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy
 from rebalancer.tracking.backoff import find_backoff, find_refusals
@@ -211,6 +211,7 @@ class _Rates:
 
     def __init__(self, policy: Policy, snapshot: Snapshot, memory: Memory, now: datetime) -> None:
         self._budgets = policy.budgets
+        self._rules_of_team = policy.rules_of
         self._snapshot = snapshot
         self._last_minute = sum(1 for moment in memory.sent if now - moment < RATE_WINDOW)
         self._in_flight = len(memory.in_flight)
@@ -228,6 +229,9 @@ class _Rates:
         yield self._nodes[node], budgets.per_node.resolve(len(snapshot.pods_on.get(node, ()))), "perNode"
         in_namespace = len(snapshot.pods_in.get(namespace, ()))
         yield self._namespaces[namespace], budgets.per_namespace.resolve(in_namespace), "perNamespace"
+        of_team = self._rules_of_team(namespace).budgets.per_namespace
+        if of_team is not None:
+            yield self._namespaces[namespace], of_team.resolve(in_namespace), f"perNamespace{OF_TEAM}"
 
     def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
         """Count evictions against every rate, all of them or none; return the rate that does not allow them."""

@@ -39,10 +39,11 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
     """Return the stored proposal if it is still in force, with what a person has approved since.
 
     One that is not approved needs all its evictions in the plan. An approved one lasts while any of them is in flight,
-    held back by planning, or possible now: a step that begins with another pod is another step.
+    held back by planning, or possible now: a step that begins with another pod is another step. A team policy that
+    changes does not end it, else any team could keep plans from being approved; what it forbids is not in the plan.
     """
     proposal = memory.proposal
-    if proposal is None or proposal.policy != policy.hash:
+    if proposal is None or proposal.policy != policy.cluster.hash:
         return None
     # A time in the future, from another clock, must not delay its end.
     proposal = msgspec.structs.replace(proposal, since=min(proposal.since, now))
@@ -69,8 +70,8 @@ def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Pro
     if not chosen:
         return None
     return Proposal(
-        hash=plan_hash(chosen, policy.hash, now),
-        policy=policy.hash,
+        hash=plan_hash(chosen, policy.cluster.hash, now),
+        policy=policy.cluster.hash,
         since=now,
         uids=tuple(eviction.pod.uid for eviction in chosen),
     )

@@ -22,18 +22,20 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
     """Return the memory after a cycle.
 
     It stores since when each group and limit has been violated, the causes, and the evictions of the last minute.
-    Failed predictions and extra evictions are stored only for groups that are still violated or planned.
+    Failed predictions and extra evictions are stored only for groups that are still violated or planned, or have a move
+    in flight: while an evicted pod is not counted and its replacement is not placed, a group may look satisfied.
     """
     since = dict(memory.seen)
     names = {group.group.name for group in assessment.violated} | {group.name for group in plan.groups}
     names |= {limit.name for limit in assessment.limits if limit.state is not State.SATISFIED}
+    repaired = names | {move.group for move in memory.in_flight}
     return msgspec.structs.replace(
         memory,
         # A time in the future, from another clock, must not delay anything without end.
         seen=tuple(sorted((token, min(now, since.get(token, now))) for token in map(make_token, names))),
         sent=tuple(min(now, moment) for moment in memory.sent if now - moment < RATE_WINDOW),
-        failed_predictions=tuple(failure for failure in memory.failed_predictions if failure.group in names),
+        failed_predictions=tuple(failure for failure in memory.failed_predictions if failure.group in repaired),
         refused=tuple(refused for refused in memory.refused if refused.group in names),
-        extra_evictions=tuple(extra for extra in memory.extra_evictions if extra.group in names),
+        extra_evictions=tuple(extra for extra in memory.extra_evictions if extra.group in repaired),
         causes=causes_to_store(causes),
     )

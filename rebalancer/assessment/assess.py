@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from rebalancer.assessment.deadlocks import Deadlock, find_deadlocks
+from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes, find_domains_without_nodes
+from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -50,6 +52,8 @@ class Assessment:
     """Every limit in force, once for each set of pods that it counts."""
     deadlocks: tuple[Deadlock, ...] = ()
     """Pending pods whose own rules exclude each other."""
+    domains_without_nodes: tuple[DomainWithoutNodes, ...] = ()
+    """Domains that constraints do not count because no node carries them, although they exist."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:
@@ -60,11 +64,15 @@ class Assessment:
 def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
     """Evaluate every constraint of every living workload and every limit of the policy; find placement deadlocks."""
     limit_groups = find_limit_groups(view, policy.groups)
+    knowledge = DomainKnowledge.of(view, policy, memory)
+    groups = tuple(_evaluate(group, view) for group in find_spread_groups(view))
+    counted = [(group.group, evaluated.counts) for group in groups for evaluated in (*group.hard, *group.soft)]
     return Assessment(
-        groups=tuple(_evaluate(group, view) for group in find_spread_groups(view)),
+        groups=groups,
         pod_groups=limit_groups,
-        limits=evaluate_limits(limit_groups, view, memory),
+        limits=evaluate_limits(limit_groups, view, memory, knowledge),
         deadlocks=find_deadlocks(view),
+        domains_without_nodes=find_domains_without_nodes(counted, view, knowledge),
     )
 
 

@@ -1,6 +1,9 @@
-"""Domains of a limit: which values of a topology key its pods may use, and which zones count for `when`."""
+"""Domains of a limit: which values of a topology key its pods may use, and which zones count for `when`.
 
-from collections.abc import Mapping, Sequence
+Besides the domains of nodes, those count that the policy declares or that a NodePool names.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -18,10 +21,21 @@ class Domains(NamedTuple):
     nodes: Mapping[str, frozenset[str]]
     existing: int
     """How many domains have a node."""
+    possible: int
+    """How many domains have a node, or are known to exist without one."""
 
 
-def limit_domains(key: str, declared: tuple[str, ...] | None, affinities: Affinities, view: View) -> Domains:
-    """Return the declared domains, else those that all affinities name, else those of all eligible nodes."""
+def limit_domains(
+    key: str,
+    declared: tuple[str, ...] | None,
+    affinities: Affinities,
+    view: View,
+    without_nodes: frozenset[str] = frozenset(),
+) -> Domains:
+    """Return the limit's own domains, else those that all affinities name, else those of all eligible nodes.
+
+    `without_nodes` are domains that are known to exist although no node carries them.
+    """
 
     def make() -> Domains:
         groups = view.nodes.groups(key)
@@ -32,9 +46,14 @@ def limit_domains(key: str, declared: tuple[str, ...] | None, affinities: Affini
         meant = declared if declared is not None else named_domains(key, affinities)
         if meant is not None:
             groups = {value: groups.get(value, frozenset()) for value in sorted(meant)}
-        return Domains(groups, sum(1 for names in groups.values() if names))
+        elif without_nodes:
+            groups = {**dict.fromkeys(sorted(without_nodes), frozenset[str]()), **groups}
+        existing = sum(1 for names in groups.values() if names)
+        return Domains(
+            groups, existing, existing + sum(1 for value in without_nodes if groups.get(value) == frozenset())
+        )
 
-    return view.memo(("domains of a limit", key, declared, affinities), make)
+    return view.memo(("domains of a limit", key, declared, affinities, without_nodes), make)
 
 
 def named_domains(key: str, affinities: Affinities) -> frozenset[str] | None:
@@ -66,15 +85,28 @@ def _values_listed(key: str, expressions: Sequence[SelectorRequirement]) -> froz
     return reduce(frozenset.__and__, listed) if listed else None
 
 
-def count_zones(key: str, affinities: Affinities, view: View, memory: Memory) -> int:
-    """Return how many zones count for `when`: those that the affinities name, else those seen in the last hour."""
+def count_zones(
+    key: str,
+    affinities: Affinities,
+    view: View,
+    memory: Memory,
+    *,
+    without_nodes: frozenset[str] = frozenset(),
+    ignored: Collection[str] = (),
+) -> int:
+    """Return how many zones count for `when`: those that the affinities name, else those that are known.
+
+    Those are the zones of nodes, those seen in the last hour, and `without_nodes`. An ignored zone counts only if it
+    has nodes.
+    """
     meant = named_domains(key, affinities)
     if meant is not None:
         return len(meant)
-    return view.memo(("zones seen", key), lambda: len(_zones_seen(key, view, memory)))
+    known = view.memo(("zones seen", key, frozenset(ignored)), lambda: _zones_seen(key, view, memory, ignored))
+    return len(known | without_nodes)
 
 
-def _zones_seen(key: str, view: View, memory: Memory) -> set[str]:
+def _zones_seen(key: str, view: View, memory: Memory, ignored: Collection[str]) -> frozenset[str]:
     now = view.snapshot.taken_at
     lately = {zone.zone for zone in memory.zones if zone.key == key and now - zone.last < ZONE_LIFETIME}
-    return lately | view.nodes.groups(key).keys()
+    return frozenset((lately - set(ignored)) | view.nodes.groups(key).keys())

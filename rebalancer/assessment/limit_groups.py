@@ -89,7 +89,7 @@ def _group_parts(view: View, group: PolicyGroup) -> Iterator[tuple[str, Labels, 
     whole = group.group_by == (WORKLOAD,)
     selector = group.selector.compiled
     chosen: dict[str, bool] = {}
-    for member in _candidates(view, absent=not whole):
+    for member in _candidates(view, group, absent=not whole):
         namespace = member.reference.namespace
         inside = chosen.get(namespace)
         if inside is None:
@@ -106,7 +106,28 @@ def _group_parts(view: View, group: PolicyGroup) -> Iterator[tuple[str, Labels, 
             yield from ((namespace, key, divided) for _, divided in divide_parts([part], selector, ()))
 
 
-def _candidates(view: View, *, absent: bool) -> Iterator[PodController]:
+def _candidates(view: View, group: PolicyGroup, *, absent: bool) -> Iterator[PodController]:
+    """Yield the owners among which the group's are, and with `absent` those without pods."""
+    only = group.namespaces.only
+    if only is not None:  # of thousands of groups, none visits the whole cluster
+        everything: Mapping[bool, _ByNamespace] = view.memo("owners by namespace", lambda: _divide_candidates(view))
+        yield from everything[absent].get(only, ())
+    else:
+        yield from _all_candidates(view, absent=absent)
+
+
+_ByNamespace = Mapping[str, Sequence[PodController]]
+
+
+def _divide_candidates(view: View) -> Mapping[bool, _ByNamespace]:
+    divided: dict[bool, dict[str, list[PodController]]] = {False: {}, True: {}}
+    for absent, by_namespace in divided.items():
+        for member in _all_candidates(view, absent=absent):
+            by_namespace.setdefault(member.reference.namespace, []).append(member)
+    return divided
+
+
+def _all_candidates(view: View, *, absent: bool) -> Iterator[PodController]:
     yield from members(view)
     yield from view.memo("strays", lambda: tuple(stray_controllers(view)))
     if absent:

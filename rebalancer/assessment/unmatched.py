@@ -4,8 +4,9 @@ Nothing is reported about kinds that are not known, about an empty cluster, or w
 limit for clusters with zones is idle without zones. A label exists if a pod, in any state, or a template has it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from rebalancer.assessment.assess import Assessment
@@ -52,7 +53,7 @@ def find_unmatched(view: View, assessment: Assessment, policy: Policy) -> tuple[
         if "Pod" not in unknown and view.snapshot.pods:
             unmatched += _unmatched_pods(group, limit_groups.get(group.name, []), view)
         if "Node" not in unknown and view.nodes.names:
-            unmatched += _unmatched_nodes(group, view)
+            unmatched += _unmatched_nodes(group, view, policy.topology.domains)
     return tuple(unmatched)
 
 
@@ -79,9 +80,8 @@ def _unmatched_namespaces(group: PolicyGroup, view: View) -> Iterator[Unmatched]
     for glob in group.namespaces.include:
         if glob == "*":
             continue
-        chosen = NamespaceFilter(include=(glob,))
         there = _known_namespaces(view)
-        if not any(map(chosen.selects, there)):
+        if glob not in there and not any(map(NamespaceFilter(include=(glob,)).selects, there)):
             why = f"matches no namespace{_hint(nearest_name(glob, there))}"
             yield Unmatched(group=group.name, limit="", field="namespaces.include", value=glob, why=why)
 
@@ -97,17 +97,22 @@ def _known_namespaces(view: View) -> frozenset[str]:
 def _label_sets(namespaces: NamespaceFilter, view: View) -> list[Labels]:
     """Return the label sets of pods and templates, each once."""
 
-    def make() -> Mapping[tuple[str, Labels], None]:
+    def make() -> Mapping[str, Mapping[Labels, None]]:
         snapshot = view.snapshot
-        label_sets = {(pod.namespace, pod.labels): None for pod in snapshot.pods}
-        return label_sets | {
-            (workload.namespace, workload.template.labels): None
-            for workload in snapshot.workloads
-            if workload.template is not None
-        }
+        there: dict[str, dict[Labels, None]] = {}
+        for pod in snapshot.pods:
+            there.setdefault(pod.namespace, {})[pod.labels] = None
+        for workload in snapshot.workloads:
+            if workload.template is not None:
+                there.setdefault(workload.namespace, {})[workload.template.labels] = None
+        return there
 
     there = view.memo("labels there are", make)
-    return list(dict.fromkeys(labels for namespace, labels in there if namespaces.selects(namespace)))
+    only = namespaces.only
+    if only is not None:
+        return list(there.get(only, ())) if namespaces.selects(only) else []
+    selected = (labels for namespace, labels in there.items() if namespaces.selects(namespace))
+    return list(dict.fromkeys(chain.from_iterable(selected)))
 
 
 def _unmatched_limit(group: PolicyGroup, limit: Limit, gathered: Iterable[LimitGroup]) -> Iterator[Unmatched]:
@@ -168,8 +173,8 @@ def _why_nothing_selected(selector: LabelSelector, labels: Sequence[Labels]) -> 
 # Nodes
 
 
-def _unmatched_nodes(group: PolicyGroup, view: View) -> Iterator[Unmatched]:
-    """Yield the keys that no node has, and declared domains that no node has as a value."""
+def _unmatched_nodes(group: PolicyGroup, view: View, known: Mapping[str, Collection[str]]) -> Iterator[Unmatched]:
+    """Yield the keys that no node has, and a limit's domains that no node has and the policy does not declare."""
     yield from _unmatched_zone_key(group, view)
     for limit in group.limits:
         asks_for_zones = limit.when.zones is not None and not limit.when.zones.holds(0)
@@ -178,7 +183,7 @@ def _unmatched_nodes(group: PolicyGroup, view: View) -> Iterator[Unmatched]:
                 yield _unmatched_key(group, limit.name, field, key, view)
         there = view.nodes.groups(limit.topology_key)
         for value in limit.domains or ():
-            if there and value not in there:
+            if there and value not in there and value not in known.get(limit.topology_key, ()):
                 why = f"is the {limit.topology_key} of no node{_hint(nearest_name(value, there))}"
                 yield Unmatched(group=group.name, limit=limit.name, field="domains", value=value, why=why)
 

@@ -1,26 +1,32 @@
 """What `report`, `plan` and the other read-only verbs begin with: a snapshot, assessed and planned."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from rebalancer.adapters.files import UnreadableSnapshot, read_snapshot
+from rebalancer.adapters.files import UnreadableSnapshot, read_config_maps, read_snapshot
 from rebalancer.adapters.kubernetes.cluster import read_once
-from rebalancer.adapters.kubernetes.transport import ClusterError, connect
+from rebalancer.adapters.kubernetes.configmaps import read_config_map
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
-from rebalancer.controller.policy_source import UnreadableProfile, read_profile
+from rebalancer.controller.policy_source import CONFIG_MAP, UnreadableProfile, read_profile
+from rebalancer.controller.team_policies import read_team_policy
+from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
+from rebalancer.policy import Policy, merge, select_team_namespaces
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
+from rebalancer.settings import own_namespace
 
 _MOST_WARNINGS: Final = 50
 """References of the policy without an object that have a warning each; the rest is counted."""
@@ -37,12 +43,21 @@ class LoadedCluster:
     unmatched: tuple[Unmatched, ...]
 
 
+_ReadTeams = Callable[[Iterable[str]], Mapping[str, ConfigMap | None]]
+"""Returns the ConfigMaps with the team policies of namespaces, without those that cannot be read."""
+
+
 def load_snapshot(options: ReadOptions) -> Snapshot:
     """Read the cluster or the file that the flags name; warn on standard error about what could not be read."""
+    return _load(options)[0]
+
+
+def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams]:
     if options.snapshot is None:
         try:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
             warn(transport.warnings)
+            read_teams = _make_live_reader(transport)
             snapshot = read_once(transport, datetime.now(UTC))
         except ClusterError as error:
             raise CliError(str(error)) from None
@@ -51,14 +66,53 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
             warnings += (f"not allowed to list {', '.join(sorted(snapshot.unknown))}",)
     else:
         source = "standard input" if options.snapshot == "-" else options.snapshot
+        data = read_bytes(options.snapshot)
         try:
-            snapshot, warnings = read_snapshot(
-                read_bytes(options.snapshot), version=options.server_version, at=options.at, source=source
-            )
+            snapshot, warnings = read_snapshot(data, version=options.server_version, at=options.at, source=source)
         except UnreadableSnapshot as error:
             raise CliError(str(error)) from None
+        read_teams = _make_file_reader(data, source)
     warn(warnings)
-    return snapshot
+    return snapshot, read_teams
+
+
+def _make_live_reader(transport: Transport) -> _ReadTeams:
+    def read(namespaces: Iterable[str]) -> Mapping[str, ConfigMap | None]:
+        config_maps: dict[str, ConfigMap | None] = {}
+        for namespace in namespaces:
+            try:
+                config_maps[namespace] = read_config_map(transport, namespace, CONFIG_MAP)
+            except RequestRefused as error:
+                warn([f"the team policy of {namespace} is not evaluated: {error}"])
+            except ClusterError as error:
+                raise CliError(str(error)) from None
+        return config_maps
+
+    return read
+
+
+def _make_file_reader(data: bytes, source: str) -> _ReadTeams:
+    def read(namespaces: Iterable[str]) -> Mapping[str, ConfigMap | None]:
+        config_maps = read_config_maps(data, name=CONFIG_MAP, source=source)
+        if config_maps is None:
+            warn([f"{source} has no ConfigMaps: team policies are not evaluated; add configmaps to kubectl get"])
+            return {}
+        by_namespace = {config_map.namespace: config_map for config_map in config_maps}
+        return {namespace: by_namespace.get(namespace) for namespace in namespaces}
+
+    return read
+
+
+def _merge_team_policies(policy: Policy, snapshot: Snapshot, read: _ReadTeams) -> Policy:
+    """Return the policy in force, with the team policies that can be read; warn about what of them is not."""
+    names = {namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys()
+    listed = select_team_namespaces(policy, names, own_namespace())
+    if not listed:
+        return policy
+    readings = {name: read_team_policy(config_map, None) for name, config_map in read(listed).items()}
+    merged = merge(policy, readings)
+    warn([f"team policy of {name}: {problem}" for name, problem in list(merged.problems.items())[:_MOST_WARNINGS]])
+    return merged.policy
 
 
 def load_profile(options: ReadOptions) -> Profile:
@@ -75,14 +129,15 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     The plan is the controller's own, made without memory and not carried out.
     """
     profile = load_profile(options)
-    snapshot = load_snapshot(options)
+    snapshot, read_teams = _load(options)
+    policy = _merge_team_policies(options.policy, snapshot, read_teams)
     view = View(snapshot, profile)
-    assessment = assess(view, options.policy, NO_MEMORY)
-    unmatched = find_unmatched(view, assessment, options.policy)
+    assessment = assess(view, policy, NO_MEMORY)
+    unmatched = find_unmatched(view, assessment, policy)
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
-    made = plan(view, assessment, options.policy, NO_MEMORY)
+    made = plan(view, assessment, policy, NO_MEMORY)
     return LoadedCluster(snapshot=snapshot, view=view, assessment=assessment, plan=made, unmatched=unmatched)
 
 

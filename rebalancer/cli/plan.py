@@ -12,6 +12,7 @@ from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.plan import plan_document
+from rebalancer.reporting.missing_domains import missing_domain_lines
 from rebalancer.reporting.plan_totals import count_other_workloads
 from rebalancer.reporting.text.plan import plan_text
 
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
                     mode=options.policy.mode,
                     satisfied=satisfied,
                     unplanned=unplanned,
+                    missing=missing_domain_lines(cluster.assessment.domains_without_nodes, workloads),
                     verbose=args.verbose,
                 )
             )

@@ -5,9 +5,10 @@ import json
 import sys
 
 from rebalancer.cli.errors import Exit
-from rebalancer.cli.files import read_policy
+from rebalancer.cli.files import read_any_policy, read_policy
 from rebalancer.cli.parsing import Parser, add_verbs
-from rebalancer.policy import json_schema
+from rebalancer.policy import TeamPolicy, json_schema, team_json_schema
+from rebalancer.reporting.phrases import plural
 
 
 def add_arguments(parser: Parser) -> None:
@@ -15,13 +16,14 @@ def add_arguments(parser: Parser) -> None:
     verbs = add_verbs(
         parser,
         {
-            "validate": "Check a policy file and list all its problems with their lines",
+            "validate": "Check a cluster or team policy and list all its problems with their lines",
             "schema": "Print the JSON Schema of policy files, for editors and CI",
             "show": "Print a policy with every default filled in",
         },
         dest="policy_verb",
     )
     verbs["validate"].add_argument("file", metavar="FILE", help="the policy file; - is standard input")
+    verbs["schema"].add_argument("--team", action="store_true", help="that of team policies")
     verbs["show"].add_argument(
         "--policy", metavar="FILE", help="the policy file; - is standard input (default: the shipped policy)"
     )
@@ -37,12 +39,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> str:
-    policy = read_policy(args.file)
+    policy = read_any_policy(args.file)
+    if isinstance(policy, TeamPolicy):
+        return f"{args.file}: valid (team policy, {plural(len(policy.groups), 'group')})\n"
     return f"{args.file}: valid (mode {policy.mode}, hash {policy.hash})\n"
 
 
-def _schema(_: argparse.Namespace) -> str:
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+def _schema(args: argparse.Namespace) -> str:
+    schema = team_json_schema() if args.team else json_schema()
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _show(args: argparse.Namespace) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONFIG_MAPS, ConfigMap, find_approval
+from rebalancer.adapters.kubernetes.configmaps import APPROVAL, find_approval
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.controller.state import ApprovalRead, LoopEvent
+from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 
 
 def watch_approvals(transport: Transport, namespace: str, tell: Callable[[LoopEvent], None]) -> Reflector:

@@ -113,7 +113,8 @@ def run_cycle(
     The breaker's state after the last cycle is in the memory, that after this one in the result's memory and context.
     """
     with stopwatch("assess"):
-        tracked = track(memory, before, snapshot, context.policy, context.now)
+        # A view of long ago says nothing about what became of an eviction.
+        tracked = memory if context.stale else track(memory, before, snapshot, context.policy, context.now)
         view = View(overlay_moves(snapshot, tracked.moves), profile)
         assessment = assess(view, context.policy, tracked)
         causes = find_causes(assessment, view, tracked)

@@ -116,13 +116,10 @@ class Elector:
             except Exception as error:  # noqa: BLE001  # see above
                 _log.warning("memory not read, not leading yet", error=str(error))
                 return f"the memory of the last leader cannot be read: {error}"
-        self._announced = leads
         _log.info("leading" if leads else "no longer leading", identity=self._election.identity)
-        try:
-            self._tell(Leading(leads=leads, memory=memory) if memory is not None else Leading(leads=leads))
-        except Exception:
-            self._announced = not leads  # it is announced again
-            raise
+        # If this fails it is announced again; an end of leadership counts at once, by the election itself.
+        self._tell(Leading(leads=leads, memory=memory) if memory is not None else Leading(leads=leads))
+        self._announced = leads
         return ""
 
     def _holds_lease(self) -> bool:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from rebalancer.controller.sender import OVERLOAD_WAIT
 from rebalancer.controller.state import (
     Answered,
     Evict,
@@ -39,9 +40,6 @@ PLAN_VALID_FOR = timedelta(seconds=30)
 
 MOST_SILENT_NAMESPACES = 3
 """Requests without an answer in so many namespaces are the API server's trouble, in fewer that of a webhook."""
-
-OVERLOAD_WAIT = timedelta(seconds=5)
-"""After an overloaded server's answer nothing is sent for so long, or for as long as the server asks."""
 
 _MOST_TARGETS = 16
 """A move stores its targets only for keys with so few values, because the memory is bounded."""
@@ -224,7 +222,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
 def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetime) -> LoopState:
     """Hold back everything where the answer is about the server, not about one pod or the webhook of its namespace."""
     if answer.result is EvictionResult.THROTTLED:
-        wait = max(OVERLOAD_WAIT, timedelta(seconds=answer.retry_after))
+        wait = timedelta(seconds=max(OVERLOAD_WAIT, answer.retry_after))
         return replace(drop_queue(state, finish_steps=True), overloaded_until=now + wait)
     if answer.result is EvictionResult.UNKNOWN:
         state = replace(state, silent=state.silent | {move.namespace})

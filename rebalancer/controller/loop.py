@@ -5,6 +5,7 @@ can be simulated, replayed and shrunk. An event between two requests to evict (a
 end of the process) takes effect before the next one.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -35,20 +36,22 @@ from rebalancer.controller.state import (
     Requests,
     Saved,
     Stopping,
+    TeamPoliciesRead,
 )
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
-from rebalancer.policy import Mode
+from rebalancer.policy import Mode, Policy, TeamReading, merge
 from rebalancer.reporting.events.approval_events import approval_events
 from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
+from rebalancer.reporting.events.team_events import problem_events, team_events
 from rebalancer.reporting.events.workload_events import ended_move_events, skew_events
 from rebalancer.tracking.moves import adopt_moves, merge_memory
 
 
 # Many branches: one for each event.
-def step(  # noqa: C901  # one case for each event
+def step(  # noqa: C901, PLR0912  # one case for each event
     state: LoopState, event: LoopEvent, now: datetime, stopwatch: Stopwatch = without_stopwatch
 ) -> tuple[LoopState, Requests]:
     """Return the state after an event, and the requests that follow from it, in order."""
@@ -69,6 +72,9 @@ def step(  # noqa: C901  # one case for each event
             return _handle_policy(state, event, now)
         case PolicyRefused():
             return _handle_policy_refused(state, event)
+        case TeamPoliciesRead():
+            following = _put_in_force(state, state.policy.cluster, event.teams, now)
+            return following, _publish_team_events(state, following)
         case Leading():
             return _handle_leading(state, event)
         case PauseRead():
@@ -96,7 +102,7 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
         cycle=None,
         unsaved="",
     )
-    return following, _publish_pause(following)
+    return following, (*_publish_pause(following), *_publish(problem_events(following.team_problems)))
 
 
 def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[LoopState, Requests]:
@@ -116,7 +122,8 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         requests=event.requests,
     )
     state = drop_queue(state)
-    before = state.cycle.snapshot if state.cycle is not None else None
+    # Moves are not followed on a stale view, so it is no view to compare the next one with.
+    before = state.cycle.snapshot if state.cycle is not None and not state.cycle.context.stale else None
     cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before)
     ended = _ended_moves(state.memory, cycle.memory)
     about_limits, reported = limit_events(state.reported, cycle.assessment.limits, cycle.causes)
@@ -137,7 +144,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     )
     # Nothing is requested yet: the memory has to be saved first, and the time has to be read again after planning.
     following, requests = queue_evictions(following, () if state.stopping else cycle.admission.evictions, now)
-    return following, (*(Publish(event=published) for published in events), *requests)
+    return following, (*_publish(events), *requests)
 
 
 def _ended_moves(before: Memory, after: Memory) -> list[Move]:
@@ -146,19 +153,42 @@ def _ended_moves(before: Memory, after: Memory) -> list[Move]:
 
 
 def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
-    known = event.policy.hash == state.policy.hash
+    known = event.policy.hash == state.policy.cluster.hash
     if known and not state.policy_error:
         return replace(state, profile=event.profile), ()
-    following = replace(state, policy=event.policy, profile=event.profile, policy_error="", policy_since=now)
-    following = drop_queue(following, finish_steps=following.mode is not Mode.OBSERVE)
+    following = replace(state, profile=event.profile, policy_error="", policy_since=now)
+    following = _put_in_force(following, event.policy, state.teams, now)
     note = f"policy {event.policy.hash} is in force, mode {following.mode}"
-    return following, _publish_policy(state, EventReason.POLICY_RELOADED, note)
+    return following, (
+        *_publish_policy(state, EventReason.POLICY_RELOADED, note),
+        *_publish_team_events(state, following),
+    )
+
+
+def _put_in_force(state: LoopState, cluster: Policy, teams: Mapping[str, TeamReading], now: datetime) -> LoopState:
+    """Merge a cluster policy with team policies; evictions that were admitted under others wait for a new plan."""
+    merged = merge(cluster, teams)
+    following = replace(state, teams=teams, team_problems=merged.problems)
+    if merged.policy.hash == state.policy.hash:
+        return following
+    following = replace(following, policy=merged.policy, policy_since=now)
+    return drop_queue(following, finish_steps=following.mode is not Mode.OBSERVE)
+
+
+def _publish_team_events(before: LoopState, after: LoopState) -> Requests:
+    if not after.leads:
+        return ()
+    return _publish(team_events(before.teams, after.teams, before.team_problems, after.team_problems))
+
+
+def _publish(events: Iterable[Event]) -> Requests:
+    return tuple(Publish(event=event) for event in events)
 
 
 def _handle_policy_refused(state: LoopState, event: PolicyRefused) -> tuple[LoopState, Requests]:
     if event.message == state.policy_error:
         return state, ()
-    note = f"policy {state.policy.hash} stays in force: {event.message}"
+    note = f"policy {state.policy.cluster.hash} stays in force: {event.message}"
     return replace(state, policy_error=event.message), _publish_policy(state, EventReason.POLICY_INVALID, note)
 
 

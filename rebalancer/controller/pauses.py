@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 import structlog
 
-from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, CONTROL, ConfigMap, find_pause
+from rebalancer.adapters.kubernetes.configmaps import CONTROL, find_pause
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import LoopEvent, PauseRead
+from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 
 _log = structlog.get_logger("rebalancer.pause")
 

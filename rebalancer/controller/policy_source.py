@@ -11,10 +11,10 @@ from pathlib import Path
 
 import structlog
 
-from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, ConfigMap
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
+from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.model.events import Regarding
 from rebalancer.policy import Policy, PolicyError, default_policy, load_policy
 from rebalancer.scheduling.configuration import ConfigurationError, read_profiles

@@ -4,7 +4,7 @@ import signal
 import socket
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import structlog
@@ -13,20 +13,23 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
-from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL
+from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.approvals import watch_approvals
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.pauses import watch_pauses
-from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
+from rebalancer.controller.policy_source import CONFIG_MAP, OpenedPolicy, PolicyWatcher, open_policy
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, Stopping
 from rebalancer.controller.status import MEMORY
+from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry
+from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.model.events import Regarding
+from rebalancer.policy import select_team_namespaces
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.settings import Settings
 
@@ -36,7 +39,17 @@ SYNC_SECONDS = 120.0
 STOP_SECONDS = 5.0
 """How long a request that is under way may still take once the process is to end."""
 
+_TEAM_POLICY_SECONDS = 5.0
+"""How long reading one team policy may take."""
+
 _CYCLE = "cycle"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+SYSTEM_CLOCKS = Clocks(now=_now, monotonic=time.monotonic)
 _log = structlog.get_logger("rebalancer")
 
 
@@ -44,16 +57,17 @@ class StartError(Exception):
     """The controller cannot start; the message says what is missing."""
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, clocks: Clocks = SYSTEM_CLOCKS, *, interval: timedelta | None = None) -> None:
     """Run until SIGTERM or Ctrl-C, or with `once` until nothing is left to do.
 
-    Raises StartError, ClusterError, UnreadablePolicy, UnreadableProfile or PolicyError where it cannot start.
+    Decisions are made by `clocks`; waits are the system's. `interval` replaces that of the policy. Raises StartError,
+    ClusterError, UnreadablePolicy, UnreadableProfile or PolicyError where it cannot start.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _interrupt(stopping))
     try:
-        _run(settings, stopping)
+        _run(settings, clocks, stopping, interval)
     except _Interrupted:
         _log.info("ended before the first cycle")
 
@@ -67,7 +81,7 @@ def _interrupt(stopping: threading.Event) -> None:
     raise _Interrupted
 
 
-def _run(settings: Settings, stopping: threading.Event) -> None:
+def _run(settings: Settings, clocks: Clocks, stopping: threading.Event, interval: timedelta | None) -> None:
     transport = connect(
         kubeconfig=str(settings.kubeconfig) if settings.kubeconfig else None,
         context=settings.context,
@@ -77,7 +91,7 @@ def _run(settings: Settings, stopping: threading.Event) -> None:
         _log.warning(warning)
     policy = open_policy(settings, transport)
     _log.info("starting", settings=settings.describe(), policy=policy.policy.to_dict(), policy_hash=policy.policy.hash)
-    controller = _Controller(settings, transport, policy)
+    controller = _Controller(settings, clocks, transport, policy, interval)
     for number in (signal.SIGTERM, signal.SIGINT):  # from here on a signal ends the process in order
         signal.signal(number, lambda *_: stopping.set())
     try:
@@ -91,12 +105,21 @@ def _run(settings: Settings, stopping: threading.Event) -> None:
 class _Controller:
     """The parts of the process, and the order in which they start and end."""
 
-    def __init__(self, settings: Settings, transport: Transport, policy: OpenedPolicy) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clocks: Clocks,
+        transport: Transport,
+        policy: OpenedPolicy,
+        interval: timedelta | None,
+    ) -> None:
         self._settings = settings
+        self._clocks = clocks
         self._transport = transport
         self._policy = policy
         self._identity = f"{socket.gethostname()}_{uuid4().hex[:8]}"
-        self._interval = policy.policy.interval
+        self._fixed_interval = interval
+        self._interval = interval or policy.policy.interval
         self._cluster = KubernetesCluster(
             transport,
             namespace=settings.namespace,
@@ -112,6 +135,9 @@ class _Controller:
         self._runner.count_requests = self._telemetry.requests.read
         self._elector = self._make_elector()
         self._watcher = self._make_watcher()
+        self._team_policies = TeamPolicyReader(
+            list_namespaces=self._list_team_namespaces, read=self._read_team_policy, tell=self._tell
+        )
         # The job only asks for a cycle, in the scheduler's own thread; the loop has a thread of its own.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -126,7 +152,7 @@ class _Controller:
         state = LoopState(
             policy=self._policy.policy,
             profile=self._policy.profile,
-            policy_since=_now(),
+            policy_since=self._clocks.now(),
             limit=settings.mode,
             at_once=settings.once,
             policy_object=self._policy.regarding,
@@ -136,7 +162,7 @@ class _Controller:
         return Runner(
             state=state,
             cluster=self._cluster,
-            clocks=_CLOCKS,
+            clocks=self._clocks,
             observer=self._telemetry,
             may_act=self._leads,
             identity=Identity(name=self._identity, policy_source=self._policy.name),
@@ -155,7 +181,7 @@ class _Controller:
                 deadline=settings.renew_deadline.total_seconds(),
             ),
             retry=settings.retry_period.total_seconds(),
-            clocks=_CLOCKS,
+            clocks=self._clocks,
             load_memory=lambda: parse_memory(self._cluster.load(MEMORY)),
             tell=self._tell,
         )
@@ -168,10 +194,23 @@ class _Controller:
             read=policy.read, source=policy.name, tell=self._tell, first=policy.first, folder=policy.folder
         )
 
+    def _list_team_namespaces(self) -> list[str]:
+        namespaces = self._cluster.reflectors["Namespace"].contents().objects
+        names = (namespace.name for namespace in namespaces)
+        return select_team_namespaces(self._runner.state.policy.cluster, names, self._settings.namespace)
+
+    def _read_team_policy(self, namespace: str) -> ConfigMap | None:
+        return read_config_map(self._transport, namespace, CONFIG_MAP, timeout=_TEAM_POLICY_SECONDS)
+
     def start(self, stopping: threading.Event) -> None:
         """Fill the caches, then take part in the election and begin the cycles."""
         self._telemetry.watch_threads(
-            self._runner, self._elector, self._watcher, self._policy.reflector, self._approvals
+            self._runner,
+            self._elector,
+            self._watcher,
+            self._policy.reflector,
+            self._approvals,
+            self._team_policies,
         )
         self._telemetry.start()
         self._cluster.start(self._runner.observe)
@@ -179,6 +218,8 @@ class _Controller:
         self._await_sync(stopping)
         if self._watcher is not None:
             self._watcher.start()
+        self._team_policies.poll()  # before the first cycle: what a team forbids holds from the beginning
+        self._team_policies.start()
         self._runner.thread.start()
         self._elector.start()
         if self._run_once is None:
@@ -215,8 +256,8 @@ class _Controller:
             if self._run_once.is_done(state):
                 self._done.set()
             self._runner.ask_cycle_within(time_to_next_cycle(state).total_seconds())
-        elif state.policy.interval != self._interval:
-            self._interval = state.policy.interval
+        elif (interval := self._fixed_interval or state.policy.interval) != self._interval:
+            self._interval = interval
             self._scheduler.reschedule_job(_CYCLE, trigger=self._make_trigger())
 
     def wait(self, stopping: threading.Event) -> None:
@@ -248,6 +289,7 @@ class _Controller:
             _log.warning("abandoned an in-flight request at shutdown", seconds=STOP_SECONDS)
         if self._watcher is not None:
             self._watcher.stop()
+        self._team_policies.stop()
         # With a request under way the lease runs out by itself: the next leader must not act beside it.
         self._elector.stop(timeout=STOP_SECONDS, release=not abandoned)
         if self._policy.reflector is not None:
@@ -255,10 +297,3 @@ class _Controller:
         self._approvals.stop()
         self._cluster.stop()
         self._telemetry.stop()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-_CLOCKS = Clocks(now=_now, monotonic=time.monotonic)

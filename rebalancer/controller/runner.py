@@ -196,6 +196,15 @@ class Runner:
             self._take(self._inbox.get())
 
     def _take(self, event: LoopEvent | _Tick | _Wake) -> None:
+        """Handle an event and what else is in the inbox, then run one cycle if any of it asked for one."""
+        self._receive(event)
+        for _ in range(self._inbox.qsize()):
+            self._receive(self._inbox.get())
+        if self._waiting_tick and not (self.state.queue and self.state.under_way):
+            self._waiting_tick = False
+            self._run_cycle()
+
+    def _receive(self, event: LoopEvent | _Tick | _Wake) -> None:
         match event:
             case _Wake():
                 return
@@ -203,9 +212,6 @@ class Runner:
                 self._waiting_tick = True
             case _:
                 self._handle(event)
-        if self._waiting_tick and not (self.state.queue and self.state.under_way):
-            self._waiting_tick = False
-            self._run_cycle()
 
     def _run_cycle(self) -> None:
         began = self._clocks.monotonic()

@@ -6,6 +6,7 @@ answer within a second, and one answer serves the requests of the next half seco
 stored no request is begun, whatever the watches do.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -14,7 +15,7 @@ import structlog
 
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import Answered, Clocks, Evict, LoopEvent, NotSent, PauseRead
-from rebalancer.ports import Cluster, ReadFailedError
+from rebalancer.ports import Cluster, EvictionResult, ReadFailedError
 
 ANSWER_SERVES: Final = 0.5
 """Seconds after its request was begun for which an answer about the kill switch serves other requests."""
@@ -22,6 +23,8 @@ ANSWER_SERVES: Final = 0.5
 ANSWER_USABLE: Final = 0.8
 """Seconds after which a slow answer is too old for the request that waited for it."""
 
+OVERLOAD_WAIT: Final = 5.0
+"""Seconds for which nothing is sent after an overloaded server's answer, or as long as the server asks."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -46,15 +49,18 @@ class Sender:
         self._tell = tell
         self._reading = threading.Lock()
         self._read_at: float | None = None
+        self._overloaded_until = -math.inf
 
     def send(self, request: Evict) -> Answered | NotSent:
         """Check what must hold, send the request and return its answer, or why it was not sent. Never raises."""
         move = request.move
-        held = self._check_pods(request) or self._check_permission(request)
+        held = self._check_overload(request) or self._check_pods(request) or self._check_permission(request)
         if held is not None:
             _log.warning("eviction held back", namespace=move.namespace, pod=move.pod, why=held.why)
             return held
         answer = self._cluster.evict(move)
+        if answer.result is EvictionResult.THROTTLED:  # at once: the loop learns of it when it has planned
+            self._overloaded_until = self._clocks.monotonic() + max(OVERLOAD_WAIT, answer.retry_after)
         _log.info(
             "eviction",
             namespace=move.namespace,
@@ -66,6 +72,14 @@ class Sender:
             message=answer.message,
         )
         return Answered(uid=move.uid, answer=answer)
+
+    def _check_overload(self, request: Evict) -> NotSent | None:
+        """Return why a step may not begin: the server asked for patience a moment ago."""
+        if not request.least_ready:
+            return None
+        left = self._overloaded_until - self._clocks.monotonic()
+        why = f"the API server is overloaded; waiting for {left:.0f}s more"
+        return NotSent(uid=request.move.uid, why=why, general=True) if left > 0 else None
 
     def _check_pods(self, request: Evict) -> NotSent | None:
         """Return why a step may not begin: a stale watch, or fewer pods are Ready than the plan assumes."""

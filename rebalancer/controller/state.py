@@ -12,7 +12,7 @@ from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
-from rebalancer.policy import Mode, Policy
+from rebalancer.policy import Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer
 from rebalancer.reporting.events.limit_events import ReportedStates
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -90,6 +90,13 @@ class PolicyRefused:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TeamPoliciesRead:
+    """The team policies, by namespace; those of the event before, or what is wrong with them, have changed."""
+
+    teams: Mapping[str, TeamReading]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PauseRead:
     """The kill switch was read: a pause, or None where there is none."""
 
@@ -124,6 +131,7 @@ LoopEvent = (
     | MemoryRead
     | PolicyLoaded
     | PolicyRefused
+    | TeamPoliciesRead
     | PauseRead
     | ApprovalRead
     | Leading
@@ -179,6 +187,7 @@ class LoopState:
     yet requested, `under_way` the requests without an answer. `sent` counts the evictions of the present step that were
     requested, by group. `silent` are the namespaces of requests that had no answer or a server's error in this cycle.
     `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in the stored memory.
+    `policy` is the one in force, with what `teams` add; `team_problems` says by namespace what of a team policy is not.
     `unsaved` says why the memory could not be saved the last time, "" if it was. `overloaded_until` is the time until
     which the API server asked to send nothing. `policy_error` says why the newest policy is not in force, "" if it is.
     `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
@@ -188,6 +197,8 @@ class LoopState:
     policy: Policy
     profile: Profile = DEFAULT_PROFILE
     policy_error: str = ""
+    teams: Mapping[str, TeamReading] = field(default_factory=dict)
+    team_problems: Mapping[str, str] = field(default_factory=dict)
     policy_since: datetime
     limit: Mode | None = None
     at_once: bool = False

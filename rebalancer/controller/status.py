@@ -13,6 +13,7 @@ from rebalancer.reporting.documents.status import (
     count_refusals,
     move_entry,
     pause_status,
+    team_errors,
 )
 
 STATUS, MEMORY, PLAN = "status.json", "memory.json", "plan.json"
@@ -47,7 +48,12 @@ def _status(state: LoopState, identity: str, policy_source: str) -> str:
         plan=PlanSummary(evictions=planned, minimum=cycle.plan.lower_bound if cycle else 0),
         refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
         policy=PolicyStatus(
-            hash=state.policy.hash, source=policy_source, valid=not state.policy_error, error=state.policy_error
+            hash=state.policy.hash,
+            source=policy_source,
+            valid=not state.policy_error,
+            error=state.policy_error,
+            teams_invalid=len(state.team_problems),
+            team_errors=team_errors(state.team_problems),
         ),
     )
     return to_json(document).decode()

@@ -15,6 +15,7 @@ from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.adapters.prometheus import (
     ConstraintSamples,
     CycleSamples,
+    DomainSamples,
     LimitSamples,
     Metrics,
     MoveOutcome,
@@ -24,14 +25,18 @@ from rebalancer.adapters.prometheus import (
 )
 from rebalancer.adapters.web import WebServer
 from rebalancer.assessment.findings import Finding, find_findings
+from rebalancer.assessment.findings.missing_domains import worst_rows
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.request_window import RequestWindow
 from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.reasons import FindingKind, Reason
+from rebalancer.policy import NO_TEAM_POLICY
+from rebalancer.policy.merging import MOST_TEAMS
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.documents.status import count_refusals
+from rebalancer.reporting.events.team_events import TEAM_CONFIG_MAP
 from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.settings import Address
 
@@ -40,6 +45,9 @@ MISSED_INTERVALS = 3
 
 GRACE_SECONDS = 180.0
 """Added to them: a cycle on a large cluster takes its time, and the first one waits two minutes for the caches."""
+
+_TEAM_POLICY = f"/configmaps/{TEAM_CONFIG_MAP}"
+"""How the path of a request for a team policy ends."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -102,7 +110,8 @@ class Telemetry:
 
     def _count_request(self, method: str, path: str, code: int) -> None:
         self._metrics.count_request(method, path, code)
-        self.requests.count(code)
+        if not path.endswith(_TEAM_POLICY):  # one team without a right must not open the breaker, nor many hold it shut
+            self.requests.count(code)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""
@@ -206,8 +215,16 @@ def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
         memory_saved=not state.unsaved,
         policy_valid=not state.policy_error,
         policy_read_at=state.policy_since,
+        team_policies={name: name not in state.team_problems for name in _list_teams(state)},
         in_flight=len(state.memory.in_flight),
     )
+
+
+def _list_teams(state: LoopState) -> Iterable[str]:
+    """Return the namespaces with a team policy, or with a problem of one: not all that may have one."""
+    written = {name for name, reading in state.teams.items() if reading.policy != NO_TEAM_POLICY}
+    allowed = {name for name in written if state.policy.cluster.team_policies.allows(name)}
+    return sorted(allowed | state.team_problems.keys())[:MOST_TEAMS]
 
 
 def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
@@ -221,6 +238,7 @@ def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
         constraints=tuple(_constraint_samples(cycle, states)),
         limits=tuple(_limit_samples(cycle, states)),
         replacements=tuple(_replacement_samples(cycle, findings)),
+        domains_without_nodes=tuple(_domain_samples(cycle)),
         findings=Counter(finding.kind for finding in findings),
         planned_evictions=len(plan.evictions) + len(plan.waiting),
         minimum_evictions=plan.lower_bound,
@@ -261,6 +279,19 @@ def _replacement_samples(cycle: Cycle, findings: Iterable[Finding]) -> Iterable[
                 workload_kind=workload.kind,
                 workload=workload.name,
                 blocked=workload in blocked,
+            )
+
+
+def _domain_samples(cycle: Cycle) -> Iterable[DomainSamples]:
+    for workload, row in worst_rows(cycle.assessment.domains_without_nodes):
+        if workload.kind != "Pod":
+            yield DomainSamples(
+                namespace=workload.namespace,
+                workload_kind=workload.kind,
+                workload=workload.name,
+                topology_key=row.topology_key,
+                domain=row.domain.value,
+                headroom=row.max_skew - row.skew,
             )
 
 

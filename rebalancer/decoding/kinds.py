@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rebalancer.decoding import cluster, nodes, pods, wire, workloads
+from rebalancer.decoding import cluster, node_pools, nodes, pods, wire, workloads
 from rebalancer.decoding.interning import Interner
 
 
@@ -98,3 +98,8 @@ KINDS: tuple[ResourceKind, ...] = (
     ),
 )
 KIND_NAMED = {kind.name: kind for kind in KINDS}
+NODE_POOLS = _make_kind(
+    wire.NodePool, node_pools.decode_node_pool, "karpenter.sh/v1/nodepools", "node_pools", namespaced=False
+)
+OPTIONAL_KINDS = (NODE_POOLS,)
+"""Kinds of other projects: read where they are served. Without them nothing is unknown."""

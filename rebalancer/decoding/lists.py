@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from rebalancer.decoding import wire
+from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KIND_NAMED, KINDS, ResourceKind
+from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Fault, Snapshot
 
@@ -92,7 +93,9 @@ def _decode_page(data: bytes) -> _ListPage:
 class DecodedObjects:
     """Objects by the snapshot's field, the kinds that were read, and the faults."""
 
-    objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in KINDS})
+    objects: dict[str, list[Any]] = field(
+        default_factory=lambda: {kind.field: [] for kind in (*KINDS, *OPTIONAL_KINDS)}
+    )
     kinds: set[str] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
 
@@ -100,7 +103,7 @@ class DecodedObjects:
 def decode_file(data: bytes) -> DecodedObjects:
     """Decode a `List` as `kubectl get … -o json` prints it, or the server's own `PodList` and so on.
 
-    Kinds that are not in `KINDS` are skipped. An empty list of one kind means that there are no such objects; a kind
+    Kinds that are not read are skipped. An empty list of one kind means that there are no such objects; a kind
     that a mixed list does not contain is unknown.
     """
     page = _decode_page(data)
@@ -109,7 +112,8 @@ def decode_file(data: bytes) -> DecodedObjects:
     if of_list in KIND_NAMED:
         gathered.kinds.add(of_list)
     for item in page.items:
-        kind = KIND_NAMED.get(_HEAD.decode(item).kind or of_list)
+        head = _HEAD.decode(item)
+        kind = _find_kind(head.kind or of_list, head.api_version or page.api_version)
         if kind is None:
             continue
         gathered.kinds.add(kind.name)
@@ -119,6 +123,21 @@ def decode_file(data: bytes) -> DecodedObjects:
         else:
             gathered.objects[kind.field].append(decoded)
     return gathered
+
+
+def _find_kind(name: str, api_version: str) -> ResourceKind | None:
+    """Return the kind of an object; other projects have NodePools too."""
+    optional = next((kind for kind in OPTIONAL_KINDS if (kind.name, kind.api_version) == (name, api_version)), None)
+    return KIND_NAMED.get(name) or optional
+
+
+def decode_config_maps(data: bytes, name: str) -> tuple[ConfigMap, ...] | None:
+    """Decode the ConfigMaps of one name in a `List`; None where it has no ConfigMap at all: they are unknown, then."""
+    page = _decode_page(data)
+    items = [item for item in page.items if (_HEAD.decode(item).kind or page.kind.removesuffix("List")) == "ConfigMap"]
+    named = [item for item in items if _IDENTITY.decode(item).metadata.name == name]
+    decoded = (decode(CONFIG_MAPS, item, Interner()) for item in named)
+    return tuple(item for item in decoded if isinstance(item, ConfigMap)) if items else None
 
 
 def make_snapshot(

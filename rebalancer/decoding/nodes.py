@@ -1,5 +1,7 @@
 """Nodes."""
 
+from collections.abc import Sequence
+
 from rebalancer.decoding import resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
@@ -15,17 +17,13 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
     pods = allocatable.pop("pods", 0)
     condition = next((condition for condition in status.conditions or () if condition.type == "Ready"), None)
     ready = condition is not None and condition.status == "True"
-    taints = tuple(
-        Taint(taint.key, parse_choice(TaintEffect, taint.effect, f"spec.taints[{position}].effect"), taint.value)
-        for position, taint in enumerate(source.spec.taints or ())
-    )
     return Node(
         name=metadata.name,
         uid=metadata.uid,
         labels=decode_labels(metadata.labels),
         annotations=decode_annotations(metadata.annotations),
         unschedulable=source.spec.unschedulable,
-        taints=intern(taints),
+        taints=intern(decode_taints(source.spec.taints, "spec.taints")),
         allocatable=intern(resources.make_resources(allocatable)),
         pods=pods,
         images=intern(tuple((name, image.size_bytes) for image in status.images or () for name in image.names or ())),
@@ -34,4 +32,12 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
         resource_version=metadata.resource_version,
+    )
+
+
+def decode_taints(source: Sequence[wire.Taint] | None, field: str) -> tuple[Taint, ...]:
+    """Convert taints to the model's."""
+    return tuple(
+        Taint(taint.key, parse_choice(TaintEffect, taint.effect, f"{field}[{position}].effect"), taint.value)
+        for position, taint in enumerate(source or ())
     )

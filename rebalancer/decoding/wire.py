@@ -441,3 +441,22 @@ class CSINodeSpec(Wire, frozen=True):
 class CSINode(Wire, frozen=True):
     metadata: Metadata
     spec: CSINodeSpec = CSINodeSpec()
+
+
+class NodeClaimSpec(Wire, frozen=True):
+    requirements: list[Expression] | None = None
+    taints: list[Taint] | None = None
+
+
+class NodeClaimTemplate(Wire, frozen=True):
+    metadata: TemplateMetadata | None = None
+    spec: NodeClaimSpec = NodeClaimSpec()
+
+
+class NodePoolSpec(Wire, frozen=True):
+    template: NodeClaimTemplate = NodeClaimTemplate()
+
+
+class NodePool(Wire, frozen=True):
+    metadata: Metadata
+    spec: NodePoolSpec = NodePoolSpec()

@@ -107,7 +107,7 @@ class RefusedRequest(Struct, frozen=True, gc=False):
 
 
 class ZoneSeen(Struct, frozen=True, gc=False, order=True):
-    """When nodes of a zone were last observed; a zone is a value of the label `key`."""
+    """When nodes of a domain were last observed; `zone` is a value of the label `key`."""
 
     key: str
     zone: str
@@ -153,7 +153,8 @@ class Memory(Struct, frozen=True, kw_only=True):
 
     `moves` are those in progress and the last that ended, oldest first. `seen` is the time since which each violated
     group has been violated, by the token of the group's name. `sent` are the times of the evictions of the last minute.
-    `zones` are those of the last hour, for the limits that depend on their number.
+    `zones` are the domains seen within the hour, or within `topology.remember`: some limits depend on their number, and
+    those that have lost their nodes are reported.
     """
 
     moves: tuple[Move, ...] = ()

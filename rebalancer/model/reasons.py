@@ -94,6 +94,8 @@ class FindingKind(StrEnum):
     TOPOLOGY_KEY_MISSING = "TopologyKeyMissing"
     CONSTRAINTS_CONTRADICT = "ConstraintsContradict"
     TOO_FEW_DOMAINS = "TooFewDomains"
+    DOMAIN_WITHOUT_NODES = "DomainWithoutNodes"
+    """A domain exists although no node carries it; with a node there, a constraint would be violated."""
     DOMAIN_UNUSED = "DomainUnused"
     MIXED_CONSTRAINTS = "MixedConstraints"
     SEVERAL_BUDGETS = "SeveralBudgets"

@@ -9,6 +9,7 @@ from typing import Final
 
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import NEWEST, Namespace, PriorityClass, Service, Version
+from rebalancer.model.node_pools import NodePool
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -62,6 +63,7 @@ class Snapshot:
     storage_classes: Sequence[StorageClass] = ()
     csi_nodes: Sequence[CSINode] = ()
     priority_classes: Sequence[PriorityClass] = ()
+    node_pools: Sequence[NodePool] = ()
     unknown: frozenset[str] = frozenset()
     faults: tuple[Fault, ...] = field(default=())
 

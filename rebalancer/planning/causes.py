@@ -16,6 +16,9 @@ MAX_UNAVAILABLE: Final = "budgets.maxUnavailable"
 PER_WORKLOAD: Final = "budgets.perWorkload"
 """The policy's fields that limit one workload: pods that are unavailable for any cause, and moves in flight."""
 
+OF_TEAM: Final = " of the team policy"
+"""Follows the name of a budget that the team policy of the namespace sets."""
+
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_TO_EVICT_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 """The cluster-autoscaler's annotations that allow evicting a pod with local volumes: with any, or with those listed."""
@@ -50,6 +53,12 @@ class OwnerUnknown(Fact, frozen=True, gc=False):
 
 class NamespaceExcluded(Fact, frozen=True, gc=False):
     """The policy's eligibility.namespaces leaves this namespace out."""
+
+    namespace: str
+
+
+class TeamPolicyUnreadable(Fact, frozen=True, gc=False):
+    """No valid version of the namespace's team policy is known."""
 
     namespace: str
 

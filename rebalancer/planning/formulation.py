@@ -5,6 +5,7 @@ same pods over topology keys that nest. Everything else is multi-class.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 
 from msgspec import structs
@@ -50,6 +51,8 @@ from rebalancer.scheduling.view import View
 
 _Levels = tuple[tuple[str, ...], Bounds]
 """The keys from the coarsest on, and the bound of each."""
+
+_NONE = timedelta(0)
 
 
 class ProblemBuilder:
@@ -155,6 +158,8 @@ class ProblemBuilder:
     def _refuse_unreadable(self, component: Component) -> Refusal | None:
         """Refuse where an object could not be read: any node, or an object of the component's namespace."""
         for fault in self.view.snapshot.faults:
+            if fault.kind == "NodePool":  # it says where nodes may be created, not where pods may be placed
+                continue
             if fault.kind == "Node" or fault.namespace in {"", component.namespace}:
                 return Refusal(Reason.NOT_PREDICTABLE, ObjectUnreadable(str(fault)))
         return None
@@ -221,8 +226,8 @@ class ProblemBuilder:
             if not node.ready:
                 return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
             since = node.ready_since
-            if since is not None and now - since < settle:
-                return Refusal(Reason.NODE_SETTLING, NodeSettling(name, now - since, settle))
+            if since is not None and max(_NONE, now - since) < settle:  # a time in the future is of another clock
+                return Refusal(Reason.NODE_SETTLING, NodeSettling(name, max(_NONE, now - since), settle))
         return None
 
     def _levels(self, requirements: Sequence[Requirement]) -> _Levels | None:

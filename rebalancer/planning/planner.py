@@ -66,7 +66,7 @@ class _Planner:
         self._extras = {extra.group: extra.goal for extra in memory.extra_evictions}
         self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at
-        self._ledger = BudgetLedger(view.snapshot, policy.budgets, memory, assessment.pod_groups)
+        self._ledger = BudgetLedger(view.snapshot, policy, memory, assessment.pod_groups)
         self._builder = ProblemBuilder(view, policy, self._ledger, cache, _avoided(assessment.pod_groups))
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []

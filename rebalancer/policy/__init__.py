@@ -3,8 +3,9 @@
 A policy has only fields with an effect. A field that were accepted and ignored could lead to evictions that its author
 meant to forbid, so an unknown field is an error, with its line and the nearest known name.
 
-`loader` reads bytes, `document` is the policy as a whole, `sections` its parts, and one module each holds the small
-types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`).
+`loader` reads bytes, `document` is the policy as a whole, `sections` its parts, `team_document` the policy of a team,
+`merging` combines it with the cluster policy. One module each holds the small types (`durations`, `amounts`,
+`selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`).
 """
 
 from rebalancer.policy.amounts import Amount
@@ -13,19 +14,24 @@ from rebalancer.policy.conditions import Condition
 from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
 from rebalancer.policy.durations import format_duration, parse_duration
 from rebalancer.policy.groups import WORKLOAD, Basis, Disruption, Limit, LimitAction, PolicyGroup, Severity, When
-from rebalancer.policy.loader import load_policy
+from rebalancer.policy.loader import is_team_policy, load_policy, load_team_policy
+from rebalancer.policy.merging import Merged, MergedPolicy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
 from rebalancer.policy.problems import PolicyError, Problem
-from rebalancer.policy.schema import json_schema
+from rebalancer.policy.schema import json_schema, team_json_schema
 from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
 from rebalancer.policy.selectors import Selector, parse_label_key
 from rebalancer.policy.shares import Share
+from rebalancer.policy.team_document import NO_TEAM_POLICY, TeamPolicy
+from rebalancer.policy.teams import TeamBudgets, TeamPolicies, TeamRules
+from rebalancer.policy.topology import Topology
 from rebalancer.policy.windows import Window
 
 __all__ = [
     "API_VERSION",
     "KIND",
+    "NO_TEAM_POLICY",
     "WORKLOAD",
     "Amount",
     "Basis",
@@ -37,6 +43,8 @@ __all__ = [
     "EligibleNamespaces",
     "Limit",
     "LimitAction",
+    "Merged",
+    "MergedPolicy",
     "Mode",
     "NamespaceFilter",
     "Nodes",
@@ -51,12 +59,23 @@ __all__ = [
     "Severity",
     "Share",
     "Spread",
+    "TeamBudgets",
+    "TeamPolicies",
+    "TeamPolicy",
+    "TeamReading",
+    "TeamRules",
+    "Topology",
     "When",
     "Window",
     "default_policy",
     "format_duration",
+    "is_team_policy",
     "json_schema",
     "load_policy",
+    "load_team_policy",
+    "merge",
     "parse_duration",
     "parse_label_key",
+    "select_team_namespaces",
+    "team_json_schema",
 ]

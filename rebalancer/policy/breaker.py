@@ -68,12 +68,12 @@ class Breaker(Section):
     unready_in_zone: PercentageField = Percentage(55)
     """Nodes of one zone that are not Ready, of those that are not cordoned; at least 2."""
     pending_pods: PercentageField = Percentage(10)
-    """Pods that wait for a node, of all pods, without replacements of evicted pods; at least 5."""
+    """Pods that began to wait for a node within `window`, of all, without replacements of evicted pods; at least 5."""
     api_errors: PercentageField = Percentage(20)
     """Failed requests to the API server within `window`; at least 5."""
     failed_moves: PercentageField = Percentage(20)
     """Moves whose replacement was not Ready where predicted, of those that ended within `window`; at least 5."""
     window: Annotated[PositiveDuration, at_most(timedelta(hours=1))] = timedelta(minutes=5)
-    """The time over which requests and moves are counted, at most 1h."""
+    """The time over which waiting pods, requests and moves are counted, at most 1h."""
     clear_after: Duration = timedelta(minutes=5)
     """How long no bound may have been exceeded before anything is evicted again."""

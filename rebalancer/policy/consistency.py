@@ -4,13 +4,12 @@ Only what follows from the policy alone is refused. Whether a cluster can satisf
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from rebalancer.model.labels import LabelSelector
 from rebalancer.policy.conditions import find_greatest
-from rebalancer.policy.document import Policy
 from rebalancer.policy.groups import Limit, PolicyGroup
 from rebalancer.policy.impossible import explain_impossible
 from rebalancer.policy.selectors import Selector
@@ -27,13 +26,11 @@ class _GroupLimit:
     pods: Hashable
 
 
-def find_inconsistencies(policy: Policy, places: Mapping[Path, Place]) -> Iterator[tuple[Path, str]]:
+def find_inconsistencies(groups: Sequence[PolicyGroup], places: Mapping[Path, Place]) -> Iterator[tuple[Path, str]]:
     """Yield each problem with the path of its field; `places` has the lines for references to other fields."""
-    yield from _find_duplicates(
-        {("groups", index, "name"): group.name for index, group in enumerate(policy.groups)}, places
-    )
+    yield from _find_duplicates({("groups", index, "name"): group.name for index, group in enumerate(groups)}, places)
     comparable: defaultdict[Hashable, list[_GroupLimit]] = defaultdict(list)
-    for index, group in enumerate(policy.groups):
+    for index, group in enumerate(groups):
         above = ("groups", index, "limits")
         yield from _find_duplicates({(*above, at, "name"): limit.name for at, limit in enumerate(group.limits)}, places)
         for at, limit in enumerate(group.limits):

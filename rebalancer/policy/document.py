@@ -3,7 +3,8 @@
 import hashlib
 import json
 from datetime import timedelta
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field
@@ -14,6 +15,8 @@ from rebalancer.policy.durations import PositiveDuration
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
+from rebalancer.policy.teams import NO_TEAM_RULES, TeamPolicies, TeamRules
+from rebalancer.policy.topology import Topology
 from rebalancer.policy.windows import Window
 
 API_VERSION: Literal["rebalancer.dev/v1alpha1"] = "rebalancer.dev/v1alpha1"
@@ -45,16 +48,37 @@ class Policy(Section):
     """How many pods may be unavailable, and how many evictions sent, at a time."""
     nodes: Nodes = Nodes()
     """Requirements on the nodes that receive the replacements."""
+    topology: Topology = Topology()
+    """Domains that exist although no node carries them now."""
     windows: tuple[Window, ...] = ()
     """When evictions are allowed: while one of these windows is open; []: always."""
     breaker: Breaker = Breaker()
     """Bounds beyond which the cluster counts as in trouble, so that nothing is evicted."""
 
+    team_policies: TeamPolicies = TeamPolicies()
+    """In which namespaces teams may add limits and tighten budgets."""
+
     @property
+    def cluster(self) -> "Policy":
+        """The policy without what team policies add: here, the policy itself."""
+        return self
+
+    def rules_of(self, namespace: str) -> TeamRules:
+        """Return what the team policy of a namespace adds, besides its groups: here, nothing."""
+        del namespace
+        return NO_TEAM_RULES
+
+    @cached_property
     def hash(self) -> str:
         """Sixteen hexadecimal digits, equal for policies with equal values, however they are written."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def __copy__(self) -> Self:
+        """Return a copy without the computed hash, because `model_copy` changes fields of it."""
+        copied = super().__copy__()
+        copied.__dict__.pop("hash", None)
+        return copied
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document with every default filled in, with the file's field names and JSON's types only."""

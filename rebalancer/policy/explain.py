@@ -9,7 +9,6 @@ from typing import Any, get_args, get_origin
 from pydantic_core import ErrorDetails
 
 from rebalancer.policy.base import UNEXPECTED, Section
-from rebalancer.policy.document import Policy
 from rebalancer.policy.wording import describe_value, format_path, join_alternatives
 from rebalancer.yaml_tree import Path, Place
 
@@ -31,18 +30,18 @@ def get_path(error: ErrorDetails) -> Path:
     return location[:-1] if location and location[-1] == "[key]" else location
 
 
-def explain(error: ErrorDetails, *, place: Place | None) -> str:
-    """Return the message of an error; `place` is None if the file has no value at its path."""
+def explain(error: ErrorDetails, *, place: Place | None, root: type[Section]) -> str:
+    """Return the message of an error in a `root`; `place` is None if the file has no value at its path."""
     path, value = get_path(error), error["input"]
     context: dict[str, Any] = error.get("ctx", {})
     suggestion: str | None = None
     match error["type"]:
         case "missing":
-            return f"missing; expected {_describe_expected(path)}"
+            return f"missing; expected {_describe_expected(path, root)}"
         case "extra_forbidden":
-            return f"unknown field; {_suggest_field(path)}"
+            return f"unknown field; {_suggest_field(path, root)}"
         case "enum" | "literal_error":
-            return _explain_choice(path, value, place)
+            return _explain_choice(path, value, place, root)
         case kind if kind == UNEXPECTED:
             expected, suggestion = context["expected"], context["suggestion"]
             if isinstance(value, dict) or error["loc"] != path:  # the path already has the mapping or key
@@ -55,7 +54,7 @@ def explain(error: ErrorDetails, *, place: Place | None) -> str:
             expected = _EXPECTED.get(kind, error["msg"])
             suggestion = _suggest(kind, value)
     hint = f"; did you mean {suggestion}?" if suggestion else ""
-    if value is None and _is_optional_section(path):
+    if value is None and _is_optional_section(path, root):
         hint = "; leave the field out for its defaults"
     return f"found {describe_value(value, text=place.text if place else None)}; expected {expected}{hint}"
 
@@ -69,8 +68,8 @@ def _suggest(kind: str, value: object) -> str | None:
     return value if kind == "int_type" and value.isdecimal() else None
 
 
-def _explain_choice(path: Path, value: object, place: Place | None) -> str:
-    names = _list_choices(path)
+def _explain_choice(path: Path, value: object, place: Place | None, root: type[Section]) -> str:
+    names = _list_choices(path, root)
     close = get_close_matches(str(value).lower(), [name.lower() for name in names], n=1)
     hint = next((f"; did you mean {name}?" for name in names if [name.lower()] == close), "")
     return (
@@ -78,9 +77,9 @@ def _explain_choice(path: Path, value: object, place: Place | None) -> str:
     )
 
 
-def _list_choices(path: Path) -> list[str]:
+def _list_choices(path: Path, root: type[Section]) -> list[str]:
     """List the values of the enumeration or literal at a path."""
-    annotation = _find_annotation(path)
+    annotation = _find_annotation(path, root)
     alternatives = get_args(annotation)
     for candidate in (annotation, *alternatives):
         if isinstance(candidate, type) and issubclass(candidate, Enum):
@@ -88,32 +87,32 @@ def _list_choices(path: Path) -> list[str]:
     return [str(value) for value in alternatives]
 
 
-def _describe_expected(path: Path) -> str:
-    choices = _list_choices(path)
+def _describe_expected(path: Path, root: type[Section]) -> str:
+    choices = _list_choices(path, root)
     return (
         f"{path[-1]}: {join_alternatives(choices)}"
-        if choices and str not in get_args(_find_annotation(path))
+        if choices and str not in get_args(_find_annotation(path, root))
         else "a value"
     )
 
 
-def _is_optional_section(path: Path) -> bool:
+def _is_optional_section(path: Path, root: type[Section]) -> bool:
     """Say whether the path is that of a section that may be left out."""
-    if not path or isinstance(path[-1], int) or _find_section(path) is None:
+    if not path or isinstance(path[-1], int) or _find_section(path, root) is None:
         return False
-    fields = _get_section(path[:-1]).model_fields
+    fields = _get_section(path[:-1], root).model_fields
     return not any(field.is_required() for key, field in fields.items() if path[-1] == (field.alias or key))
 
 
-def _suggest_field(path: Path) -> str:
-    """Suggest a field for an unknown one, here or elsewhere in the policy, else list the fields here."""
+def _suggest_field(path: Path, root: type[Section]) -> str:
+    """Suggest a field for an unknown one, here or elsewhere in the document, else list the fields here."""
     name = str(path[-1])
-    siblings = {field.alias or key: key for key, field in _get_section(path[:-1]).model_fields.items()}
+    siblings = {field.alias or key: key for key, field in _get_section(path[:-1], root).model_fields.items()}
     by_lower = {alias.lower(): alias for alias in siblings} | {key.lower(): alias for alias, key in siblings.items()}
     close = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.7)
     if close:
         return f"did you mean {by_lower[close[0]]}?"
-    elsewhere = next((path for path in _iterate_fields(Policy) if str(path[-1]).lower() == name.lower()), None)
+    elsewhere = next((path for path in _iterate_fields(root) if str(path[-1]).lower() == name.lower()), None)
     if elsewhere:
         return f"did you mean {format_path(elsewhere)}?"
     return f"known here: {', '.join(siblings)}"
@@ -128,10 +127,10 @@ def _iterate_fields(section: type[Section], above: Path = ()) -> Iterator[Path]:
             yield from _iterate_fields(inner, (*path, 0) if get_origin(field.annotation) is tuple else path)
 
 
-def _find_annotation(path: Path) -> Any:
+def _find_annotation(path: Path, root: type[Section]) -> Any:
     """Return the type of the field at a path of aliases and indexes; None if there is no such field."""
-    section: type[Section] | None = Policy
-    annotation: Any = Policy
+    section: type[Section] | None = root
+    annotation: Any = root
     for step in path:
         if isinstance(step, int):
             continue
@@ -141,12 +140,12 @@ def _find_annotation(path: Path) -> Any:
     return annotation
 
 
-def _find_section(path: Path) -> type[Section] | None:
-    return _unwrap_section(_find_annotation(path))
+def _find_section(path: Path, root: type[Section]) -> type[Section] | None:
+    return _unwrap_section(_find_annotation(path, root))
 
 
-def _get_section(path: Path) -> type[Section]:
-    return _find_section(path) or Policy
+def _get_section(path: Path, root: type[Section]) -> type[Section]:
+    return _find_section(path, root) or root
 
 
 def _unwrap_section(annotation: Any) -> type[Section] | None:

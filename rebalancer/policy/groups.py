@@ -23,7 +23,8 @@ WORKLOAD: Final = "Workload"
 """The value of `groupBy` that means the pods of one top owner, instead of a label key."""
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
-_ZONE: Final = "topology.kubernetes.io/zone"
+ZONE: Final = "topology.kubernetes.io/zone"
+"""The default of `zoneKey`."""
 _NAME: Final = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 _BOUNDS: Final = ("max_share", "max_pods", "max_skew", "min_pods")
 _BOUND_TYPES: Final = {"maxShare": "string", "maxPods": "integer", "maxSkew": "integer", "minPods": "integer"}
@@ -199,7 +200,7 @@ class PolicyGroup(Section):
     """Namespaces whose pods belong to it."""
     group_by: GroupBy = (WORKLOAD,)
     """[Workload]: the pods of one owner; label keys: one group for each combination of values, in each namespace."""
-    zone_key: LabelKey = _ZONE
+    zone_key: LabelKey = ZONE
     """The node label that `when.zones` counts."""
     disruption: Disruption = Disruption()
     """How many pods of the group may be unavailable or moving at once."""
@@ -214,6 +215,6 @@ def make_default_groups() -> tuple[PolicyGroup, ...]:
     half, some = Share.of("<=1/2"), Condition.of(">=4")
     limits = (
         Limit(name="node-half", when=When(total=some), topology_key=_HOSTNAME, max_share=half),
-        Limit(name="zone-half", when=When(zones=Condition.of(">=2"), total=some), topology_key=_ZONE, max_share=half),
+        Limit(name="zone-half", when=When(zones=Condition.of(">=2"), total=some), topology_key=ZONE, max_share=half),
     )
     return (PolicyGroup(name="workloads", selector=Selector(), limits=limits),)

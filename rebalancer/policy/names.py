@@ -139,6 +139,11 @@ class NamespaceFilter(Section):
     exclude: tuple[Glob, ...] = ()
     """Globs of namespaces that are not selected, even if they match `include`."""
 
+    @property
+    def only(self) -> str | None:
+        """The one namespace that can be selected, as in each group of a team policy; None if there may be more."""
+        return self.include[0] if len(self.include) == 1 and not {"*", "?"} & set(self.include[0]) else None
+
     def selects(self, namespace: str) -> bool:
         """Say whether the namespace is selected."""
         return bool(_compile_globs(self.include).match(namespace)) and not _compile_globs(self.exclude).match(namespace)

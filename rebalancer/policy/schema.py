@@ -10,18 +10,29 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from rebalancer.policy.amounts import Amount
+from rebalancer.policy.base import Section
 from rebalancer.policy.breaker import Percentage
 from rebalancer.policy.document import Policy
 from rebalancer.policy.durations import format_duration
 from rebalancer.policy.names import Owner
+from rebalancer.policy.team_document import TeamPolicy
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema, draft 2020-12."""
+    """Return the schema of cluster policies, draft 2020-12."""
+    return _make_schema(Policy, "policy")
+
+
+def team_json_schema() -> dict[str, Any]:
+    """Return the schema of team policies, draft 2020-12."""
+    return _make_schema(TeamPolicy, "team-policy")
+
+
+def _make_schema(model: type[Section], name: str) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "https://rebalancer.dev/schemas/v1alpha1/policy.json",
-        **Policy.model_json_schema(by_alias=True, schema_generator=_Generator),
+        "$id": f"https://rebalancer.dev/schemas/v1alpha1/{name}.json",
+        **model.model_json_schema(by_alias=True, schema_generator=_Generator),
     }
 
 

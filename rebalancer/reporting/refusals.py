@@ -143,7 +143,7 @@ def _workload_limit(cause: planning.WorkloadLimitReached) -> str:
     else:
         verb = "is" if cause.unavailable == 1 else "are"
         wait = f"{cause.unavailable} of {plural(cause.replicas, 'pod')} {verb} unavailable"
-    if cause.field == planning.PER_WORKLOAD:
+    if cause.field.startswith(planning.PER_WORKLOAD):
         return f"{wait}: at most {plural(cause.allowed, 'eviction')} of one workload may be in flight ({cause.field})"
     return f"{wait}: at most {cause.allowed} of {plural(cause.replicas, 'pod')} may be unavailable ({cause.field})"
 
@@ -281,6 +281,10 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     planning.OwnerKindNotListed: lambda c: f"eligibility.owners does not list {c.kind}; add it to allow the eviction",
     planning.OwnerUnknown: lambda c: f"its owner, {c.kind} {c.name}, is not known",
     planning.NamespaceExcluded: lambda c: f"eligibility.namespaces excludes {c.namespace}",
+    planning.TeamPolicyUnreadable: lambda c: (
+        f"the team policy of its namespace cannot be used; fix ConfigMap {c.namespace}/rebalancer-policy to allow "
+        "evictions there"
+    ),
     planning.NotReplaced: _not_replaced,
     planning.TooFewReplicas: lambda c: f"it has {plural(c.replicas, 'replica')}; eligibility.minReplicas is {c.least}",
     planning.OwnerBeingDeleted: lambda c: f"its {c.kind} is being deleted",

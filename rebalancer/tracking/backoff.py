@@ -45,10 +45,14 @@ def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> 
     """Return the memory after the moves that have ended since `before`.
 
     A failed prediction is counted, a verified move resets the count, and a refused move used no extra eviction. A move
-    that its owner has overtaken says nothing about the prediction.
+    that its owner has overtaken says nothing about the prediction. An eviction whose answer was lost, and which is seen
+    to have taken place, was no refusal.
     """
     ended_before = {move.uid for move in before if move.state.over}
+    unanswered = {move.uid for move in before if move.state is MoveState.PLANNED}
     for move in memory.moves:
+        if move.uid in unanswered and move.state not in {MoveState.PLANNED, MoveState.REFUSED}:
+            memory = forget_refusals(memory, move.group)
         if move.uid in ended_before or not move.state.over:
             continue
         if move.state in _FAILED:

@@ -99,9 +99,10 @@ def _without_future(move: Move, now: datetime) -> Move:
 def merge_memory(own: Memory, saved: Memory) -> Memory:
     """Return the memory of a process that leads again: the saved one, and what the process has done itself.
 
-    Where both have a move, its own is the newer one.
+    Where both have a move, the one that is over is the newer one: a leader in between has followed it. Else its own is.
     """
-    moves = {move.uid: move for move in (*saved.moves, *own.moves)}
+    moves = {move.uid: move for move in saved.moves}
+    moves |= {move.uid: move for move in own.moves if move.uid not in moves or not moves[move.uid].state.over}
     sent = tuple(sorted({*saved.sent, *own.sent}))
     extras = tuple(sorted({*saved.extra_evictions, *own.extra_evictions}))
     return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)

@@ -45,7 +45,7 @@ class Replacements:
 
     def claim(self, move: Move) -> Pod | None:
         """Return the replacement of a move and keep it from all others, None if there is none yet."""
-        pods = self._remaining_pods(move)
+        pods = [pod for pod in self._remaining_pods(move) if pod.uid not in self._claimed]
         if self._before is not None:
             new = [pod for pod in pods if pod.uid not in self._before.pod]
         elif self._was_scaled(move):
@@ -53,7 +53,6 @@ class Replacements:
         else:
             existing = self._waiting[move.owner_uid] - max(0, self._missing(move))
             new = sorted(pods, key=lambda pod: (pod.created, pod.uid), reverse=True)[: max(0, existing)]
-        new = [pod for pod in new if pod.uid not in self._claimed]
         if not new:
             return None
         # A StatefulSet's replacement has the victim's name; of others the oldest comes first.
@@ -63,7 +62,13 @@ class Replacements:
         return replacement
 
     def is_overtaken(self, move: Move) -> bool:
-        """Return whether the owner will create no replacement: it has all the pods that it wants, or is deleted."""
+        """Return whether the owner will create no replacement: it has all the pods that it wants, or is deleted.
+
+        As long as the watch shows the victim as it was, it lags: the move must still overlay the victim.
+        """
+        victim = self._snapshot.pod.get(move.uid)
+        if victim is not None and not victim.terminating:
+            return False
         owner = self._snapshot.workload.get(move.owner_uid)
         return owner is None or owner.deleted is not None or self._missing(move) <= 0
 

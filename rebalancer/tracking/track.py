@@ -15,11 +15,12 @@ from rebalancer.tracking.zones import zones_seen
 
 def track(memory: Memory, before: Snapshot | None, snapshot: Snapshot, policy: Policy, now: datetime) -> Memory:
     """Return the memory after a snapshot; `before` is the snapshot of the last cycle, None in the first cycle."""
+    keys = _topology_keys(snapshot, policy)
     observed = msgspec.structs.replace(
         memory,
         moves=observe_moves(memory.moves, before, snapshot, now),
-        zones=zones_seen(memory, snapshot, policy.groups, now),
-        changes=observe_changes(memory, before, snapshot, _topology_keys(snapshot, policy)),
+        zones=zones_seen(memory, snapshot, policy, keys, now),
+        changes=observe_changes(memory, before, snapshot, keys),
     )
     return record_outcomes(observed, memory.moves, now)
 

@@ -1,34 +1,74 @@
-"""Which zones were seen within the last hour: losing a zone must not switch a limit to the rules for fewer zones."""
+"""Which domains were seen lately: a domain that has lost its nodes is still reported, and still counts as a zone.
 
-from collections.abc import Iterable
+Losing a zone must not switch a limit to the rules for fewer zones, so for an hour it counts for `when.zones`.
+"""
+
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.model.moves import Memory, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import PolicyGroup
+from rebalancer.policy import Policy
+from rebalancer.scheduling.spread_constraints import HOSTNAME
 
 ZONE_LIFETIME: Final = timedelta(hours=1)
 """How long a zone without nodes still counts for `when.zones`."""
 
 _MOST_ZONES: Final = 200
-"""Zones stored per key. A key with more values is no zone key."""
+"""Domains stored per key. A key with more values is no zone key."""
+
+_MOST_KEYS: Final = 20
+"""Topology keys whose domains are stored, the policy's zone keys first: any template may name further ones."""
+
+_LARGE: Final = frozenset(
+    f"{prefix}/{name}"
+    for prefix in ("topology.kubernetes.io", "failure-domain.beta.kubernetes.io")
+    for name in ("zone", "region")
+)
+"""Keys whose domains hold many nodes, even where a small cluster has one node in each."""
+
+
+def find_zone_keys(policy: Policy) -> frozenset[str]:
+    """Return the zone keys of a policy's groups."""
+    return frozenset(group.zone_key for group in policy.groups)
+
+
+def is_node_key(key: str, values: Collection[str], zone_keys: Collection[str]) -> bool:
+    """Return whether the domains of a key are single nodes, as those of host names; `values` has one for each node.
+
+    Such a domain exists only as long as its node, so that none of them is missing.
+    """
+    if key == HOSTNAME:
+        return True
+    return key not in _LARGE and key not in zone_keys and bool(values) and len(set(values)) == len(values)
 
 
 def zones_seen(
-    memory: Memory, snapshot: Snapshot, groups: Iterable[PolicyGroup], now: datetime
+    memory: Memory, snapshot: Snapshot, policy: Policy, keys: Iterable[str], now: datetime
 ) -> tuple[ZoneSeen, ...]:
-    """Return the zones to store after a snapshot: those in it, and those seen within the hour before."""
-    keys = {group.zone_key for group in groups}
-    last_seen = {
-        (zone.key, zone.zone): min(now, zone.last)
-        for zone in memory.zones
-        if zone.key in keys and now - zone.last < ZONE_LIFETIME
-    }
-    for key in keys:
-        last_seen |= {(key, node.labels[key]): now for node in snapshot.nodes if key in node.labels}
+    """Return the domains to store after a snapshot: those in it, and those seen before for as long as they matter.
+
+    `keys` are the topology keys in use; the zone keys of the policy are always among them.
+    """
+    lifetime = max(ZONE_LIFETIME, policy.topology.remember)
     stored: list[ZoneSeen] = []
-    for key in sorted(keys):
-        newest = sorted(((moment, zone) for (of, zone), moment in last_seen.items() if of == key), reverse=True)
+    for key, values in _stored_keys(snapshot, policy, keys).items():
+        last_seen = {
+            zone.zone: min(now, zone.last) for zone in memory.zones if zone.key == key and now - zone.last < lifetime
+        }
+        last_seen |= dict.fromkeys(values, now)
+        newest = sorted(((moment, zone) for zone, moment in last_seen.items()), reverse=True)
         stored += [ZoneSeen(key, zone, moment) for moment, zone in newest[:_MOST_ZONES]]
     return tuple(sorted(stored))
+
+
+def _stored_keys(snapshot: Snapshot, policy: Policy, keys: Iterable[str]) -> dict[str, list[str]]:
+    """Return the keys whose domains are stored, with the value of each node."""
+    zone_keys = find_zone_keys(policy)
+    chosen: dict[str, list[str]] = {}
+    for key in (*sorted(zone_keys), *sorted(set(keys) - zone_keys)):
+        values = [node.labels[key] for node in snapshot.nodes if key in node.labels]
+        if key in zone_keys or (len(chosen) < _MOST_KEYS and not is_node_key(key, values, zone_keys)):
+            chosen[key] = values
+    return chosen

@@ -29,7 +29,19 @@ from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Amount, Budgets, Mode, Policy, Spread, Window
+from rebalancer.policy import (
+    NO_TEAM_POLICY,
+    Amount,
+    Budgets,
+    Mode,
+    Policy,
+    Spread,
+    TeamBudgets,
+    TeamPolicies,
+    TeamReading,
+    Window,
+    merge,
+)
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from tests.controller.simulated import eager
@@ -275,3 +287,14 @@ def test_steps_take_turns() -> None:
     firsts = [admitted(few, turn=turn).evictions[0].group for turn in range(4)]
     assert firsts[0] != firsts[1]
     assert firsts[:2] == firsts[2:]
+
+
+def test_a_team_sends_fewer_evictions_in_its_namespace_alone() -> None:
+    """The message names the team policy's budget."""
+    cluster = rules().model_copy(update={"team_policies": TeamPolicies(namespaces=("one",))})
+    team = NO_TEAM_POLICY.model_copy(update={"budgets": TeamBudgets(per_namespace=Amount(value=1))})
+    admission = admitted(merge(cluster, {"one": TeamReading(policy=team)}).policy)
+    assert sorted(eviction.pod.namespace for eviction in admission.evictions) == ["one", *["two"] * 4]
+    assert {waiting.refusal.cause for waiting in admission.waiting} == {
+        RateReached("perNamespace of the team policy", 1)
+    }

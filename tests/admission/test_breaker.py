@@ -125,6 +125,15 @@ def test_pods_that_wait_for_a_node(pods: int, pending: int, is_open: bool) -> No
     assert opened(snapshot) == expected
 
 
+def test_pods_that_wait_for_long_are_no_surge() -> None:
+    """They may wait for what only an eviction makes possible: without end, nothing would ever be repaired."""
+    snapshot = with_pending(cluster(), 6)
+    later = NOW + BOUNDS.window
+    for seconds, is_open in ((-1, True), (0, False)):
+        readings = observe_cluster(snapshot, (), NONE, BOUNDS, later + timedelta(seconds=seconds))
+        assert update_breaker(CLOSED, readings, BOUNDS, later).is_open is is_open
+
+
 def test_own_moves_and_gated_pods_do_not_count_as_pending() -> None:
     """What an eviction has made pending must not stop the evictions; a gate holds a pod, not the cluster."""
     snapshot = with_pending(cluster(), 6)

@@ -20,7 +20,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Policy, default_policy, load_policy
+from rebalancer.policy import Policy, Topology, default_policy, load_policy
 from rebalancer.scheduling.view import View
 from tests.assessment.redis import AZ, machines, redis
 from tests.reports import all_findings
@@ -158,6 +158,13 @@ def test_what_matches_nothing_is_messages(fields: dict[str, Any], message: str) 
 def test_what_matches_is_not_messages() -> None:
     """Every field that can match nothing, each with something that it matches."""
     assert messages(SHOP, policy(MATCHING)) == []
+
+
+def test_a_domain_that_the_policy_declares_exists() -> None:
+    """Although no node carries it now."""
+    declared = policy(limited(domains=["a", "c"])).model_copy(update={"topology": Topology(domains={ZONE: ("c",)})})
+    assert messages(shop(), declared) == []
+    assert len(messages(shop(), policy(limited(domains=["a", "c"])))) == 1
 
 
 def test_labels_that_no_pod_has_together() -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -59,8 +59,16 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 class Controller:
     """`rebalancer run` as a process; ended by SIGTERM at the end of the block."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, policy_text: str, *flags: str) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        policy_text: str,
+        *flags: str,
+        command: Sequence[str] = (*COMMAND, "run"),
+    ) -> None:
         self._plane = plane
+        self._command = command
         self._folder = folder
         self._flags = flags
         self.policy_file = folder / "policy.yaml"
@@ -72,8 +80,7 @@ class Controller:
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *COMMAND,
-                    "run",
+                    *self._command,
                     f"--policy={self.policy_file}",
                     f"--kubeconfig={self._plane.kubeconfig(ACCOUNT)}",
                     f"--namespace={NAMESPACE}",

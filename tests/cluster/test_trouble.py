@@ -276,9 +276,10 @@ def test_a_restart_repeats_nothing(cluster: ControlPlane, tmp_path: Path) -> Non
         cluster, tmp_path, policy("Evict"), "--lease-duration=5s", "--renew-deadline=4s", "--retry-period=1s"
     ):
         wait_until(lambda: balanced(cluster.api), what="balance", timeout=300)
-    # A request that was under way when the process was killed may show as broken off, carried out or not.
+    # A request that was under way when the process was killed may show as broken off, carried out or not: the server
+    # logs it with 504 or, where it was in the middle of a write, with 500.
     assert len(before - staying(cluster)) == 6
-    assert {eviction.code for eviction in cluster.audit.evictions(user=USER)} <= {201, 504}
+    assert {eviction.code for eviction in cluster.audit.evictions(user=USER)} <= {201, 500, 504}
 
 
 def staying(plane: ControlPlane) -> set[str]:

@@ -83,6 +83,18 @@ class Api:
             raise ApiError(method=method, path=path, code=response.status, body=document)
         return document
 
+    def stream(self, path: str, parameters: Mapping[str, str]) -> list[bytes]:
+        """Read an answer of many documents, a watch, to its end; return its lines."""
+        response = self._pool.request(
+            "GET",
+            f"{self.url}{path}?{urlencode(parameters)}",
+            headers={**self._headers, "Accept": "application/json"},
+            timeout=urllib3.Timeout(connect=5, read=60),
+        )
+        if response.status >= FIRST_ERROR:
+            raise ApiError(method="GET", path=path, code=response.status, body=_document(response.data))
+        return response.data.splitlines()
+
     def get(self, path: str) -> dict[str, Any]:
         """Read one object (or any other document)."""
         return self.request("GET", path)

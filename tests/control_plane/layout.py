@@ -41,6 +41,8 @@ __all__ = [
 
 SCRATCH: Final = "layout-scratch"
 BARRIER: Final = "layout-barrier"
+PATIENCE: Final = 180.0
+"""Seconds that the controllers may take for a step of a layout, on a busy machine."""
 
 
 class LayoutError(AssertionError):
@@ -132,7 +134,7 @@ def _wait_ready(api: Api, names: Sequence[str]) -> None:
         return wanted <= {node["metadata"]["name"] for node in api.list("/api/v1/nodes") if node_ready(node)}
 
     if wanted:
-        wait_until(ready, what=f"{len(wanted)} nodes to become Ready")
+        wait_until(ready, what=f"{len(wanted)} nodes to become Ready", timeout=PATIENCE)
 
 
 def _wait_seen(api: Api, namespaces: Iterable[str]) -> None:
@@ -151,7 +153,7 @@ def _wait_seen(api: Api, namespaces: Iterable[str]) -> None:
             status = api.get(path).get("status", {})
             return bool(status.get("observedGeneration")) and status.get("expectedPods") == count
 
-        wait_until(seen, what=f"the controllers to see the pods of {name}")
+        wait_until(seen, what=f"the controllers to see the pods of {name}", timeout=PATIENCE)
         api.delete(path)
 
 
@@ -165,7 +167,7 @@ def _wait_adopted(api: Api, workloads: Sequence[Workload], depth: int) -> None:
         return wanted <= owned
 
     if wanted:
-        wait_until(adopted, what="the adoption of laid out pods", timeout=60)
+        wait_until(adopted, what="the adoption of laid out pods", timeout=PATIENCE)
 
 
 def _with_revision(api: Api, workload: Workload) -> Workload:

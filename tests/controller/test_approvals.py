@@ -5,11 +5,12 @@ from typing import cast
 
 import pytest
 
-from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, find_approval
+from rebalancer.adapters.kubernetes.configmaps import find_approval
 from rebalancer.adapters.kubernetes.reflector import Contents
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.controller.approvals import watch_approvals
 from rebalancer.controller.state import ApprovalRead, LoopEvent
+from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.lists import decode
 from rebalancer.model.snapshot import Fault

@@ -184,6 +184,19 @@ def test_stale_views() -> None:
     assert {waiting_eviction.reason for waiting_eviction in state.cycle.admission.waiting} == {"StaleData"}
 
 
+def test_moves_are_not_followed_on_a_stale_view() -> None:
+    """It says nothing about what became of an eviction, however long ago that was; the next view that is none does."""
+    requested, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
+    (uid, *_) = [move.uid for move in requested.memory.in_flight]
+    granted, _ = after(requested, Saved(), Answered(uid=uid, answer=EvictionAnswer(EvictionResult.EVICTED)))
+    before = {move.uid: move for move in granted.memory.moves}
+    later = NOW + timedelta(hours=1)
+    stale, _ = step(granted, CycleDue(snapshot=SNAPSHOT, stale="Pod: nothing heard for 400s"), later)
+    assert {move.uid: move for move in stale.memory.moves}[uid] == before[uid]
+    fresh, _ = step(stale, CycleDue(snapshot=SNAPSHOT), later)
+    assert {move.uid: move for move in fresh.memory.moves}[uid] != before[uid]
+
+
 def test_violations_are_published_once() -> None:
     """Cycle after cycle of an unchanged violation make one event, its end makes another."""
     observing = led(policy=eager(Mode.OBSERVE))

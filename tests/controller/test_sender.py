@@ -9,7 +9,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.controller.sender import ANSWER_SERVES, ANSWER_USABLE, Sender
 from rebalancer.controller.state import Answered, Clocks, Evict, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
-from rebalancer.ports import EvictionResult, ReadFailedError
+from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError
 from tests.controller.test_loop import SNAPSHOT
 from tests.tracking.build import move
 
@@ -27,6 +27,11 @@ class Shaky(SimulatedCluster):
         self.takes = 0.0
         self.broken = ""
         self.stale = ""
+        self.answers: list[EvictionAnswer] = []
+        """Of the next evictions, in the place of the cluster's."""
+
+    def evict(self, move: Move) -> EvictionAnswer:
+        return self.answers.pop() if self.answers else super().evict(move)
 
     def read_pause(self) -> Pause | None:
         self.reads += 1
@@ -83,6 +88,20 @@ def test_pods_that_are_not_as_planned(least_ready: tuple[tuple[Reference, int], 
     outcome = Sending().send(least_ready)
     assert isinstance(outcome, NotSent)
     assert (why in outcome.why, outcome.general) == (True, False)
+
+
+def test_an_overloaded_server_is_left_alone_at_once() -> None:
+    """Before the loop has heard its answer; a step that has begun is finished."""
+    sending = Sending()
+    sending.cluster.answers = [EvictionAnswer(EvictionResult.THROTTLED, "too many", retry_after=8.0)]
+    assert isinstance(sending.send(((WEB, 12),)), Answered)
+    sending.cluster.time = 7.9
+    outcome = sending.send(((WEB, 12),))
+    assert isinstance(outcome, NotSent)
+    assert (outcome.why, outcome.general) == ("the API server is overloaded; waiting for 0s more", True)
+    assert isinstance(sending.send(()), Answered)
+    sending.cluster.time = 8.0
+    assert isinstance(sending.send(((WEB, 11),), index=1), Answered)
 
 
 def test_a_stale_watch_holds_everything() -> None:

@@ -10,16 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Faults, SimulatedCluster, pick_most_crowded
+from rebalancer.adapters.simulator import (
+    HOSTNAME,
+    ZONE,
+    ClusterBuilder,
+    Faults,
+    SimulatedCluster,
+    Span,
+    Timings,
+    pick_most_crowded,
+)
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import ApprovalRead, LoopEvent, PauseRead
 from rebalancer.controller.status import PLAN
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
-from rebalancer.policy import Amount, Budgets, Mode
+from rebalancer.policy import Amount, Budgets, Mode, Spread
 from rebalancer.ports import Document, EvictionAnswer, EvictionResult, SaveAnswer
 from tests.controller.simulated import Simulation, eager
+from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
 
 ZONES = "abc"
@@ -101,6 +112,21 @@ def test_restarts_lost_answers_and_stale_watches(
     after = min_evictions(state(standing(snapshot, counts)), bounds(1, 1), 0, CACHE)
     if before is not None and after is not None:
         assert gone <= before - after + 1
+
+
+def test_a_scheduler_that_is_never_as_predicted_ends_the_repair() -> None:
+    """After three failed predictions in a row nothing more is evicted, however long replacements take to appear.
+
+    A StatefulSet's replacement is created when its predecessor is gone: until then the constraint holds.
+    """
+    blueprint = ClusterBuilder()
+    blueprint.zones(ZONES, 1)
+    blueprint.stateful_set("web", on={"a-1": 3, "b-1": 1, "c-1": 1})
+    timings = Timings(stopping=Span(20, 20))
+    cluster = SimulatedCluster(softly(blueprint.snapshot()), timings=timings, choose=pick_most_crowded)
+    simulation = Simulation(cluster, eager(spread=Spread(for_=timedelta(0), act_on=tuple(WhenUnsatisfiable))))
+    simulation.cycles(300)
+    assert simulation.evictions == 3
 
 
 def test_a_zone_that_returns() -> None:

@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
-from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.prometheus import CycleSamples
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.telemetry import Telemetry, loop_samples
+from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.model.cluster import NEWEST
 from rebalancer.policy import default_policy
 from rebalancer.settings import Address

@@ -10,7 +10,9 @@ import pytest
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, PODS
 from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, make_snapshot
-from rebalancer.model.labels import Labels
+from rebalancer.model.affinity import Taint, TaintEffect
+from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.node_pools import NodePool
 from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, Pod, PodPhase, Resources
 from rebalancer.model.snapshot import Fault
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
@@ -277,3 +279,48 @@ def test_resize_in_place(reason: str, expected: int) -> None:
     ]
     pod["status"]["conditions"].append({"type": "PodResizePending", "status": "True", "reason": reason})
     assert decode_file(listed(pod)).objects["pods"][0].requests.cpu == expected
+
+
+def node_pool(**template: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "general"},
+        "spec": {"disruption": {"consolidateAfter": "30s"}, "template": template},
+    }
+
+
+def test_a_node_pool() -> None:
+    """Requirements with operators that are not read are left out: they are on numbers, not on domains."""
+    pool = node_pool(
+        metadata={"labels": {"team": "red"}},
+        spec={
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+            "requirements": [
+                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["b", "a"], "minValues": 1},
+                {"key": "cpu", "operator": "Gte", "values": ["4"]},
+            ],
+            "taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}],
+            "startupTaints": [{"key": "starting", "effect": "NoExecute"}],
+        },
+    )
+    decoded = decode_file(listed(pool, POD))
+    snapshot = make_snapshot(decoded.objects, taken_at=datetime.now(UTC), known=decoded.kinds)
+    (made,) = snapshot.node_pools
+    assert made == NodePool(
+        name="general",
+        labels=Labels({"team": "red"}),
+        requirements=(SelectorRequirement("topology.kubernetes.io/zone", Operator.IN, ("a", "b")),),
+        taints=(Taint("dedicated", TaintEffect.NO_SCHEDULE, "x"),),
+    )
+    assert "NodePool" not in snapshot.unknown
+
+
+def test_node_pools_of_other_projects_are_not_read_and_a_malformed_one_is_left_out() -> None:
+    """By the item's own apiVersion, or by that of the list where items have none."""
+    other = {"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": {"name": "x"}, "spec": 5}
+    decoded = decode_file(listed(other, node_pool(spec={"requirements": 5})))
+    assert (decoded.objects["node_pools"], [fault.kind for fault in decoded.faults]) == ([], ["NodePool"])
+    bare = {"metadata": {"name": "general"}, "spec": {"template": {"spec": {}}}}
+    of_api = {"kind": "NodePoolList", "apiVersion": "karpenter.sh/v1", "items": [bare]}
+    assert decode_file(json.dumps(of_api).encode()).objects["node_pools"] == [NodePool(name="general")]

@@ -277,3 +277,16 @@ def test_manifests_are_plain_yaml() -> None:
     for file in DEPLOY.rglob("*.yaml"):
         tokens = (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)
         assert not [token for token in yaml.scan(file.read_text(encoding="utf-8")) if isinstance(token, tokens)], file
+
+
+def test_a_team_policy_is_readable_by_its_name_alone() -> None:
+    """deploy/team gives `get` on one ConfigMap, in the namespace of `kubectl apply -n`, and is documented as such."""
+    manifests = build(DEPLOY / "team")
+    role, binding = (
+        manifests["Role", "", "rebalancer-team-policy"],
+        manifests["RoleBinding", "", "rebalancer-team-policy"],
+    )
+    assert rules(role) == {("core", "configmaps", "rebalancer-policy", "get")}
+    assert binding["roleRef"]["name"] == "rebalancer-team-policy"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "rebalancer", "namespace": NAMESPACE}]
+    assert "`kubectl apply -n NAMESPACE -k deploy/team`" in (DEPLOY / "README.md").read_text(encoding="utf-8")

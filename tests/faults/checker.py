@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.faults.availability import Absence, follow_absences
-from tests.faults.history import Exchange, History
+from tests.faults.history import Exchange, Frozen, History
 
 VIEW_SECONDS: Final = 1.0
 """How old the view may be in which an eviction was decided: pods of other causes became unready before that."""
 PAUSE_SECONDS: Final = 1.0
 """From this long after a pause was stored no eviction request begins."""
+THAW_SECONDS: Final = 0.25
+"""How long after it goes on a stopped process may take to send what it had checked before."""
 
 ALLOWED_WRITES: Final = frozenset(
     {
@@ -107,16 +109,28 @@ def _outside_lease(history: History, requests: Iterable[Exchange], what: str) ->
         and exchange.answered is not None
     ]
     terms.sort(key=lambda term: term.since)
+    excused: set[Frozen] = set()
     for request in requests:
         term = next((term for term in reversed(terms) if term.since <= request.begun), None)
+        if term is not None and term.process == request.process and term.holder and request.begun <= term.until:
+            continue
+        frozen = next((one for one in history.frozen if _follows(request, one)), None)
+        if frozen is not None and frozen not in excused:
+            excused.add(frozen)
+            continue
         where = f"{request.process} {what} at {_seconds(history, request.begun)} ({request.id})"
         if term is None or not term.holder:
             yield f"{where}, but nobody holds the Lease"
         elif term.process != request.process:
             late = request.begun - term.since
             yield f"{where}, but {term.process} holds the Lease, for {late:.2f} s"
-        elif term.until < request.begun:
+        else:
             yield f"{where}, but its Lease ran out {request.begun - term.until:.2f} s before"
+
+
+def _follows(request: Exchange, frozen: Frozen) -> bool:
+    """Whether a request was between its check and its sending when its process was stopped, as one of them may be."""
+    return request.process == frozen.process and frozen.since <= request.begun <= frozen.until + THAW_SECONDS
 
 
 def _beyond_max_unavailable(history: History) -> Iterator[str]:

@@ -109,6 +109,15 @@ class Pause:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """A process that was stopped by SIGSTOP for a while."""
+
+    process: str
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class History:
     """A whole run."""
 
@@ -119,5 +128,6 @@ class History:
     changes: tuple[PodChange, ...] = ()
     """In the order of the server, beginning with the pods that existed before."""
     pauses: tuple[Pause, ...] = ()
+    frozen: tuple[Frozen, ...] = ()
     lease_seconds: float = 15.0
     final: Final = Final()

@@ -45,7 +45,6 @@ from tests.faults.schedule import DAMAGING, EVENT_FAULTS, STATUS_CODES, Fault, R
 T = TypeVar("T")
 _ADDRESSES: Final = itertools.count(1)
 _DROPS: Final = 20
-_DROP_SECONDS: Final = 0.25
 _STORED_ANSWERS: Final = 4
 _PASSED_HEADERS: Final = ("content-type", "retry-after", "warning")
 _ERRORS: Final = (OSError, BrokenMessageError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
@@ -94,11 +93,12 @@ class Proxy:
         context: ssl.SSLContext | None,
         seed: int = 0,
         on_write: Callable[[Exchange], bool] | None = None,
+        drip_seconds: float = 0.25,
     ) -> None:
         """Connect nowhere yet.
 
-        `on_write` is called when the server has answered a write, before the client knows; if it returns True, the
-        client is no more.
+        A slow answer comes in 20 drops, `drip_seconds` apart. `on_write` is called when the server has answered a
+        write, before the client knows; if it returns True, the client is no more.
         """
         address = urlsplit(server)
         self._loop = loop
@@ -107,6 +107,7 @@ class Proxy:
         self._context = context
         self._dice = random.Random(f"events {seed}")
         self._on_write = on_write
+        self._drip_seconds = drip_seconds
         self._listener: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._watches: set[_Watch] = set()
@@ -362,7 +363,7 @@ class Proxy:
             writer.write(text[start : start + size])
             await writer.drain()
             if not self._healed.is_set():
-                await asyncio.sleep(_DROP_SECONDS)
+                await asyncio.sleep(self._drip_seconds)
 
     async def _hold(self, reader: asyncio.StreamReader) -> None:
         """Do nothing until the faults end, or the client has lost patience."""

@@ -7,23 +7,23 @@ and an account with the rights of deploy/; its pods are tied to its nodes, and i
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import ssl
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tests.cluster.controller import manifests, policy
 from tests.control_plane.accounts import ensure_namespace, user_name
 from tests.control_plane.api import wait_until
 from tests.control_plane.audit import Mark, Request
-from tests.control_plane.layout import lay_out, node, pdb
+from tests.control_plane.layout import PATIENCE, lay_out, node, pdb
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
 from tests.control_plane.settling import condition
@@ -32,18 +32,22 @@ from tests.faults.cases import NESTED, Case
 from tests.faults.checker import Breach, check, granted
 from tests.faults.choosing import Chooser
 from tests.faults.evidence import describe
-from tests.faults.history import Exchange, History, Pause, Write
+from tests.faults.history import Exchange, Frozen, History, Pause, Write
 from tests.faults.history import Final as FinalState
-from tests.faults.process import LEASE_SECONDS, Process
+from tests.faults.process import Process
 from tests.faults.proxy import Loop, Proxy
 from tests.faults.recorder import PodRecorder
-from tests.faults.schedule import Schedule, Start, draw
+from tests.faults.schedule import LEASE_SECONDS, Clock, Schedule, Start, draw
 
+J = TypeVar("J")
+R = TypeVar("R")
 LANE: Final = "faults.test/lane"
 ACCOUNT: Final = "rebalancer"
 LEAD_SECONDS: Final = 30.0
 PAUSED_AFTER_SECONDS: Final = 2.5
 """How long a pause goes on after the faults."""
+BUSY_SECONDS: Final = 180.0
+"""How long any repair may take after the faults, on a busy machine."""
 QUIET_SECONDS: Final = 3.0
 """How long nothing may happen after the repair, before the run is over."""
 _RIGHTS: Final = frozenset({"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
@@ -147,13 +151,54 @@ class Lane:
                 manifest["metadata"]["namespace"] = self.system
                 yield manifest
 
+    def new_name(self) -> str:
+        """Return a name for a workload that none had before: controllers take time to forget one."""
+        self._runs += 1
+        return f"web-{self.number}-{self._runs}"
+
+    @property
+    def control(self) -> str:
+        """The path of the kill switch's object."""
+        return f"/api/v1/namespaces/{self.system}/configmaps/rebalancer-control"
+
+    def write_control(self, text: str, *, key: str) -> None:
+        """Write a key of the kill switch's object."""
+        metadata = {"name": "rebalancer-control", "namespace": self.system}
+        self.plane.api.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}])
+
+    def clear(self) -> None:
+        """Delete the workloads and what the controllers have written."""
+        api = self.plane.api
+        for collection in (
+            f"/apis/apps/v1/namespaces/{self.namespace}/deployments",
+            f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets",
+            f"/apis/apps/v1/namespaces/{self.namespace}/replicasets",
+            f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets",
+            f"/api/v1/namespaces/{self.namespace}/pods",
+        ):
+            api.request("DELETE", collection, {"gracePeriodSeconds": 0})
+        for path in (
+            f"/api/v1/namespaces/{self.system}/configmaps/rebalancer-status",
+            self.control,
+            f"/apis/coordination.k8s.io/v1/namespaces/{self.system}/leases/rebalancer",
+        ):
+            api.delete(path, missing_ok=True)
+
+        def is_empty() -> bool:
+            pods = f"/api/v1/namespaces/{self.namespace}/pods"
+            if api.list(pods):
+                api.request("DELETE", pods, {"gracePeriodSeconds": 0})
+                return False
+            return True
+
+        wait_until(is_empty, what=f"the pods of {self.namespace} to go", timeout=PATIENCE, interval=0.1)
+
     def run(self, schedule: Schedule, case: Case | None = None) -> Outcome:
         """Carry out a schedule while a workload is repaired, the usual one if none is given."""
-        case = case or dataclasses.replace(NESTED, max_unavailable=schedule.max_unavailable)
-        self._runs += 1
+        case = case or replace(NESTED, max_unavailable=schedule.max_unavailable)
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-            run = _Run(self, schedule, case, f"web-{self.number}-{self._runs}", Path(folder))
+            run = _Run(self, schedule, case, self.new_name(), Path(folder))
             try:
                 return run.carry_out(began)
             finally:
@@ -190,16 +235,20 @@ class _Run:
                 token=lane.token,
                 namespace=lane.system,
                 policy=self._policy(),
+                clock=schedule.clocks[number] if number < len(schedule.clocks) else Clock(),
             )
             self._processes.append(process)
         self._pauses: list[Pause] = []
+        self._frozen: list[Frozen] = []
 
     def _policy(self) -> str:
         budgets = {"maxUnavailable": self._case.max_unavailable, "perWorkload": "100%", "perNode": 12}
         namespaces = {"include": [self._lane.namespace]}
         eligibility = {"minAge": "0s", "namespaces": namespaces}
         groups = self._case.groups(self._app)
-        return policy("Evict", interval="1s", budgets=budgets, eligibility=eligibility, groups=groups)
+        # Schedules last seconds: an outage that the breaker has seen must be over for it soon afterwards.
+        breaker = {"window": "10s", "clearAfter": "5s"}
+        return policy("Evict", interval="1s", budgets=budgets, eligibility=eligibility, groups=groups, breaker=breaker)
 
     def _count_write(self, _: Exchange) -> bool:
         """Kill the controller when it has written often enough; return whether that was done."""
@@ -242,7 +291,7 @@ class _Run:
         workload = self._case.lay_out(self._app, lane.namespace, lane.nodes, lane.selector)
         budget = pdb(self._app, {"app": self._app}, namespace=lane.namespace, max_unavailable=self._case.budget)
         lay_out(lane.plane, [workload, budget], settle=False)
-        wait_until(self._is_settled, what=f"{lane.namespace}/{self._app} to settle", timeout=60)
+        wait_until(self._is_settled, what=f"{lane.namespace}/{self._app} to settle", timeout=PATIENCE)
 
     def _is_settled(self) -> bool:
         namespace = self._lane.namespace
@@ -289,17 +338,35 @@ class _Run:
     def _suffer(self) -> None:
         """Let the faults last, and do what else the schedule has for that time."""
         actions = [(self._schedule.pause_at, self._pause), (self._schedule.unready_at, self._make_unready)]
-        due = sorted(((at, action) for at, action in actions if at is not None), key=lambda entry: entry[0])
+        due = [(at, action) for at, action in actions if at is not None]
+        for stop in self._schedule.stops:
+            due.append((stop.at, partial(self._freeze, stop.process)))
+            due.append((stop.at + stop.seconds, partial(self._thaw, stop.process)))
+        due.sort(key=lambda entry: entry[0])
         if self._schedule.touched and self._schedule.pause_at is not None:
-            self._write_control("note: nothing yet\n", key="note")
+            self._lane.write_control("note: nothing yet\n", key="note")
         began = time.monotonic()
         while (passed := time.monotonic() - began) < self._schedule.seconds and not self._is_killed():
             while due and due[0][0] <= passed:
                 due.pop(0)[1]()
             self._supervise()
             time.sleep(0.02)
+        for _, action in due:
+            action()
         for process in self._processes:
             process.proxy.heal()
+
+    def _freeze(self, number: int) -> None:
+        process = self._processes[number]
+        self._frozen.append(Frozen(process=process.proxy.process, since=time.time(), until=float("inf")))
+        process.freeze()
+
+    def _thaw(self, number: int) -> None:
+        process = self._processes[number]
+        process.thaw()
+        self._frozen = [
+            replace(one, until=time.time()) if one.process == process.proxy.process else one for one in self._frozen
+        ]
 
     def _is_killed(self) -> bool:
         return 0 < self._schedule.kill_after <= self._writes
@@ -312,8 +379,9 @@ class _Run:
         if self._pauses:
             self._sleep(PAUSED_AFTER_SECONDS)
             self._pauses[-1] = Pause(stored=self._pauses[-1].stored, lifted=time.time())
-            self._api.delete(self._control)
-        deadline = time.monotonic() + self._schedule.patience
+            self._api.delete(self._lane.control)
+        # On a busy machine any run can lose its Lease, and then waits for what may have been sent.
+        deadline = time.monotonic() + max(self._schedule.patience, BUSY_SECONDS)
         quiet_since = time.monotonic()
         while time.monotonic() < deadline and time.monotonic() - quiet_since < QUIET_SECONDS:
             self._sleep(0.25)
@@ -326,17 +394,9 @@ class _Run:
             self._supervise()
             time.sleep(min(0.05, seconds))
 
-    @property
-    def _control(self) -> str:
-        return f"/api/v1/namespaces/{self._lane.system}/configmaps/rebalancer-control"
-
     def _pause(self) -> None:
-        self._write_control("reason: a test\n", key="pause.yaml")
+        self._lane.write_control("reason: a test\n", key="pause.yaml")
         self._pauses.append(Pause(stored=time.time(), lifted=float("inf")))
-
-    def _write_control(self, text: str, *, key: str) -> None:
-        metadata = {"name": "rebalancer-control", "namespace": self._lane.system}
-        self._api.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}])
 
     def _make_unready(self) -> None:
         living = [pod for pod in self._pods() if "deletionTimestamp" not in pod["metadata"]]
@@ -380,6 +440,7 @@ class _Run:
             writes=tuple(map(parse_write, requests)),
             changes=tuple(sorted(recorder.changes, key=lambda change: change.version)),
             pauses=tuple(self._pauses),
+            frozen=tuple(self._frozen),
             lease_seconds=LEASE_SECONDS,
             final=final,
         )
@@ -389,30 +450,7 @@ class _Run:
         for process in self._processes:
             process.stop()
             process.proxy.stop()
-        lane = self._lane
-        for collection in (
-            f"/apis/apps/v1/namespaces/{lane.namespace}/deployments",
-            f"/apis/apps/v1/namespaces/{lane.namespace}/statefulsets",
-            f"/apis/apps/v1/namespaces/{lane.namespace}/replicasets",
-            f"/apis/policy/v1/namespaces/{lane.namespace}/poddisruptionbudgets",
-            f"/api/v1/namespaces/{lane.namespace}/pods",
-        ):
-            self._api.request("DELETE", collection, {"gracePeriodSeconds": 0})
-        for path in (
-            f"/api/v1/namespaces/{lane.system}/configmaps/rebalancer-status",
-            self._control,
-            f"/apis/coordination.k8s.io/v1/namespaces/{lane.system}/leases/rebalancer",
-        ):
-            self._api.delete(path, missing_ok=True)
-
-        def is_empty() -> bool:
-            pods = f"/api/v1/namespaces/{lane.namespace}/pods"
-            if self._api.list(pods):
-                self._api.request("DELETE", pods, {"gracePeriodSeconds": 0})
-                return False
-            return True
-
-        wait_until(is_empty, what=f"the pods of {lane.namespace} to go", timeout=60, interval=0.1)
+        self._lane.clear()
 
 
 def _takes_lease(exchange: Exchange) -> bool:
@@ -432,6 +470,26 @@ def parse_write(request: Request) -> Write:
     )
 
 
+def in_lanes(plane: ControlPlane, jobs: Sequence[J], work: Callable[[Lane, J], R], *, lanes: int) -> list[R]:
+    """Do some work for each job, so many side by side, each in a lane of its own; return the results in order."""
+    loop = Loop()
+    free: SimpleQueue[Lane] = SimpleQueue()
+    count = min(lanes, len(jobs))
+
+    def run(job: J) -> R:
+        lane = free.get()
+        try:
+            return work(lane, job)
+        finally:
+            free.put(lane)
+
+    with contextlib.closing(loop), ThreadPoolExecutor(max_workers=count) as threads:
+        for lane in (Lane(plane, loop, number) for number in range(count)):
+            lane.prepare()
+            free.put(lane)
+        return list(threads.map(run, jobs))
+
+
 def run_all(
     plane: ControlPlane,
     jobs: Sequence[tuple[Schedule, Case | None]],
@@ -439,28 +497,14 @@ def run_all(
     lanes: int,
     report: Callable[[Outcome], None] = lambda _: None,
 ) -> list[Outcome]:
-    """Carry out schedules, so many side by side, and return their outcomes in order.
+    """Carry out schedules and return their outcomes in order; `report` is called for each as soon as it is there."""
 
-    `report` is called for each as soon as it is there.
-    """
-    loop = Loop()
-    free: SimpleQueue[Lane] = SimpleQueue()
-    count = min(lanes, len(jobs))
-
-    def run(job: tuple[Schedule, Case | None]) -> Outcome:
-        lane = free.get()
-        try:
-            outcome = lane.run(*job)
-        finally:
-            free.put(lane)
+    def run(lane: Lane, job: tuple[Schedule, Case | None]) -> Outcome:
+        outcome = lane.run(*job)
         report(outcome)
         return outcome
 
-    with contextlib.closing(loop), ThreadPoolExecutor(max_workers=count) as threads:
-        for lane in (Lane(plane, loop, number) for number in range(count)):
-            lane.prepare()
-            free.put(lane)
-        return list(threads.map(run, jobs))
+    return in_lanes(plane, jobs, run, lanes=lanes)
 
 
 def run_schedules(

@@ -14,6 +14,9 @@ from typing import Final
 
 from tests.faults.requests import WRITES, Target
 
+LEASE_SECONDS: Final = 6
+"""How long the Lease of the controllers is valid."""
+
 
 class Fault(StrEnum):
     """What happens to a request, or to the events of a watch."""
@@ -145,6 +148,26 @@ class Rule:
         return f"{self.verb} {what}{who} {times} {self.fault}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """The clocks of a controller."""
+
+    rate: float = 1.0
+    """How fast its monotonic clock runs."""
+    ahead: float = 0.0
+    """The error of its time in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """A process that is stopped for a while by SIGSTOP, as one that gets no processor."""
+
+    process: int
+    at: float
+    """Seconds from the beginning of the faults."""
+    seconds: float
+
+
 class Start(StrEnum):
     """When the faults begin."""
 
@@ -170,6 +193,9 @@ class Schedule:
     unready_at: float | None = None
     """Seconds from the beginning of the faults until a pod becomes unready by itself. It recovers after their end."""
     controllers: int = 1
+    clocks: tuple[Clock, ...] = ()
+    """Of the controllers in turn; right ones where there are fewer."""
+    stops: tuple[Stop, ...] = ()
     kill_after: int = 0
     """The controller is killed when the server has carried out so many of its writes; 0 is never."""
 
@@ -185,7 +211,10 @@ class Schedule:
             return 480.0
         renewals = [Target(verb=verb, resource="leases") for verb in ("get", "update")]
         deposed = any(rule.covers(renewal) for rule in self.rules for renewal in renewals)
-        return 180.0 if deposed or self.controllers > 1 or self.kill_after else 45.0
+        if any(rule.covers(eviction) and rule.fault in _REPEATED for rule in self.rules):
+            return 200.0
+        deposed |= self.controllers > 1 or bool(self.kill_after or self.stops)
+        return 180.0 if deposed else 45.0
 
     def __str__(self) -> str:
         """Show all of it in one line."""
@@ -194,6 +223,12 @@ class Schedule:
             extras.append(f"{self.controllers} controllers")
         if self.kill_after:
             extras.append(f"killed after write {self.kill_after}")
+        extras += [
+            f"clock of controller {number} {clock.rate:g} times as fast, {clock.ahead:+g} s"
+            for number, clock in enumerate(self.clocks)
+            if clock != Clock()
+        ]
+        extras += [f"controller {one.process} stopped at {one.at:g} s for {one.seconds:g} s" for one in self.stops]
         if self.pause_at is not None:
             extras.append(f"pause at {self.pause_at:g} s{' after a change' * self.touched}")
         if self.unready_at is not None:
@@ -209,11 +244,15 @@ _AWAITED: Final = frozenset(
         Fault.FORBIDDEN,
         Fault.GONE,
         Fault.INVALID,
+        Fault.WEBHOOK,
+        Fault.MISSING,
         Fault.ERROR,
         Fault.UNAVAILABLE,
     }
 )
 """Faults of an eviction after which the controller rightly waits for minutes."""
+_REPEATED: Final = frozenset({Fault.TOO_MANY_REQUESTS, Fault.PLAIN, Fault.PLAIN_RETRY_AFTER, Fault.CONFLICT})
+"""Faults after which it waits for ten seconds, and twice as long after each further one in a row."""
 
 
 def draw(seed: int) -> Schedule:
@@ -235,17 +274,32 @@ def draw(seed: int) -> Schedule:
         rules.append(_depose(dice))
         if dice.random() < 0.4:
             rules.append(Rule(verb="watch", resource="pods", fault=Fault.SILENT, process=1))
+    start = dice.choice((Start.PROCESS, Start.LEADING, Start.LEADING, Start.EVICTION, Start.EVICTION))
+    seconds = dice.randint(20, 60) / 10 + 1.5 * LEASE_SECONDS * (controllers > 1)
+    max_unavailable = dice.choice((1, 2, 3))
+    touched = dice.random() < 0.5
+    stops: tuple[Stop, ...] = ()
+    if controllers > 1 and dice.random() < 0.4:
+        stops = (Stop(process=0, at=dice.randrange(100) / 100, seconds=dice.choice((2.0, 1.5 * LEASE_SECONDS))),)
     return Schedule(
         seed=seed,
         rules=tuple(rules),
-        start=dice.choice((Start.PROCESS, Start.LEADING, Start.LEADING, Start.EVICTION, Start.EVICTION)),
-        seconds=dice.randint(20, 60) / 10 + 4.0 * (controllers > 1),
-        max_unavailable=dice.choice((1, 2, 3)),
+        start=start,
+        seconds=seconds,
+        max_unavailable=max_unavailable,
+        clocks=tuple(_draw_clock(dice) for _ in range(controllers)),
+        stops=stops,
         pause_at=pause_at,
-        touched=dice.random() < 0.5,
+        touched=touched,
         unready_at=unready_at,
         controllers=controllers,
     )
+
+
+def _draw_clock(dice: random.Random) -> Clock:
+    if dice.random() < 0.7:
+        return Clock()
+    return Clock(rate=dice.choice((1.0, 1.4)), ahead=dice.choice((0.0, 1.0, -1.0, 60.0, -60.0)))
 
 
 def kill_after(writes: int) -> Schedule:

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.availability import follow_absences
 from tests.faults.checker import INVARIANTS, VIEW_SECONDS, check
 from tests.faults.evidence import describe
-from tests.faults.history import Exchange, History, Pause, PodChange, Workload, Write
+from tests.faults.history import Exchange, Frozen, History, Pause, PodChange, Workload, Write
 from tests.faults.history import Final as FinalState
 from tests.faults.requests import Target
 from tests.faults.schedule import Fault
@@ -244,6 +244,16 @@ def test_the_request_under_way_at_a_takeover_is_no_breach() -> None:
     history = good_history()
     taken = insert(history, lease(5.0, "two.1", "two"), eviction(4.9, "x", code=429, delivered=429, answered=6.0))
     assert "without lease" not in invariants(taken)
+
+
+def test_one_request_of_a_process_that_was_stopped_may_come_late() -> None:
+    """It was between its check and its sending. A second one is a breach, and so is one that comes much later."""
+    taken = insert(good_history(), lease(5.0, "two.1", "two"))
+    taken = dataclasses.replace(taken, frozen=(Frozen(process="one.1", since=4.0, until=8.0),))
+    late = insert(taken, eviction(8.1, "x", code=429, delivered=429))
+    assert "without lease" not in invariants(late)
+    assert "without lease" in invariants(insert(late, eviction(8.2, "y", code=429, delivered=429)))
+    assert "without lease" in invariants(insert(taken, eviction(8.5, "x", code=429, delivered=429)))
 
 
 def test_an_eviction_whose_answer_was_lost_is_counted() -> None:

@@ -42,6 +42,9 @@ def test_over_many_seeds_everything_is_drawn() -> None:
     assert set(faults) == set(Fault)
     assert {one.start for one in drawn} == set(Start)
     assert {one.controllers for one in drawn} == {1, 2}
+    assert {clock.rate for one in drawn for clock in one.clocks} == {1.0, 1.4}
+    assert any(clock.ahead for one in drawn for clock in one.clocks)
+    assert any(one.stops for one in drawn)
     assert {one.max_unavailable for one in drawn} == {1, 2, 3}
     assert any(one.pause_at is not None for one in drawn)
     assert any(one.unready_at is not None for one in drawn)

@@ -24,6 +24,7 @@ owners = st.sampled_from(
         "Rollout.argoproj.io",
     ]
 )
+domains_by_key = st.dictionaries(keys, st.lists(values, max_size=3), max_size=2)
 permissions = st.sampled_from(["Refuse", "Allow"])
 texts = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20)
 expressions = st.one_of(
@@ -155,6 +156,21 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             window=st.sampled_from(["1s", "5m", "1h"]),
             clearAfter=durations,
         ),
+        "topology": _section(domains=domains_by_key, ignore=domains_by_key, remember=durations),
         "windows": st.lists(windows, max_size=2),
+        "teamPolicies": _section(namespaces=st.lists(globs, max_size=3), evict=st.lists(globs, max_size=3)),
+    },
+)
+
+team_groups: st.SearchStrategy[dict[str, Any]] = groups.map(
+    lambda group: {key: value for key, value in group.items() if key != "namespaces"}
+)
+team_documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"apiVersion": st.just("rebalancer.dev/v1alpha1"), "kind": st.just("TeamPolicy")},
+    optional={
+        "budgets": _section(
+            maxUnavailable=st.none() | amounts, perWorkload=st.none() | amounts, perNamespace=st.none() | amounts
+        ),
+        "groups": st.lists(team_groups, max_size=3, unique_by=_name),
     },
 )

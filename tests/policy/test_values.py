@@ -206,6 +206,15 @@ def test_a_limit_only_makes_the_mode_safer(mode: Mode, limit: Mode | None) -> No
     assert mode.at_most(limit) is safest
 
 
+def test_a_changed_copy_has_a_hash_of_its_own() -> None:
+    """The hash is computed once for a policy, and not again for each question."""
+    policy = default_policy()
+    other = policy.model_copy(update={"mode": Mode.EVICT})
+    assert len({policy.hash, other.hash}) == 2
+    assert other.model_copy(update={"mode": policy.mode}).hash == policy.hash
+    assert "hash" not in policy.to_dict()
+
+
 def test_the_hash_is_short_and_printable() -> None:
     """Plans, logs and annotations contain it."""
     assert re.fullmatch(r"[0-9a-f]{16}", default_policy().hash)

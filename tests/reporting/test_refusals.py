@@ -44,6 +44,13 @@ SENTENCES: list[tuple[Fact, str]] = [
     (planning.OwnerUnknown("ReplicaSet", "cart-1"), "its owner, ReplicaSet cart-1, is not known"),
     (planning.NamespaceExcluded("shop"), "eligibility.namespaces excludes shop"),
     (
+        planning.TeamPolicyUnreadable("shop"),
+        (
+            "the team policy of its namespace cannot be used; "
+            "fix ConfigMap shop/rebalancer-policy to allow evictions there"
+        ),
+    ),
+    (
         planning.NotReplaced(same_node=True),
         "no workload that can be moved owns it: its replacement would come to the same node",
     ),

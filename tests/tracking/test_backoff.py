@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, Memory, MoveState
 from rebalancer.model.reasons import Reason
@@ -65,6 +66,17 @@ def test_what_counts_as_a_miss() -> None:
     assert [miss.group for miss in record_outcomes(memory, (going,), NOW).failed_predictions] == ["other"]
 
 
+@pytest.mark.parametrize(
+    ("state", "waits"),
+    [(MoveState.EVICTED, False), (MoveState.VERIFIED, False), (MoveState.PLANNED, True), (MoveState.REFUSED, True)],
+)
+def test_an_eviction_that_took_place_without_an_answer_was_no_refusal(state: MoveState, waits: bool) -> None:
+    """The watch shows it a moment later; its group need not wait as after a refusal."""
+    memory = record_refusal(Memory(moves=(moved(state, group=GROUP),)), GROUP, NOW, timedelta(minutes=1))
+    after = record_outcomes(memory, (moved(MoveState.PLANNED, group=GROUP),), NOW)
+    assert (find_refusals(after, GROUP, NOW) is not None) is waits
+
+
 def test_a_group_that_backs_off_waits() -> None:
     """Only that group's evictions wait, and the reason is in the plan."""
     everything = admitted(rules())
@@ -78,9 +90,13 @@ def test_a_group_that_backs_off_waits() -> None:
 
 
 def test_leading_again_forgets_nothing() -> None:
-    """What was saved and what was seen since are put together; an own move is further along."""
+    """What was saved and what was seen since are put together; an own move is further along, unless it has ended.
+
+    A leader in between has followed such a move to its end: in flight again, it would claim somebody else's pod.
+    """
     saved = Memory(moves=(MOVE, moved(MoveState.VERIFIED, uid="saved")), sent=(NOW,), seen=((GROUP, NOW),))
-    own = Memory(moves=(moved(MoveState.EVICTED), moved(MoveState.EVICTED, uid="own")), sent=(NOW, NOW))
+    own_moves = (*(moved(MoveState.EVICTED, uid=uid) for uid in ("old", "own")), moved(MoveState.EVICTED, uid="saved"))
+    own = Memory(moves=own_moves, sent=(NOW, NOW))
     after = merge_memory(own, saved)
     assert {move.uid: move.state for move in after.moves} == {
         "old": MoveState.EVICTED,

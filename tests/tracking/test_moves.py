@@ -202,6 +202,26 @@ def test_a_victim_that_the_watch_still_shows() -> None:
         assert after.state is MoveState.EVICTED
 
 
+def test_a_watch_that_lags_overtakes_nothing() -> None:
+    """A smaller owner ends the move only when its victim is seen going: until then it overlays the victim."""
+    smaller = msgspec.structs.replace(WEB, replicas=1)
+    (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(OLD, owner=smaller), LATER)
+    assert after.state is MoveState.EVICTED
+    going = msgspec.structs.replace(OLD, deleted=LATER)
+    (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(going, owner=smaller), LATER)
+    assert after.state is MoveState.OVERTAKEN
+
+
+@pytest.mark.parametrize("first", ["a", "z"])
+def test_a_new_leader_sees_every_replacement_of_an_owner(first: str) -> None:
+    """The youngest pods are the replacements of all its moves, however pods of the same second are sorted."""
+    moves = tuple(moved(MoveState.EVICTED, uid=uid, replicas=3) for uid in ("old", "old2"))
+    pods = (new(first, name="web-x"), new("m", name="web-y"))
+    after = observe_moves(moves, None, seen(*pods, owner=msgspec.structs.replace(WEB, replicas=3)), LATER)
+    assert [move.state for move in after] == [MoveState.VERIFIED] * 2
+    assert {move.replacement for move in after} == {first, "m"}
+
+
 @pytest.mark.parametrize("gone", [[], [new(deleted=LATER)]], ids=["gone", "going"])
 def test_a_replacement_that_is_deleted_before_it_is_ready(gone: list[Pod]) -> None:
     """The next one is followed, and its time began with the eviction."""

@@ -1,15 +1,13 @@
-"""What a seed draws: faults of network and API server, crashes of replicas, operators and other controllers."""
+"""Faults of the network, the API server and the processes, and what operators change about the controller."""
 
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from rebalancer.adapters.simulator import ZONE
 from rebalancer.admission.pause import Pause
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionResult
+from tests.world.actors import break_pods
 from tests.world.view import KINDS
 
 if TYPE_CHECKING:
@@ -37,10 +35,10 @@ def refuse_requests(world: "World", random: Random) -> str:
 
 def throttle(world: "World", random: Random) -> str:
     """Throttle evictions for a while."""
-    seconds = random.uniform(5, 60)
-    world.api.faults.throttled = 0.8
+    share, seconds = random.choice([0.3, 0.8]), random.uniform(5, 60)
+    world.api.faults.throttled = share
     world.hub.after(seconds, lambda: setattr(world.api.faults, "throttled", 0.0))
-    return f"evictions are throttled for {seconds:.0f}s"
+    return f"{share:.0%} of the evictions are throttled for {seconds:.0f}s"
 
 
 def slow_down(world: "World", random: Random) -> str:
@@ -51,10 +49,21 @@ def slow_down(world: "World", random: Random) -> str:
     return f"every request takes {delay}s longer for {seconds:.0f}s"
 
 
+def pause_while_slow(world: "World", random: Random) -> str:
+    """Pause while every request is slow, so that an answer about the kill switch is old when it arrives."""
+    delay = random.choice([0.7, 2.0])
+    world.api.faults.slow = delay
+    world.hub.after(random.uniform(10, 30), lambda: setattr(world.api.faults, "slow", 0.0))
+    world.at_next("control", random.uniform(0, 1), lambda: world.note(pause(world, random)))
+    return f"every request takes {delay}s longer, and a pause comes with a read of the kill switch"
+
+
 def sicken_webhook(world: "World", random: Random) -> str:
-    """Let a webhook refuse the evictions of one namespace, for a while or for ever."""
+    """Let a webhook refuse the evictions of one namespace for a while."""
     namespace = random.choice(world.namespaces)
     result = random.choice([EvictionResult.FAILED, EvictionResult.UNKNOWN, EvictionResult.FORBIDDEN])
+    if namespace in world.refusing:
+        return f"the webhook of {namespace} goes on to refuse"
     world.api.faults.sick[namespace] = result
     seconds = random.uniform(30, 600)
 
@@ -67,18 +76,18 @@ def sicken_webhook(world: "World", random: Random) -> str:
 
 def silence_watch(world: "World", random: Random) -> str:
     """Let a watch of one replica deliver nothing, and make pods unready meanwhile."""
-    replica = random.choice(world.living)
-    kind = random.choice(["pods", *KINDS])
-    seconds = random.uniform(10, 200)
+    replica = world.pick_replica(random)
+    kind = random.choice(["pods", "pods", *KINDS])
+    seconds = random.choice([random.uniform(10, 60), random.uniform(60, 500)])
     replica.view.silence(kind, seconds)
     if kind == "pods":
-        world.hub.after(random.uniform(0.5, 10), lambda: world.note(break_pods(world, random)))
+        world.hub.after(random.uniform(0.1, 5), lambda: world.note(break_pods(world, random)))
     return f"the watch of {kind} of {replica.name} is silent for {seconds:.0f}s"
 
 
 def delay_watches(world: "World", random: Random) -> str:
     """Let the watches of one replica lag."""
-    replica, delay = random.choice(world.living), random.choice([1.0, 5.0, 20.0])
+    replica, delay = world.pick_replica(random), random.choice([1.0, 5.0, 20.0])
     replica.view.delay = delay
     world.hub.after(random.uniform(20, 120), lambda: setattr(replica.view, "delay", 0.05))
     return f"the watches of {replica.name} lag by {delay:.0f}s"
@@ -86,24 +95,40 @@ def delay_watches(world: "World", random: Random) -> str:
 
 def kill(world: "World", random: Random) -> str:
     """Kill a replica, and start another one later."""
-    replica = random.choice(world.living)
+    replica = world.pick_replica(random)
     seconds = random.uniform(1, 60)
-    world.kill(replica)
+    replica.kill()
     world.hub.after(seconds, world.start_replica)
     return f"{replica.name} is killed; another one starts in {seconds:.0f}s"
 
 
+def hand_over(world: "World", random: Random) -> str:
+    """End a replica in order, as a rollout of the controller does, after another one was started."""
+    replica = world.pick_replica(random)
+    world.start_replica()
+    world.hub.after(random.uniform(0.5, 5), replica.leave)
+    return f"{replica.name} is replaced in order"
+
+
 def stop(world: "World", random: Random) -> str:
     """Stop a replica's process for a while."""
-    replica, seconds = random.choice(world.living), random.choice([2.0, 12.0, 40.0])
+    replica, seconds = world.pick_replica(random), random.choice([2.0, 12.0, 40.0])
     replica.stop_for(seconds)
     return f"{replica.name} is stopped for {seconds:.0f}s"
 
 
+def cut_lease(world: "World", random: Random) -> str:
+    """Let a replica's requests for the Lease have no answer, while its other requests do."""
+    replica, seconds = world.pick_replica(random), random.uniform(15, 90)
+    world.api.faults.no_lease.add(replica.name)
+    world.hub.after(seconds, lambda: world.api.faults.no_lease.discard(replica.name))
+    return f"{replica.name} cannot reach the Lease for {seconds:.0f}s"
+
+
 def jump_clock(world: "World", random: Random) -> str:
     """Set a replica's clock."""
-    replica = random.choice(world.living)
-    replica.ahead += random.choice([-60.0, -1.0, 1.0, 60.0])
+    replica = world.pick_replica(random)
+    replica.set_clock(random.choice([-60.0, -1.0, 1.0, 60.0]))
     return f"the clock of {replica.name} is {replica.ahead:+.0f}s off"
 
 
@@ -111,7 +136,8 @@ def pause(world: "World", random: Random) -> str:
     """Pause, and let the watch of the control object tell of it late or never."""
     seconds, delay = random.uniform(10, 120), random.choice([0.1, 5.0, 1e6])
     world.api.pause = Pause(reason="a test")
-    world.monitor.paused_at = world.hub.seconds
+    if world.monitor.paused_at is None:
+        world.monitor.paused_at = world.hub.seconds
     world.tell_pause(delay)
 
     def resume() -> None:
@@ -126,61 +152,16 @@ def pause(world: "World", random: Random) -> str:
 def observe(world: "World", random: Random) -> str:
     """Change the policy to Observe for a while."""
     seconds = random.uniform(10, 120)
-    world.set_policy(world.policy.model_copy(update={"mode": Mode.OBSERVE}))
-    world.monitor.observing_since = world.hub.seconds
+    world.set_policy(world.policy.model_copy(update={"mode": Mode.OBSERVE}), random)
+    if world.monitor.observing_since is None:
+        world.monitor.observing_since = world.hub.seconds
 
     def evict_again() -> None:
-        world.set_policy(world.policy)
+        world.set_policy(world.policy, random)
         world.monitor.observing_since = None
 
     world.hub.after(seconds, evict_again)
     return f"mode Observe for {seconds:.0f}s"
-
-
-def lose_zone(world: "World", random: Random) -> str:
-    """Lose the nodes of a zone, or let a lost zone come back."""
-    nodes = world.cluster.nodes
-    if world.lost_zone:
-        zone, world.lost_zone = world.lost_zone, ""
-        nodes.restore_domain(ZONE, zone)
-        return f"zone {zone} is back"
-    world.lost_zone = random.choice("abc")
-    nodes.remove_domain(ZONE, world.lost_zone)
-    return f"zone {world.lost_zone} is lost"
-
-
-def scale(world: "World", random: Random) -> str:
-    """Scale a workload as an autoscaler does."""
-    top = random.choice(sorted(world.monitor.tops(), key=str))
-    replicas = max(3, round(world.first_replicas[top.uid] * random.choice([0.5, 0.7, 1.0])))
-    world.cluster.scale(top.namespace, top.kind, top.name, replicas)
-    return f"{top} is scaled to {replicas}"
-
-
-def delete_pod(world: "World", random: Random) -> str:
-    """Delete a pod as another evictor does."""
-    pods = sorted((pod for pod in world.state.store.pods if not pod.terminating), key=lambda pod: pod.uid)
-    pod = random.choice(pods)
-    world.state.delete(pod)
-    return f"{pod} is deleted by somebody else"
-
-
-def break_pods(world: "World", random: Random) -> str:
-    """Make up to three pods of a workload unready for a while."""
-    ready = sorted((pod for pod in world.state.store.pods if pod.ready and pod.node), key=lambda pod: pod.uid)
-    first = random.choice(ready)
-    chosen = [pod for pod in ready if pod.owner == first.owner][:3]
-    for pod in chosen:
-        world.state.store.pods.put(structs.replace(pod, ready=False))
-
-    def recover() -> None:
-        for broken in chosen:
-            pod = world.state.store.pods.get(broken.uid)
-            if pod is not None and not pod.terminating:
-                world.state.store.pods.put(structs.replace(pod, ready=True))
-
-    world.hub.after(random.uniform(20, 200), recover)
-    return f"{len(chosen)} pods of {first.owner.name if first.owner else '?'} become unready"
 
 
 def plan_slowly(world: "World", random: Random) -> str:
@@ -195,14 +176,16 @@ NETWORK: tuple[Disturbance, ...] = (
     refuse_requests,
     throttle,
     slow_down,
+    pause_while_slow,
     sicken_webhook,
     silence_watch,
     delay_watches,
     kill,
+    hand_over,
     stop,
+    cut_lease,
     jump_clock,
     pause,
     observe,
     plan_slowly,
 )
-CLUSTER: tuple[Disturbance, ...] = (lose_zone, lose_zone, scale, delete_pod, break_pods)

@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -12,6 +11,12 @@ from rebalancer.adapters.simulator.event_queue import EventQueue
 
 RESOLUTION = 1e-5
 """Seconds; the queue's times have whole microseconds, so that a shorter wait would not end."""
+
+
+class _TaskGreenlet(greenlet):
+    """A greenlet that knows its task."""
+
+    task: "Task"
 
 
 class Task:
@@ -23,17 +28,17 @@ class Task:
     def __init__(self, hub: "Hub", work: Callable[[], None], ready_at: Callable[[], float]) -> None:
         self._hub = hub
         self._ready_at = ready_at
-        self._greenlet: Any = greenlet(work)
-        hub.tasks[self._greenlet] = self
+        self._greenlet: Any = _TaskGreenlet(work)
+        self._greenlet.task = self
         self.over = False
 
     def resume(self) -> None:
         """Run it until it waits or ends; called by the hub."""
         if self.over:
             return
-        delay = self._ready_at() - self._hub.seconds
-        if delay > RESOLUTION:
-            self._hub.after(delay, self.resume)
+        ready_at = self._ready_at()
+        if ready_at and ready_at - self._hub.seconds > RESOLUTION:
+            self._hub.after(ready_at - self._hub.seconds, self.resume)
             return
         self._greenlet.parent = getcurrent()
         self._greenlet.switch()
@@ -58,7 +63,6 @@ class Hub:
     def __init__(self, queue: EventQueue) -> None:
         self._queue = queue
         self._began = queue.now
-        self.tasks: WeakKeyDictionary[greenlet, Task] = WeakKeyDictionary()
 
     @property
     def seconds(self) -> float:
@@ -78,13 +82,15 @@ class Hub:
     @property
     def task(self) -> Task:
         """The task that runs."""
-        return self.tasks[getcurrent()]
+        current: Any = getcurrent()
+        task: Task = current.task
+        return task
 
     def sleep(self, seconds: float) -> None:
         """Wait for some time; called by a task."""
-        task = self.task
-        self._queue.after(max(0.0, seconds), task.resume)
-        task.wait()
+        current: Any = getcurrent()
+        self._queue.after(max(0.0, seconds), current.task.resume)
+        current.parent.switch()
 
 
 class HubLock:

@@ -1,15 +1,19 @@
-"""The promises of the controller, checked at every request against what is really so, not against what it believes."""
+"""The promises about requests, checked at every request against what is really so, not against what a process believes.
+
+What is stored of evictions, and how they are said to end, is checked by `records`; the end of a run by `ending`.
+"""
 
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.model.moves import Memory, Move
+from rebalancer.model.moves import Move
+from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.policy import Policy
-from rebalancer.reporting.documents.memory import parse_memory
+from rebalancer.policy import Mode, Policy
 from tests.world.hub import Hub
+from tests.world.records import Records
 
 PAUSE_LIMIT = 1.0
 """Seconds after a pause was stored from which on no request may begin."""
@@ -30,19 +34,19 @@ OBSERVE_LIMIT = 3.0
 CHECK_TO_SEND = 0.2
 """Seconds from the last check to the request."""
 
+THROTTLE_WAIT = 5.0
+"""Seconds without a request after an answer of an overloaded server, if it does not ask for more."""
+
 MOST_REPEATS, REPEAT_SECONDS = 6, 300.0
 MOST_CYCLES = 12
 
 
-class _Interval(NamedTuple):
-    first: float
-    last: float
+class _Throttled(NamedTuple):
+    """A process was asked to wait; `under_way` are its requests that it could not take back any more."""
 
-    def __contains__(self, seconds: object) -> bool:
-        return isinstance(seconds, float) and self.first < seconds < self.last
-
-
-_AFTER_THROTTLE = _Interval(0.3, 0.9)
+    since: float
+    until: float
+    under_way: frozenset[str]
 
 
 class Sender(Protocol):
@@ -58,6 +62,10 @@ class Sender(Protocol):
         """Return for how many seconds it has run since it was stopped last."""
         ...
 
+    def clock_set_for(self) -> float:
+        """Return for how many seconds its clock has not been set."""
+        ...
+
     def plan_age(self, move: Move) -> float | None:
         """Return how old the plan of a step is that begins with this move, None if the step has begun before."""
         ...
@@ -70,6 +78,10 @@ class Sender(Protocol):
         """Return whether a step that has begun is none without this move: it is sent whatever happens."""
         ...
 
+    def under_way(self) -> frozenset[str]:
+        """Return the UIDs of the pods whose evictions it has requested without an answer yet."""
+        ...
+
 
 class Monitor:
     """Follows one run. `breaches` are sentences; an honest controller has none."""
@@ -78,41 +90,48 @@ class Monitor:
         self._state, self._hub, self._policy = state, hub, policy
         self.breaches: list[str] = []
         self.begun: list[tuple[float, str]] = []
-        self.granted: list[tuple[float, Move]] = []
         self.paused_at: float | None = None
         self.observing_since: float | None = None
-        self.stored = Memory()
+        self.last: Move | None = None
+        """The last eviction that was requested."""
+        self.records = Records(state, hub, self.breach)
         self._available: dict[str, deque[tuple[float, int]]] = {}
-        self._ours: set[str] = set()
         self._requests: dict[tuple[str, str], deque[float]] = {}
-        self._throttled: dict[str, float] = {}
+        self._throttled: dict[str, _Throttled] = {}
         self._waiting: dict[str, dict[str, int]] = {}
-        for table in (state.store.pods, state.store.workloads):
-            table.listeners.append(lambda _before, _after: self._count())
-        self._count()
+        state.store.pods.listeners.append(self._pod_changed)
+        state.store.workloads.listeners.append(self._workload_changed)
+        for top in self.tops():
+            self._count(top)
 
     def breach(self, sentence: str) -> None:
         """Record that a promise was broken."""
         self.breaches.append(f"{self._hub.seconds:.2f}s: {sentence}")
 
-    def _count(self) -> None:
-        """Note by how many the Ready pods of each workload exceed its replicas, whenever that changes.
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        pod = after or before
+        owner = self._state.store.workloads.get(pod.owner.uid) if pod is not None and pod.owner is not None else None
+        if owner is not None:
+            self._workload_changed(None, owner)
+
+    def _workload_changed(self, _: Workload | None, after: Workload | None) -> None:
+        top = self._state.store.workloads.get(after.owner.uid) if after is not None and after.owner else after
+        if top is not None:
+            self._count(top)
+
+    def _count(self, top: Workload) -> None:
+        """Note by how many the Ready pods of a workload exceed its replicas, whenever that changes.
 
         Pods of a node that was deleted a moment ago are Ready until they are collected, as in a real cluster.
         """
-        now = self._hub.seconds
-        for top in self.tops():
-            ready = sum(
-                pod.ready and not pod.terminating
-                for owner in self._owners(top)
-                for pod in self._state.store.pods.of(owner)
-            )
-            history = self._available.setdefault(top.uid, deque(maxlen=200))
-            surplus = ready - top.replicas
-            if not history or history[-1][1] != surplus:
-                history.append((now, surplus))
+        pods = self._state.store.pods
+        ready = sum(pod.ready and not pod.terminating for owner in self._owners(top) for pod in pods.of(owner))
+        history = self._available.setdefault(top.uid, deque(maxlen=200))
+        surplus = ready - top.replicas
+        if not history or history[-1][1] != surplus:
+            history.append((self._hub.seconds, surplus))
 
-    def tops(self) -> Iterable[Workload]:
+    def tops(self) -> list[Workload]:
         """Return the workloads that have no owner."""
         return [workload for workload in self._state.store.workloads if workload.owner is None]
 
@@ -126,15 +145,17 @@ class Monitor:
         """Check a request at the moment at which it leaves its process."""
         now, who = self._hub.seconds, sender.name
         self.begun.append((now, who))
+        self.last = move
         self._check_repeats(who, move)
-        if move.uid not in {known.uid for known in self.stored.in_flight}:
+        if move.uid not in {known.uid for known in self.records.stored.in_flight}:
             self.breach(f"{who} evicts {move.pod}, which the stored memory does not know")
+        if self._policy.mode is Mode.APPROVE and not self.records.is_approved(move):
+            self.breach(f"{who} evicts {move.pod}, which nobody has approved")
         if sender.stale_for() > SILENT_LIMIT and not sender.is_required(move):
             self.breach(f"{who} evicts {move.pod} on a view that is {sender.stale_for():.0f}s old")
-        if now - self._throttled.get(who, -9.0) in _AFTER_THROTTLE:
-            self.breach(f"{who} evicts {move.pod} although the server asked it to wait")
         if sender.resumed_for() < CHECK_TO_SEND:
             return  # it was stopped between its checks and the request: that one comes late, whatever it does
+        self._check_throttled(sender, move)
         age = sender.plan_age(move)
         if age is not None and age > PLAN_LIMIT:
             self.breach(f"{who} begins a step with {move.pod} on a plan that is {age:.0f}s old")
@@ -154,9 +175,21 @@ class Monitor:
             self.breach(f"{who} requests the eviction of {move.pod} {MOST_REPEATS + 1} times in {REPEAT_SECONDS:.0f}s")
         requests.append(now)
 
-    def throttles(self, who: str) -> None:
+    def throttles(self, sender: Sender, seconds: float) -> None:
         """Note that the server has asked a process to wait."""
-        self._throttled[who] = self._hub.seconds
+        now = self._hub.seconds
+        until = now + max(THROTTLE_WAIT, seconds)
+        self._throttled[sender.name] = _Throttled(now, until, sender.under_way())
+
+    def _check_throttled(self, sender: Sender, move: Move) -> None:
+        """After it was asked to wait, a process sends only what was under way then, and what a step requires."""
+        now, throttled = self._hub.seconds, self._throttled.get(sender.name)
+        if throttled is None or now >= throttled.until or move.uid in throttled.under_way or sender.is_required(move):
+            return
+        if sender.clock_set_for() > now - throttled.since:
+            self.breach(
+                f"{sender.name} evicts {move.pod} {now - throttled.since:.1f}s after the server asked it to wait"
+            )
 
     def admits(self, who: str, cycle: int, groups: Iterable[str], requested: Iterable[str]) -> None:
         """Check that whatever is admitted has its turn; called once a cycle with the requests since the last one."""
@@ -171,19 +204,14 @@ class Monitor:
                 self.breach(f"{who} admits evictions for {group} in {MOST_CYCLES} cycles and requests none")
                 waiting[group] = cycle
 
-    def loses(self, who: str, move: Move) -> None:
-        """Check that a move is only called lost if its owner lacks a Ready pod."""
-        owner = self._state.store.workloads.get(move.owner_uid)
-        pods = self._state.store.pods.of(move.owner_uid)
-        if owner is not None and sum(pod.ready and not pod.terminating for pod in pods) >= owner.replicas:
-            self.breach(f"{who} takes the replacement of {move.pod} for lost, and {owner} has all its pods")
-
     def arrives(self, sender: Sender, move: Move) -> None:
         """Check a request as the API server gets it: enough pods were available at some time since its last check."""
         pod = self._state.store.pods.get(move.uid)
         top = next((item for item in self.tops() if reference_of(item) == move.workload), None)
         if pod is None or top is None or pod.terminating or not pod.ready or sender.is_required(move):
             return
+        if sender.resumed_for() < REQUEST_SECONDS:
+            return  # it was stopped after its last check
         allowed = self._policy.budgets.max_unavailable.resolve(top.replicas)
         missing = -self._greatest_surplus(top.uid)
         if missing + 1 > allowed:
@@ -196,28 +224,3 @@ class Monitor:
         within = [surplus for moment, surplus in history if moment >= since]
         before = [surplus for moment, surplus in history if moment < since]
         return max([*within, *before[-1:]])
-
-    def is_granted(self, move: Move) -> None:
-        """Note an eviction that took place."""
-        if move.uid in self._ours:
-            self.breach(f"{move.pod} was evicted twice")
-        self._ours.add(move.uid)
-        self.granted.append((self._hub.seconds, move))
-
-    def saves(self, who: str, text: str, *, holds_lease: bool) -> None:
-        """Check what is stored: a move that is in flight may only vanish with its end."""
-        memory = parse_memory(text)
-        known = {move.uid for move in memory.moves}
-        lost = [
-            move.pod
-            for move in self.stored.in_flight
-            if move.uid not in known and move.uid in self._ours and self._is_open(move)
-        ]
-        if lost:
-            holder = "holds" if holds_lease else "does not hold"
-            self.breach(f"{who}, which {holder} the lease, stores a memory without the moves of {', '.join(lost)}")
-        self.stored = memory
-
-    def _is_open(self, move: Move) -> bool:
-        pod = self._state.store.pods.get(move.uid)
-        return pod is not None and pod.terminating

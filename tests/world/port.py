@@ -1,5 +1,6 @@
 """A replica's connection to the simulated cluster: every request takes time, and may fail in the ways of a network."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
@@ -18,6 +19,9 @@ from tests.world.view import View
 
 LATENCY = (0.002, 0.05)
 
+LARGEST_MEMORY = 4_200
+"""Bytes of a stored memory: as 1 MiB is to a cluster a hundred times as large."""
+
 
 class NoAnswerError(Exception):
     """A request had no answer, or an error."""
@@ -34,6 +38,8 @@ class Faults:
     throttled: float = 0.0
     slow: float = 0.0
     """Seconds that each request takes longer."""
+    no_lease: set[str] = field(default_factory=set)
+    """Replicas whose requests for the Lease have no answer."""
     sick: dict[str, EvictionResult] = field(default_factory=dict)
 
 
@@ -46,7 +52,15 @@ class Api:
     documents: dict[str, str] = field(default_factory=dict)
     version: int = 1
     pause: Pause | None = None
+    approved: str = ""
     faults: Faults = field(default_factory=Faults)
+    triggers: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+    """What begins with the next request of a kind."""
+
+    def begins(self, kind: str) -> None:
+        """Begin what waits for a request of this kind."""
+        for action in self.triggers.pop(kind, ()):
+            action()
 
 
 class Port:
@@ -62,6 +76,7 @@ class Port:
     def _request(self, what: str, *, reads: bool) -> bool:
         """Let a request travel; return whether it is carried out although its answer is lost. Raise if it is not."""
         faults, random = self._api.faults, self._random
+        self._api.begins(what)
         self._hub.sleep(random.uniform(*LATENCY) + faults.slow)
         if faults.refused and random.random() < faults.refused:
             raise NoAnswerError(f"{what}: HTTP 500")
@@ -85,6 +100,7 @@ class Port:
     def evict(self, move: Move) -> EvictionAnswer:
         """Request an eviction."""
         self._monitor.begins(self.sender, move)
+        self._api.begins("evict")
         faults, random = self._api.faults, self._random
         sick = faults.sick.get(move.namespace)
         self._hub.sleep(random.uniform(*LATENCY))
@@ -93,8 +109,9 @@ class Port:
             return EvictionAnswer(sick, "the webhook of the namespace says no")
         if faults.throttled and random.random() < faults.throttled:
             self._hub.sleep(random.uniform(*LATENCY))
-            self._monitor.throttles(self.name)
-            return EvictionAnswer(EvictionResult.THROTTLED, "too many requests", 1.0)
+            wait = random.choice([0.0, 1.0, 20.0])
+            self._monitor.throttles(self.sender, wait)
+            return EvictionAnswer(EvictionResult.THROTTLED, "too many requests", wait)
         lost = bool(faults.lost) and random.random() < faults.lost
         if lost and random.random() < 0.5:
             return EvictionAnswer(EvictionResult.UNKNOWN, "no answer")
@@ -103,7 +120,8 @@ class Port:
         before = pod is None or pod.terminating
         answer = self._api.cluster.evict(move)
         if answer.result is EvictionResult.EVICTED and not before:
-            self._monitor.is_granted(move)
+            self._monitor.records.is_granted(move)
+            self._api.begins("granted")
         self._hub.sleep(random.uniform(*LATENCY))
         return EvictionAnswer(EvictionResult.UNKNOWN, "no answer") if lost else answer
 
@@ -133,11 +151,13 @@ class Port:
             lost = self._request("status", reads=False)
         except NoAnswerError as error:
             return SaveAnswer(str(error))
+        if len(documents[0].text) > LARGEST_MEMORY:
+            return SaveAnswer("HTTP 413: request entity too large")
         if self._version != self._api.version:
             return SaveAnswer("HTTP 409", conflict=True)
         self._api.version += 1
         self._api.documents = {document.key: document.text for document in documents}
-        self._monitor.saves(self.name, documents[0].text, holds_lease=self.sender.deposed_for() is None)
+        self._monitor.records.saves(self.name, documents[0].text, holds_lease=self.sender.deposed_for() is None)
         if lost:
             return SaveAnswer("no answer")
         self._version = self._api.version
@@ -153,13 +173,19 @@ class Port:
 
     def read(self) -> LeaseRecord | None:
         """Read the lease."""
-        self._request("lease", reads=True)
+        self._request_lease(reads=True)
         return self._api.lease.read()
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
         """Write the lease, if nobody else has since it was read."""
-        lost = self._request("lease", reads=False)
+        lost = self._request_lease(reads=False)
         written = self._api.lease.write(structs.replace(record))
         if lost:
             raise NoAnswerError("lease: no answer")
         return written
+
+    def _request_lease(self, *, reads: bool) -> bool:
+        if self.name in self._api.faults.no_lease:
+            self._hub.sleep(1.0)
+            raise NoAnswerError("lease: no answer")
+        return self._request("lease", reads=reads)

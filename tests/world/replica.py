@@ -7,7 +7,15 @@ from random import Random
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.runner import Identity, Runner
-from rebalancer.controller.state import Clocks, LoopEvent, LoopState, PauseRead, PolicyLoaded
+from rebalancer.controller.state import (
+    ApprovalRead,
+    Clocks,
+    LoopEvent,
+    LoopState,
+    PauseRead,
+    PolicyLoaded,
+    Stopping,
+)
 from rebalancer.controller.status import MEMORY
 from rebalancer.model.moves import Move
 from rebalancer.policy import Policy
@@ -19,6 +27,8 @@ from tests.world.port import Api, Port
 from tests.world.view import View
 
 LEASE_SECONDS, DEADLINE, RETRY = 15.0, 10.0, 2.5
+STOP_SECONDS = 5.0
+"""How long a request that is under way may still take once a process is to end, as `controller.process` has it."""
 
 
 class Replica:
@@ -41,6 +51,7 @@ class Replica:
         self.policy = policy
         self.ahead, self._rate = ahead, rate
         self.stopped_until = 0.0
+        self._clock_set_at = -1e9
         self.alive = True
         self.planned_at = 0.0
         self._tasks: list[Task] = []
@@ -57,7 +68,7 @@ class Replica:
             observer=Watching(),
             may_act=self._leads,
             identity=Identity(name=name, policy_source="world"),
-            spawn=self._spawn,
+            spawn=self._spawn_request,
         )
         self.runner._sender._reading = HubLock(hub)  # type: ignore[assignment]  # between tasks here
         self.elector = Elector(
@@ -69,10 +80,10 @@ class Replica:
             tell=self._tell,
         )
         self.port.sender = self
-        self._heard_observe = 0.0
         self._idle: Task | None = None
+        self._renewing = False
         self._spawn(self._loop)
-        self._spawn(self._lease)
+        self._lease_task = self._spawn(self._lease)
         self._spawn(self._interval)
 
     # Clocks
@@ -100,6 +111,14 @@ class Replica:
         """Return for how many seconds it has run since it was stopped last."""
         return self._hub.seconds - self.stopped_until
 
+    def clock_set_for(self) -> float:
+        """Return for how many seconds its clock has not been set."""
+        return self._hub.seconds - self._clock_set_at
+
+    def under_way(self) -> frozenset[str]:
+        """Return the UIDs of the pods whose evictions it has requested without an answer yet."""
+        return frozenset(request.uid for request in self.runner.state.under_way)
+
     def plan_age(self, move: Move) -> float | None:
         """Return how old the plan of a step is that begins with this move, None if the step has begun before."""
         state = self.runner.state
@@ -121,9 +140,13 @@ class Replica:
 
     # Threads
 
-    def _spawn(self, work: Callable[[], None]) -> None:
+    def _spawn(self, work: Callable[[], None]) -> Task:
         self._tasks = [task for task in self._tasks if not task.over]
         self._tasks.append(self._hub.start(work, self._ready_at))
+        return self._tasks[-1]
+
+    def _spawn_request(self, work: Callable[[], None]) -> None:
+        self._spawn(work)
 
     def _loop(self) -> None:
         while True:
@@ -149,7 +172,10 @@ class Replica:
 
     def _lease(self) -> None:
         while True:
-            self._hub.sleep(self.elector.take_part())
+            self._renewing = True
+            wait = self.elector.take_part()
+            self._renewing = False
+            self._hub.sleep(wait)
 
     def _interval(self) -> None:
         while True:
@@ -170,6 +196,11 @@ class Replica:
         if self.alive:
             self._tell(PauseRead(pause=self._api.pause))
 
+    def hear_approval(self) -> None:
+        """Let the watch of the approvals deliver their present state."""
+        if self.alive:
+            self._tell(ApprovalRead(approved=self._api.approved))
+
     def load_policy(self, policy: Policy) -> None:
         """Let the policy's thread read a new policy."""
         if self.alive:
@@ -178,14 +209,37 @@ class Replica:
 
     def kill(self) -> None:
         """End it at once, wherever its threads are."""
+        if not self.alive:
+            return
         self.alive = False
         self.view.close()
         for task in self._tasks:
             task.kill()
 
+    def leave(self) -> None:
+        """End it in order, as after SIGTERM: what is under way is awaited, and the lease is released."""
+        self.runner.tell(Stopping())
+        self._spawn(self._end)
+
+    def _end(self) -> None:
+        began = self._hub.seconds
+        while self.runner.state.busy and self._hub.seconds < began + STOP_SECONDS:
+            self._hub.sleep(0.1)
+        while self._renewing:
+            self._hub.sleep(0.1)
+        self._lease_task.kill()
+        self.elector.stop(0.0, release=not self.runner.state.busy)
+        self.elector._release()
+        self._hub.after(0, self.kill)
+
+    def set_clock(self, seconds: float) -> None:
+        """Set its clock forward, or back."""
+        self.ahead += seconds
+        self._clock_set_at = self._hub.seconds
+
     def stop_for(self, seconds: float) -> None:
         """Let none of its threads run for a while; clocks and watches go on."""
-        self.stopped_until = self._hub.seconds + seconds
+        self.stopped_until = max(self.stopped_until, self._hub.seconds + seconds)
 
 
 class WorldRunner(Runner):

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from rebalancer.admission import admit as admission
+from rebalancer.admission.approval import find_proposal
 from rebalancer.controller import cycle, evictions, loop, runner, sender
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
@@ -142,8 +143,10 @@ def _refused_groups_back_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def _one_refusal_holds_one_group(patch: pytest.MonkeyPatch) -> None:
+    """As if there were one queue: one request at a time, the same group first, and a refusal ends them all."""
     patch.setattr(evictions, "record_refusal", lambda memory, *_: memory)
     patch.setattr(evictions, "_drop_group", lambda state, _: evictions.drop_queue(state))
+    patch.setattr(evictions, "_next_eviction", lambda state: None if state.under_way else next(iter(state.queue), None))
     honest = admission.admit
     patch.setattr(
         cycle, "admit", lambda plan, snapshot, memory, context: honest(plan, snapshot, memory, replace(context, turn=0))
@@ -154,17 +157,13 @@ def _old_plans_are_not_begun(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evictions, "PLAN_VALID_FOR", timedelta(days=1))
 
 
-def _mode_and_lease_empty_the_queue(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(loop, "drop_queue", lambda state, **_: state)
-    patch.setattr(evictions, "_drop_forbidden", lambda state, _: state)
-
-
 def _workloads_keep_enough_pods(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BudgetLedger, "_allowance_of_workload", lambda self, member: 99)
 
 
 def _overloaded_servers_are_left_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evictions, "_hold_all", lambda state, *_: state)
+    patch.setattr(Sender, "_check_overload", lambda *_: None)
 
 
 def _moves_are_stored(patch: pytest.MonkeyPatch) -> None:
@@ -188,6 +187,37 @@ def _lost_moves_are_not_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tracking, "REPLACEMENT_TIMEOUT", timedelta(seconds=5))
 
 
+def _memory_stays_small(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tracking, "ENDED_MOVES_STORED", 10_000)
+
+
+def _events_are_not_lost_while_others_are_handled(patch: pytest.MonkeyPatch) -> None:
+    def drain(self: Any) -> None:
+        arrived = []
+        while not self._inbox.empty():
+            arrived.append(self._inbox.get())
+        for event in arrived:
+            self._take(event)
+        while not self._inbox.empty():  # as if they had been handled too
+            self._inbox.get()
+
+    patch.setattr(runner.Runner, "drain", drain)
+
+
+def _only_what_is_approved_is_admitted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(admission, "approved_part", lambda step, proposal: tuple(step))
+
+
+def _approvals_are_of_the_present_proposal(patch: pytest.MonkeyPatch) -> None:
+    honest = find_proposal
+
+    def find(plan: Any, memory: Any, policy: Any, approved: str, now: Any) -> Any:
+        current = memory.proposal.hash if memory.proposal is not None and approved else approved
+        return honest(plan, memory, policy, current, now)
+
+    patch.setattr(admission, "find_proposal", find)
+
+
 _ALL: tuple[Patch, ...] = (
     _pause_is_read_before_a_request,
     _pause_is_read_again_soon,
@@ -206,11 +236,14 @@ _ALL: tuple[Patch, ...] = (
     _refused_groups_back_off,
     _one_refusal_holds_one_group,
     _old_plans_are_not_begun,
-    _mode_and_lease_empty_the_queue,
     _workloads_keep_enough_pods,
     _overloaded_servers_are_left_alone,
     _moves_are_stored,
     _lost_moves_are_not_forgotten,
+    _memory_stays_small,
+    _events_are_not_lost_while_others_are_handled,
+    _only_what_is_approved_is_admitted,
+    _approvals_are_of_the_present_proposal,
 )
 SAFEGUARDS = {patch.__name__.removeprefix("_").replace("_", " "): patch for patch in _ALL}
 

@@ -1,12 +1,26 @@
 """The controller in a seeded world: whatever is drawn, no promise is broken, and a lost safeguard is noticed."""
 
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 
-from tests.world.safeguards import without
-from tests.world.world import run
+from tests.world.safeguards import SAFEGUARDS, without
+from tests.world.scenarios import LATE, PAIR, SCENARIOS
+from tests.world.shrink import command, leave_out, shrink
+from tests.world.world import World, run
+
+ROOT = Path(__file__).resolve().parents[2]
 
 CHUNKS, SEEDS = 20, 200
 """In the ordinary run; `python -m tests.world FIRST LAST` runs any others."""
+
+THOROUGH_SEEDS = 100_000
+"""Each is 55 simulated minutes. WORLD_SEEDS=FIRST-LAST runs a part of them."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -16,7 +30,18 @@ def test_no_promise_is_broken(chunk: int) -> None:
     results = [run(seed) for seed in range(chunk * size + 1, (chunk + 1) * size + 1)]
     broken = {result.seed: result.breaches for result in results if result.breaches}
     assert broken == {}, "python -m tests.world SEED shows what happened"
-    assert sum(result.evictions for result in results) >= size * 5, "a world without evictions shows nothing"
+    hours = sum(result.seconds for result in results) / 3600
+    assert sum(result.evictions for result in results) >= 5 * hours, "a world without evictions shows nothing"
+    assert sum(result.faults for result in results) >= hours
+    assert min(result.nodes for result in results) >= 6
+    assert min(result.pods for result in results) >= 30
+
+
+@pytest.mark.thorough
+def test_no_promise_is_broken_by_any_seed() -> None:
+    """The same for a hundred thousand seeds, or for the part of them that WORLD_SEEDS names."""
+    first, _, last = os.environ.get("WORLD_SEEDS", f"1-{THOROUGH_SEEDS}").partition("-")
+    subprocess.run([sys.executable, "-m", "tests.world", first, last], cwd=ROOT, check=True)
 
 
 def test_a_seed_gives_one_history() -> None:
@@ -25,24 +50,115 @@ def test_a_seed_gives_one_history() -> None:
     assert run(7).digest != run(8).digest
 
 
-NOTICED = {
-    "pause is read before a request": 7,
-    "memory is saved before requests": 9,
-    "memory is only written over what was read": 6,
-    "lease is checked before a request": 5,
-    "own moves overlay the snapshot": 2,
-    "refused groups back off": 9,
-    "one refusal holds one group": 6,
-    "old plans are not begun": 10,
-    "workloads keep enough pods": 6,
-    "moves are stored": 1,
-    "lost moves are not forgotten": 2,
+NOTICED: Mapping[str, tuple[int, str]] = {
+    "pause is read before a request": (12, "after a pause was stored"),
+    "pause is read again soon": (7, "after a pause was stored"),
+    "slow answers about a pause hold": (20, "after a pause was stored"),
+    "ready pods are read before a step": (61, "are not Ready"),
+    "silent watches hold": (14, "on a view that is"),
+    "memory is saved before requests": (21, "the stored memory does not know"),
+    "lease runs out before others take it": (9, "after another process took the lease"),
+    "memory is only written over what was read": (127, "stores a memory without the moves"),
+    "unanswered requests count as sent": (132, "as refused, and it took place"),
+    "lease is checked before a request": (13, "the stored memory does not know"),
+    "memory of the last leader is read": (3, "stores a memory without the moves"),
+    "own moves overlay the snapshot": (3, "stores a memory without the moves"),
+    "replacements are recognised by uid": (1, "its owner was not changed"),
+    "overtaken moves end": (36, "its owner has all its pods"),
+    "refused groups back off": (5, "7 times in 300s"),
+    "one refusal holds one group": (11, "requests none"),
+    "overloaded servers are left alone": (28, "asked it to wait"),
+    "old plans are not begun": (17, "on a plan that is"),
+    "workloads keep enough pods": (5, "are not Ready"),
+    "moves are stored": (1, "the stored memory does not know"),
+    "lost moves are not forgotten": (1, "its owner has all its pods"),
+    "memory stays small": (20, "the memory is not stored at the end"),
+    "events are not lost while others are handled": (9, "runs no cycles at the end"),
+    "only what is approved is admitted": (12, "nobody has approved"),
+    "approvals are of the present proposal": (12, "nobody has approved"),
 }
-"""A seed for each safeguard whose run breaks a promise without it. The other safeguards have unit tests only."""
+"""For each safeguard a seed whose run without it breaks a promise, and which one."""
+
+
+def test_every_safeguard_has_a_seed() -> None:
+    """None is left out of the list."""
+    assert NOTICED.keys() == SAFEGUARDS.keys()
 
 
 @pytest.mark.parametrize("name", NOTICED)
 def test_a_lost_safeguard_is_noticed(name: str) -> None:
-    """The same seed breaks no promise with all safeguards, and breaks one without this one."""
+    """A seed breaks a promise without this one; with all of them it breaks none, as every seed."""
+    seed, promise = NOTICED[name]
     with without(name):
-        assert run(NOTICED[name]).breaches
+        assert any(promise in breach for breach in run(seed).breaches)
+
+
+# Scenarios
+
+
+def test_every_scenario_is_drawn() -> None:
+    """Within the seeds of the ordinary run."""
+    assert {World(seed).scenario for seed in range(1, 61)} == SCENARIOS.keys()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_scenario_can_be_forced(scenario: str) -> None:
+    """Whatever the seed would have drawn."""
+    result = run(1, scenario)
+    assert result.scenario == scenario
+    assert result.breaches == []
+
+
+def test_a_node_that_joins_late_gets_pods() -> None:
+    """Two nodes and a soft constraint: half of the pods are on the second one in the end."""
+    world = World(3, "late node")
+    world.run()
+    pods = [pod.node for pod in world.state.store.pods if pod.namespace == PAIR and not pod.terminating]
+    assert len(pods) // 2 <= pods.count(LATE) + 1
+
+
+def test_a_webhook_that_refuses_for_ever_stops_no_other_workload() -> None:
+    """Without any other fault, what it does not concern is repaired, and its own namespace loses no pod."""
+    world = World(5, "refusing webhook, no other fault")
+    result = world.run()
+    assert result.breaches == []
+    granted = {move.namespace for move in world.monitor.records.moves}
+    assert granted
+    assert granted.isdisjoint(world.refusing)
+
+
+def test_approvals_are_needed_and_serve() -> None:
+    """In mode Approve some evictions take place, and none without approval, with late and outdated approvals too."""
+    world = World(2, "approvals")
+    result = world.run()
+    assert result.evictions > 0
+    assert any("is approved" in note for note in result.notes)
+    assert all(world.monitor.records.is_approved(move) for move in world.monitor.records.moves)
+
+
+# Shrinking
+
+
+def test_numbers_are_left_out_until_every_one_is_needed() -> None:
+    """Whichever are needed, nothing else is left."""
+    for needed in ({3}, {0, 9}, {1, 4, 5}, set(), set(range(10))):
+        left = leave_out(range(10), lambda candidate, needed=needed: needed <= set(candidate))  # type: ignore[misc]
+        assert set(left) == needed
+
+
+def test_a_failing_run_is_shrunk_to_one_that_can_be_repeated() -> None:
+    """It has fewer disturbances, breaks the same promise, and another process repeats it to the byte."""
+    name = "pause is read again soon"
+    seed, promise = NOTICED[name]
+    with without(name):
+        whole = run(seed)
+        cut, smaller = shrink(whole)
+    assert cut.disturbances is not None
+    assert len(cut.disturbances) < whole.disturbances / 2
+    assert promise in smaller.breaches[0]
+    line = command(seed, "", cut, name)
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    again = subprocess.run(
+        [sys.executable, *shlex.split(line)[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert f"digest {smaller.digest}" in again.stdout

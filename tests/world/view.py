@@ -28,6 +28,8 @@ class View:
         self.silent: dict[str, float] = dict.fromkeys(KINDS, 0.0)
         """Until when a kind's watch is silent, and its connection alive."""
         self._silent_since: dict[str, float] = {}
+        self._delivered: set[str] = set()
+        """The kinds of which something was received since the last snapshot."""
         for kind in KINDS:
             self._follow(kind, getattr(state.store, kind))
 
@@ -77,13 +79,17 @@ class View:
             delivered = True
             self._changed(before, after)
         if delivered:
-            order: Callable[[Any], Any] = _get_node_name if kind == "nodes" else get_sort_key
-            items: Any = {kind: tuple(sorted(objects.values(), key=order))}
-            self._snapshot = replace(self._snapshot, **items)
+            self._delivered.add(kind)
 
     def snapshot(self, now: datetime) -> Snapshot:
         """Return what was received."""
-        return replace(self._snapshot, taken_at=now)
+        items: dict[str, Any] = {
+            kind: tuple(sorted(self._objects[kind].values(), key=_get_node_name if kind == "nodes" else get_sort_key))
+            for kind in sorted(self._delivered)
+        }
+        self._delivered.clear()
+        self._snapshot = replace(self._snapshot, taken_at=now, **items)
+        return self._snapshot
 
 
 def _get_node_name(node: Any) -> str:

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot, convert_to_json
-from rebalancer.decoding.lists import UnreadableList, decode_file, make_snapshot
+from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.decoding.lists import UnreadableList, decode_config_maps, decode_file, make_snapshot
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
 from rebalancer.model.snapshot import TIMELESS, Snapshot
@@ -83,6 +84,11 @@ def read_snapshot(
     if gap:
         warnings.append(f"{source} has no {gap}; add them to the kubectl command for exact results")
     return result, tuple(warnings)
+
+
+def read_config_maps(data: bytes, *, name: str, source: str) -> tuple[ConfigMap, ...] | None:
+    """Return the ConfigMaps of a name in a file that `read_snapshot` reads; None if it contains no ConfigMap at all."""
+    return decode_config_maps(convert_to_json(data, source), name)
 
 
 def _describe_document(document: bytes, error: UnreadableList) -> str:

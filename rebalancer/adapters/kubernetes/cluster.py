@@ -1,19 +1,21 @@
 """The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from threading import Thread
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, ControlMap, StatusMap, find_pause
+from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap, find_pause
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission.pause import Pause
+from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KINDS, ResourceKind
+from rebalancer.decoding.kinds import KINDS, OPTIONAL_KINDS, ResourceKind
 from rebalancer.decoding.lists import DecodedObjects, decode, decode_page, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.events import Event
@@ -67,37 +69,39 @@ class KubernetesCluster:
         self._control = ControlMap(transport, namespace)
         self.reflectors = {kind.name: Reflector(transport, kind) for kind in KINDS}
         self.reflectors[CONFIG_MAPS.name] = control
+        self.optional = {kind.name: Reflector(transport, kind, optional=True) for kind in OPTIONAL_KINDS}
+        self._all = (*self.reflectors.values(), *self.optional.values())
 
     def start(self, observe: Callable[[object, object], None] | None = None) -> None:
         """Start to watch every kind; `observe` is called with each object before and after its change."""
-        for reflector in self.reflectors.values():
+        for reflector in self._all:
             reflector.observe = observe
             reflector.start()
 
     def stop(self) -> None:
         """End every watch and publish the queued events."""
-        for reflector in self.reflectors.values():
+        for reflector in self._all:
             reflector.stop()
         self._recorder.close(timeout=2.0)
-        for reflector in self.reflectors.values():
+        for reflector in self._all:
             reflector.join(timeout=1.0)
 
     @property
     def threads(self) -> list[Thread]:
         """The threads that run from `start` to `stop`."""
-        return [self._recorder.thread, *(reflector.thread for reflector in self.reflectors.values())]
+        return [self._recorder.thread, *(reflector.thread for reflector in self._all)]
 
     @property
     def synced(self) -> bool:
-        """Whether every kind has been listed once."""
-        return all(reflector.synced.is_set() for reflector in self.reflectors.values())
+        """Whether every kind has been listed once; of an optional one it is enough that it was requested."""
+        return all(reflector.synced.is_set() for reflector in self._all)
 
     def forbidden(self) -> str:
         """Return the error of a kind that this identity may not watch, "" if there is none; waiting does not help."""
         return next((reflector.error for reflector in self.reflectors.values() if reflector.status in _FORBIDDEN), "")
 
     def staleness(self) -> str:
-        """Say why the snapshot is stale, "" if it is not."""
+        """Say why the snapshot is stale, "" if it is not; optional kinds decide no placement."""
         for name, reflector in self.reflectors.items():
             if not reflector.synced.is_set():
                 return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
@@ -110,6 +114,8 @@ class KubernetesCluster:
     def snapshot(self, now: datetime) -> Snapshot:
         """Return all objects that the watches have received."""
         objects: dict[str, list[object]] = {kind.field: [] for kind in KINDS}
+        for optional in self.optional.values():
+            objects[optional.kind.field] = list(optional.contents().objects)
         faults: list[Fault] = []
         known = []
         for kind in KINDS:
@@ -166,7 +172,8 @@ class KubernetesCluster:
 def read_once(transport: Transport, now: datetime) -> Snapshot:
     """List every kind once, for a command that only reads.
 
-    A kind that may not be listed is unknown, as if a file did not contain it; pods and nodes are required.
+    A kind that may not be listed is unknown, as if a file did not contain it; pods and nodes are required. An optional
+    kind need not be served.
     """
     gathered = DecodedObjects()
     version = server_version(transport)
@@ -176,7 +183,15 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
         except RequestRefused as error:
             if kind.name in _NEEDED or error.status not in _FORBIDDEN:
                 raise
-    return make_snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
+    forbidden = set()
+    for kind in OPTIONAL_KINDS:
+        try:
+            _list_into(gathered, transport, kind)
+        except RequestRefused as error:
+            if error.status in _FORBIDDEN:
+                forbidden.add(kind.name)
+    made = make_snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
+    return replace(made, unknown=made.unknown | forbidden)
 
 
 def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:

@@ -1,6 +1,5 @@
 """ConfigMaps: the policy and the switches that people write, the status that the controller writes."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,9 +8,8 @@ import structlog
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission import approval
 from rebalancer.admission.pause import KEY, Pause, read_pause
-from rebalancer.decoding import wire
+from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap, decode_config_map
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import ResourceKind
 from rebalancer.ports import Document, SaveAnswer
 
 STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"
@@ -21,33 +19,6 @@ LIMIT = 256 * 1024
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 _LABELS = {"app.kubernetes.io/name": "rebalancer"}
 _log = structlog.get_logger("rebalancer.configmaps")
-
-
-class _WireConfigMap(wire.Wire, frozen=True):
-    metadata: wire.Metadata
-    data: dict[str, str] | None = None
-    binary_data: dict[str, msgspec.Raw] | None = None
-
-
-class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
-    """A ConfigMap: its keys with text, and the names of its keys with binary data."""
-
-    namespace: str
-    name: str
-    uid: str
-    data: Mapping[str, str]
-    binary: frozenset[str] = frozenset()
-
-
-def _decode_config_map(config_map: _WireConfigMap, _: Interner) -> ConfigMap:
-    metadata = config_map.metadata
-    return ConfigMap(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        data=config_map.data or {},
-        binary=frozenset(config_map.binary_data or ()),
-    )
 
 
 def find_pause(config_map: ConfigMap) -> Pause | None:
@@ -62,16 +33,21 @@ def find_approval(config_map: ConfigMap) -> str:
     return config_map.data.get(approval.KEY, "").strip()
 
 
-CONFIG_MAPS = ResourceKind(
-    name="ConfigMap",
-    group="",
-    version="v1",
-    plural="configmaps",
-    namespaced=True,
-    field="config_maps",
-    decoder=msgspec.json.Decoder(_WireConfigMap),
-    convert=_decode_config_map,
-)
+def read_config_map(
+    transport: Transport, namespace: str, name: str, *, timeout: float | None = None
+) -> ConfigMap | None:
+    """Return a ConfigMap, None if there is none; `timeout` in seconds, None: the transport's own.
+
+    Raises ClusterError, or msgspec.DecodeError for an answer that is no ConfigMap.
+    """
+    try:
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+        config_map = CONFIG_MAPS.decoder.decode(transport.request("GET", path, timeout=timeout))
+    except RequestRefused as error:
+        if error.status == _NOT_FOUND:
+            return None
+        raise
+    return decode_config_map(config_map, Interner())
 
 
 class _StoredConfigMap(msgspec.Struct, frozen=True):
@@ -177,14 +153,7 @@ class ControlMap:
 
     def read(self, *, timeout: float | None = None) -> ConfigMap | None:
         """Return it, None if there is none; `timeout` in seconds, None: the transport's own."""
-        try:
-            data = self._transport.request("GET", f"{self._path}/{CONTROL}", timeout=timeout)
-            config_map = CONFIG_MAPS.decoder.decode(data)
-        except RequestRefused as error:
-            if error.status == _NOT_FOUND:
-                return None
-            raise
-        return _decode_config_map(config_map, Interner())
+        return read_config_map(self._transport, self._namespace, CONTROL, timeout=timeout)
 
     def put(self, key: str, text: str) -> None:
         """Write one key; the others stay as they are."""

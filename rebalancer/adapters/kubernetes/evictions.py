@@ -18,6 +18,8 @@ _LONGEST_WAIT = 600.0
 """Seconds; a server that asks for more is asked again sooner."""
 
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+_WEBHOOK = "admission webhook "
+"""How the API server begins the message of every refusal by a webhook, whatever the webhook answers."""
 
 
 def evict(transport: Transport, move: Move) -> EvictionAnswer:
@@ -57,9 +59,9 @@ def _classify(code: int, status: Mapping[str, Any]) -> EvictionResult:
             return EvictionResult.CONFLICT
         case 429 if "DisruptionBudget" in causes:
             return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
-        case 429 if status:
-            return EvictionResult.FAILED  # an admission webhook's refusal; an overloaded server sends no Status
-        case 429:
+        case 429 if status and (message.startswith(_WEBHOOK) or not details.get("retryAfterSeconds")):
+            return EvictionResult.FAILED
+        case 429:  # of the server itself: without a Status, or with one that says when to try again
             return EvictionResult.THROTTLED
         case 401 | 403:
             return EvictionResult.FORBIDDEN

@@ -32,6 +32,9 @@ _SHORTEST_WATCH = 5.0
 """A watch that ends sooner counts as a failure."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 _GONE = 410
+_NOT_SERVED = frozenset({403, 404})
+_UNSERVED_WAIT = 300.0
+"""Seconds between two requests for an optional kind that is not served, or may not be listed."""
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}\Z")
 """The form of a resourceVersion that can be compared: since Kubernetes 1.35 every one, and before that etcd's."""
 
@@ -74,7 +77,8 @@ class Contents:
 class Reflector:
     """The store of one kind, or of the object of one name in one namespace.
 
-    `changed`, if given, is called with the contents after each list and each change, in the reflector's thread.
+    An `optional` kind counts as without objects while it is not served or may not be listed. `changed`, if given, is
+    called with the contents after each list and each change, in the reflector's thread.
     """
 
     def __init__(
@@ -84,11 +88,13 @@ class Reflector:
         *,
         namespace: str = "",
         name: str = "",
+        optional: bool = False,
         changed: Callable[[Contents], None] | None = None,
     ) -> None:
         self.kind = kind
         self._transport = transport
         self._path = kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}") if namespace else kind.path
+        self._optional = optional
         self._changed = changed
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._lock = threading.Lock()
@@ -164,6 +170,9 @@ class Reflector:
                 self._watch()
                 failed = time.monotonic() - began < _SHORTEST_WATCH
             except RequestRefused as error:
+                if self._optional and error.status in _NOT_SERVED:
+                    self._wait_until_served(error)
+                    continue
                 failed = self._record_failure(error)
                 self.status = error.status
                 if error.status == _GONE:
@@ -174,8 +183,19 @@ class Reflector:
                 failed = self._record_failure(error)
                 self._version = ""
             wait = min(wait * 2, _LONGEST_WAIT) if failed else _FIRST_WAIT
+            if self._optional:
+                self.synced.set()
             if failed:
                 self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+
+    def _wait_until_served(self, error: RequestRefused) -> None:
+        with self._lock:
+            self._objects, self._version = {}, ""
+        if not self.synced.is_set():
+            _log.info("not read", kind=self.kind.name, why=str(error))
+        self._failing_since = None
+        self.synced.set()
+        self._stopping.wait(_UNSERVED_WAIT)
 
     def _record_failure(self, error: Exception) -> bool:
         if self._failing_since is None:

@@ -9,6 +9,7 @@ from rebalancer.adapters.prometheus.metrics import Metrics
 from rebalancer.adapters.prometheus.samples import (
     ConstraintSamples,
     CycleSamples,
+    DomainSamples,
     LimitSamples,
     ReplacementSamples,
     WatchSamples,
@@ -18,6 +19,7 @@ __all__ = [
     "METRICS",
     "ConstraintSamples",
     "CycleSamples",
+    "DomainSamples",
     "LimitSamples",
     "Metric",
     "Metrics",

@@ -147,6 +147,13 @@ REPLACEMENT_BLOCKED: Final = Metric(
     labels=("namespace", "workload_kind", "workload"),
     leader_only=True,
 )
+DOMAIN_WITHOUT_NODES: Final = Metric(
+    name="rebalancer_domain_without_nodes",
+    help="Of a domain without nodes: 1 if a constraint of the workload would be violated with a node there, "
+    "else 0; at most 1,000 series.",
+    labels=("namespace", "workload_kind", "workload", "topology_key", "domain"),
+    leader_only=True,
+)
 FINDINGS: Final = Metric(
     name="rebalancer_findings",
     help="Problems that violate no constraint and no limit, by kind.",
@@ -190,6 +197,12 @@ POLICY_RELOAD_SUCCESSFUL: Final = Metric(
 POLICY_RELOADED: Final = Metric(
     name="rebalancer_policy_last_reload_timestamp_seconds",
     help="When the policy in force was read.",
+)
+TEAM_POLICY_VALID: Final = Metric(
+    name="rebalancer_team_policy_valid",
+    help="1 if the team policy of the namespace is in force as written, else 0; at most 500 namespaces.",
+    labels=("namespace",),
+    leader_only=True,
 )
 WATCH_AGE: Final = Metric(
     name="rebalancer_watch_age_seconds",
@@ -244,6 +257,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     LIMIT_STATE,
     LIMIT_WORST_DOMAIN,
     REPLACEMENT_BLOCKED,
+    DOMAIN_WITHOUT_NODES,
     FINDINGS,
     PLANNED_EVICTIONS,
     MINIMUM_EVICTIONS,
@@ -259,6 +273,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     MEMORY_SAVED,
     POLICY_RELOAD_SUCCESSFUL,
     POLICY_RELOADED,
+    TEAM_POLICY_VALID,
     CYCLE_DURATION,
     LAST_CYCLE,
     WATCH_AGE,

@@ -18,6 +18,9 @@ from rebalancer.adapters.prometheus.samples import ConstraintSamples, CycleSampl
 WORST_DOMAINS: Final = 1_000
 """The only series whose labels may name nodes."""
 
+DOMAINS_WITHOUT_NODES: Final = 1_000
+"""Series of domains that have no node, those that matter most first."""
+
 Watches = Callable[[], Iterable[WatchSamples]]
 
 
@@ -61,6 +64,10 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
     yield from _collect_limits(select_rows(samples.limits))
     rows = select_rows(samples.replacements)
     yield _make_gauge(catalog.REPLACEMENT_BLOCKED, [(row.labels, int(row.blocked)) for row in rows])
+    missing = nsmallest(
+        DOMAINS_WITHOUT_NODES, samples.domains_without_nodes, key=lambda row: (row.headroom, row.labels)
+    )
+    yield _make_gauge(catalog.DOMAIN_WITHOUT_NODES, [(row.labels, int(row.headroom < 0)) for row in missing])
     findings = {str(kind): number for kind, number in samples.findings.items()}
     yield _make_gauge(catalog.FINDINGS, [((kind,), findings.get(kind, 0)) for kind in catalog.FINDINGS.values])
     yield _make_gauge(catalog.PLANNED_EVICTIONS, [((), samples.planned_evictions)])
@@ -72,6 +79,8 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
         [((cause,), int(cause in samples.breaker_causes)) for cause in catalog.BREAKER_OPEN.values],
     )
     yield _make_gauge(catalog.MEMORY_SAVED, [((), int(samples.memory_saved))])
+    rows_of_teams = [((name,), int(valid)) for name, valid in samples.team_policies.items()]
+    yield _make_gauge(catalog.TEAM_POLICY_VALID, rows_of_teams)
     yield _make_gauge(catalog.IN_FLIGHT, [((), samples.in_flight)])
     counts = {str(reason): count for reason, count in samples.refusals.items()}
     yield _make_gauge(catalog.REFUSALS, [((reason,), counts.get(reason, 0)) for reason in catalog.REFUSALS.values])

@@ -103,6 +103,26 @@ class ReplacementSamples:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DomainSamples:
+    """A domain without nodes that a constraint of a workload would count.
+
+    `headroom` is maxSkew less the skew with a node there; below 0 the constraint would be violated.
+    """
+
+    namespace: str
+    workload_kind: str
+    workload: str
+    topology_key: str
+    domain: str
+    headroom: int
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of its labels, in the order of the metric's declaration."""
+        return self.namespace, self.workload_kind, self.workload, self.topology_key, self.domain
+
+
+@dataclass(frozen=True, kw_only=True)
 class CycleSamples:
     """The last cycle and the process around it.
 
@@ -116,10 +136,12 @@ class CycleSamples:
     memory_saved: bool = True
     policy_valid: bool = True
     policy_read_at: datetime | None = None
+    team_policies: Mapping[str, bool] = field(default_factory=dict)
     cycle_ended_at: datetime | None = None
     constraints: tuple[ConstraintSamples, ...] = ()
     limits: tuple[LimitSamples, ...] = ()
     replacements: tuple[ReplacementSamples, ...] = ()
+    domains_without_nodes: tuple[DomainSamples, ...] = ()
     findings: Mapping[FindingKind, int] = field(default_factory=dict)
     planned_evictions: int = 0
     minimum_evictions: int = 0

@@ -69,6 +69,7 @@ class SimulatedCluster:
         Disruptions(self._state)
         self._evictions = Evictions(self._state, faults)
         self._documents: dict[str, str] = {}
+        self._saved_by_another = False
         self.nodes = NodeChanges(self._state)
         self.pause: Pause | None = None
         """The kill switch, for an operator to set."""
@@ -130,13 +131,21 @@ class SimulatedCluster:
         return sum(pod.ready and not pod.terminating for uid in (top, *owned) for pod in store.pods.of(uid))
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
-        """Store documents."""
-        self._documents.update((document.key, document.text) for document in documents)
+        """Replace the stored documents, unless another process has stored some since they were read."""
+        if self._saved_by_another:
+            return SaveAnswer("the stored documents have been changed since they were read", conflict=True)
+        self._documents = {document.key: document.text for document in documents}
         return SaveAnswer()
 
     def load(self, key: str) -> str:
         """Return a stored document, "" if there is none."""
+        self._saved_by_another = False
         return self._documents.get(key, "")
+
+    def save_as_another(self, documents: tuple[Document, ...]) -> None:
+        """Replace the stored documents as another process does."""
+        self._documents = {document.key: document.text for document in documents}
+        self._saved_by_another = True
 
     # An operator's actions
 

@@ -12,7 +12,7 @@ _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_
 
 
 class NodeChanges:
-    """Adds, removes, restores and cordons nodes."""
+    """Adds, removes, restores, cordons and uncordons nodes."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -56,6 +56,14 @@ class NodeChanges:
             self._state.note(TraceKind.NODE_CORDONED, f"Node {name}")
             taints = (*node.taints, _CORDONED)
             self._state.store.nodes.put(structs.replace(node, unschedulable=True, taints=taints))
+
+    def uncordon(self, name: str) -> None:
+        """Uncordon a node; ValueError if it does not exist."""
+        node = self._named(name)
+        if node.unschedulable:
+            self._state.note(TraceKind.NODE_UNCORDONED, f"Node {name}")
+            taints = tuple(taint for taint in node.taints if taint != _CORDONED)
+            self._state.store.nodes.put(structs.replace(node, unschedulable=False, taints=taints))
 
     def remove_domain(self, key: str, value: str) -> None:
         """Remove every node with a label; ValueError if there is none."""

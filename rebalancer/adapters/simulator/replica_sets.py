@@ -69,7 +69,7 @@ class ReplicaSets(Controller):
     def _sort_for_deletion(self, owner: Workload, active: list[Pod]) -> list[Pod]:
         """Sort pods by the order in which they are deleted when there are too many."""
         pods = self._state.store.pods
-        related = [owner.uid]
+        related: list[str] = []  # the pods of a ReplicaSet without a Deployment are not counted by node
         if owner.owner is not None:
             above = owner.owner.uid
             related = [

@@ -24,6 +24,7 @@ class TraceKind(StrEnum):
     NODE_REMOVED = "NodeRemoved"
     NODE_ADDED = "NodeAdded"
     NODE_CORDONED = "NodeCordoned"
+    NODE_UNCORDONED = "NodeUncordoned"
     EVENT = "Event"
     """A Kubernetes event was published."""
 

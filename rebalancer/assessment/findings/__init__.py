@@ -10,6 +10,7 @@ from rebalancer.assessment.findings.budgets import budget_findings
 from rebalancer.assessment.findings.contradictions import contradiction_findings
 from rebalancer.assessment.findings.domains import too_few_domains_findings, unused_domain_findings
 from rebalancer.assessment.findings.finding import Finding
+from rebalancer.assessment.findings.missing_domains import domain_without_nodes_findings
 from rebalancer.assessment.findings.mixed_constraints import mixed_constraint_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
 from rebalancer.assessment.findings.selectors import selector_findings
@@ -43,6 +44,7 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
             *policy_key_findings(unmatched, assessment.pod_groups),
             *contradiction_findings(groups, view),
             *too_few_domains_findings(groups, assessment.limits, view),
+            *domain_without_nodes_findings(assessment.domains_without_nodes),
             *unused_domain_findings(assessment.pod_groups, view),
         ]
     unique = dict.fromkeys(findings)

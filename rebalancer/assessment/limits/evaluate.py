@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from rebalancer.assessment.domains import Domains, count_zones, limit_domains
+from rebalancer.assessment.known_domains import DomainKnowledge, NodeNeeds, known_for
 from rebalancer.assessment.limit_groups import (
     Affinities,
     LimitGroup,
@@ -31,25 +32,29 @@ IGNORE: Final = "rebalancer.dev/ignore-limits"
 _ANNOTATIONS: Final = attrgetter("annotations")
 
 
-def evaluate_limits(gathered: Sequence[LimitGroup], view: View, memory: Memory) -> tuple[EvaluatedLimit, ...]:
+def evaluate_limits(
+    gathered: Sequence[LimitGroup], view: View, memory: Memory, knowledge: DomainKnowledge
+) -> tuple[EvaluatedLimit, ...]:
     """Evaluate every limit in force, in the order of the groups and their limits.
 
     Without knowledge of nodes there are no domains, and the result is empty.
     """
     if "Node" in view.snapshot.unknown:
         return ()
-    evaluator = _LimitEvaluator(view, memory)
+    evaluator = _LimitEvaluator(view, memory, knowledge)
     return tuple(limit for group in gathered for limit in evaluator.limits(group))
 
 
 class _LimitEvaluator:
     """Evaluates the limits of one cluster; holds what the groups share."""
 
-    def __init__(self, view: View, memory: Memory) -> None:
+    def __init__(self, view: View, memory: Memory, knowledge: DomainKnowledge) -> None:
         self._view = view
         self._memory = memory
-        self._zones: dict[tuple[str, Affinities], int] = {}
-        self._domains: dict[tuple[str, tuple[str, ...] | None, Affinities], Domains] = {}
+        self._knowledge = knowledge
+        self._zones: dict[tuple[str, Affinities, frozenset[str]], int] = {}
+        self._domains: dict[tuple[str, tuple[str, ...] | None, Affinities, frozenset[str]], Domains] = {}
+        self._without_nodes: dict[tuple[str, frozenset[NodeNeeds]], frozenset[str]] = {}
         self._placed: tuple[tuple[LimitGroupPart, ...] | None, Mapping[str, int]] = None, {}
         """The pods that were counted last, by node."""
         snapshot = view.snapshot
@@ -91,22 +96,22 @@ class _LimitEvaluator:
         self, group: LimitGroup, rule: Limit, key: Labels, parts: tuple[LimitGroupPart, ...], affinities: Affinities
     ) -> Iterator[EvaluatedLimit]:
         number = desired_pods(parts, rule.of, group.population)
-        zone = group.group.zone_key, affinities
-        there = self._zones.get(zone)
-        if there is None:
-            there = self._zones[zone] = count_zones(group.group.zone_key, affinities, self._view, self._memory)
+        needs = self._needs_of(parts)
+        there = self._count_zones(group.group.zone_key, affinities, needs)
         if not number or not rule.when.holds(zones=there, total=number):
             return
-        meant = self._domains_of(rule.topology_key, rule.domains, affinities)
         if rule.within is None:
+            without_nodes = self._find_without_nodes(rule.topology_key, needs)
+            meant = self._domains_of(rule.topology_key, rule.domains, affinities, without_nodes)
             yield self._make(group, rule, key, parts, number, meant)
             return
+        meant = self._domains_of(rule.topology_key, rule.domains, affinities)
         for value, nodes in sorted(self._domains_of(rule.within, None, affinities).nodes.items()):
             inner = {inner_value: names & nodes for inner_value, names in meant.nodes.items() if names & nodes}
             inside = tuple(LimitGroupPart(member=part.member, pods=_pods_on(part.pods, nodes)) for part in parts)
             standing = sum(len(part.pods) for part in inside)
             larger = Labels({**key, rule.within: value})
-            yield self._make(group, rule, larger, inside, standing, Domains(inner, len(inner)))
+            yield self._make(group, rule, larger, inside, standing, Domains(inner, len(inner), len(inner)))
 
     def _make(
         self,
@@ -132,6 +137,7 @@ class _LimitEvaluator:
             counts=DomainCounts(nodes, filled),
             total=number,
             existing=meant.existing,
+            possible=meant.possible,
             cap=share.cap(number) if share is not None else rule.max_pods,
             view=self._view,
         )
@@ -147,11 +153,48 @@ class _LimitEvaluator:
             by_node = {node: count for node, count in by_node.items() if node in carrying}
         return index.by_value(key, by_node)
 
-    def _domains_of(self, key: str, declared: tuple[str, ...] | None, affinities: Affinities) -> Domains:
-        domains = self._domains.get((key, declared, affinities))
+    def _domains_of(
+        self,
+        key: str,
+        declared: tuple[str, ...] | None,
+        affinities: Affinities,
+        without_nodes: frozenset[str] = frozenset(),
+    ) -> Domains:
+        place = key, declared, affinities, without_nodes
+        domains = self._domains.get(place)
         if domains is None:
-            domains = self._domains[key, declared, affinities] = limit_domains(key, declared, affinities, self._view)
+            domains = self._domains[place] = limit_domains(key, declared, affinities, self._view, without_nodes)
         return domains
+
+    def _count_zones(self, key: str, affinities: Affinities, needs: frozenset[NodeNeeds]) -> int:
+        without_nodes = self._find_without_nodes(key, needs)
+        place = key, affinities, without_nodes
+        zones = self._zones.get(place)
+        if zones is None:
+            ignored = self._knowledge.ignored.get(key, ())
+            zones = self._zones[place] = count_zones(
+                key, affinities, self._view, self._memory, without_nodes=without_nodes, ignored=ignored
+            )
+        return zones
+
+    # Domains that are known to exist without nodes
+
+    def _needs_of(self, parts: Sequence[LimitGroupPart]) -> frozenset[NodeNeeds]:
+        if not self._knowledge.knows_more:
+            return frozenset()
+        samples = [part.member.sample for part in parts]
+        return frozenset([NodeNeeds.of(sample) for sample in samples if sample is not None])
+
+    def _find_without_nodes(self, key: str, needs: frozenset[NodeNeeds]) -> frozenset[str]:
+        if not needs:
+            return frozenset()
+        known = self._without_nodes.get((key, needs))
+        if known is None:
+            nodes = self._domains_of(key, None, frozenset(need.affinity for need in needs)).nodes
+            present = {value for value, names in nodes.items() if names}
+            domains = known_for(self._knowledge, key, needs, self._view, present).values()
+            known = self._without_nodes[key, needs] = frozenset(domain.value for domain in domains if domain.counts)
+        return known
 
     # The annotation that excludes pods from limits
 

@@ -44,6 +44,8 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     total: int
     existing: int
     """How many domains have a node."""
+    possible: int
+    """How many domains have a node, or are known to exist without one."""
     cap: int | None
     """The most pods that a domain may hold; None for maxSkew and minPods."""
     view: View
@@ -153,35 +155,58 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def state(self) -> State:
-        """Satisfied, Violated or Infeasible; planning may find a violation to be Unfixable."""
+        """The state; planning may find a Violated one to be Unfixable, and so is one that lacks nodes in a domain."""
+        if self.reason is Reason.NO_CAPACITY:
+            return State.UNFIXABLE
         if self.reason is not None:
             return State.INFEASIBLE
         return State.VIOLATED if self.headroom < 0 else State.SATISFIED
 
     @property
     def reason(self) -> Reason | None:
-        """Why no placement of so many pods over these domains can satisfy it; None where one can."""
+        """Why no placement of so many pods can satisfy it: over these domains, or over those with nodes."""
         if not self.total:
             return None
-        if self.cap is not None and self.cap * self.existing < self.total:
+        if self.cap is not None and self.cap * self.possible < self.total:
             return Reason.TOO_FEW_DOMAINS if self.cap else Reason.NO_ARRANGEMENT
         if self.min_pods is not None and self.min_pods * len(self.counts) > self.total:
             return Reason.NO_ARRANGEMENT
-        if self.min_pods is not None and self.existing < len(self.counts):
+        if self.min_pods is not None and self.possible < len(self.counts):
             return Reason.TOO_FEW_DOMAINS
+        if self.headroom < 0 and self.deserted and not self.improvable:
+            return Reason.NO_CAPACITY
         return None
+
+    @cached_property
+    def deserted(self) -> tuple[str, ...]:
+        """The domains without a node and without pods, sorted."""
+        filled = self.counts.filled
+        if self.existing == len(self.counts):
+            return ()
+        return tuple(sorted(value for value, nodes in self.counts.domains.items() if not nodes and value not in filled))
+
+    @property
+    def improvable(self) -> bool:
+        """Whether evictions can bring it nearer to its bound, even if it cannot be satisfied."""
+        goal = self.goal
+        if goal is None:
+            return self.headroom < 0
+        if self.min_pods is None:
+            return self.maximum > goal
+        missing = frozenset(self.deserted)
+        return min((self.counts[value] for value in self.counts if value not in missing), default=0) < goal
 
     @cached_property
     def goal(self) -> int | None:
         """The target of a repair: the cap, or if no placement meets it the least possible maximum.
 
-        None for maxSkew. For minPods it is the minimum, or if no placement meets it the greatest possible minimum.
+        For minPods it is the minimum, or if no placement meets it the greatest possible minimum. For maxSkew it is
+        None; where a domain without nodes counts, maxSkew is a cap.
         """
-        if self.cap is not None:
-            return max(self.cap, -(-self.total // self.existing)) if self.existing else None
         if self.min_pods is not None:
             return min(self.min_pods, self.total // self.existing) if self.existing else None
-        return None
+        cap = self.cap if self.cap is not None or not self.deserted else self.max_skew
+        return max(cap, -(-self.total // self.existing)) if cap is not None and self.existing else None
 
     @cached_property
     def guaranteed(self) -> bool:
@@ -255,7 +280,9 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def _infeasible_text(self) -> str:
-        rule, number = self.rule, self.existing
+        if self.reason is Reason.NO_CAPACITY:
+            return f"no node of {self.rule.topology_key} {', '.join(self.deserted)} exists: add one"
+        rule, number = self.rule, self.possible
         places = f"{number} domain{'' if number == 1 else 's'} of {rule.topology_key}"
         if self.cap is not None and self.cap:
             needed = -(-self.total // self.cap)

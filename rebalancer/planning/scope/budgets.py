@@ -23,6 +23,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.causes import (
     MAX_UNAVAILABLE,
+    OF_TEAM,
     PER_WORKLOAD,
     BudgetExhausted,
     BudgetNotComputed,
@@ -36,7 +37,7 @@ from rebalancer.planning.causes import (
     WorkloadLimitReached,
 )
 from rebalancer.planning.scope.victims import Victim
-from rebalancer.policy import Budgets
+from rebalancer.policy import Policy
 
 _NODE: Final = attrgetter("node")
 
@@ -49,11 +50,10 @@ _DELETION_TIMEOUT = timedelta(minutes=2)
 class BudgetLedger:
     """What is left of every budget; `take` spends it."""
 
-    def __init__(
-        self, snapshot: Snapshot, budgets: Budgets, memory: Memory, gathered: Iterable[LimitGroup] = ()
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, memory: Memory, gathered: Iterable[LimitGroup] = ()) -> None:
         self._snapshot = snapshot
-        self._rules = budgets
+        self._rules = policy.budgets
+        self._rules_of_team = policy.rules_of
         self._moving = Counter(move.workload for move in memory.in_flight)
         self._groups = GroupBudgets(snapshot, memory, gathered)
         self._fresh: dict[DisruptionBudget, int] = {}
@@ -165,18 +165,28 @@ class BudgetLedger:
         """Return how many pods of an owner our own limits ever allow at once, by field of the policy."""
         workload = member.top or member.owner
         replicas = workload.replicas if workload is not None else 0
-        return {
+        most = {
             MAX_UNAVAILABLE: self._rules.max_unavailable.resolve(replicas),
             PER_WORKLOAD: self._rules.per_workload.resolve(replicas),
         }
+        team = self._rules_of_team(member.reference.namespace).budgets
+        if team.max_unavailable is not None:
+            most[MAX_UNAVAILABLE + OF_TEAM] = team.max_unavailable.resolve(replicas)
+        if team.per_workload is not None:
+            most[PER_WORKLOAD + OF_TEAM] = team.per_workload.resolve(replicas)
+        return most
 
     def _used_by_field(self, member: PodController) -> dict[str, int]:
         """Return how many pods count now against each of these limits."""
         workload = member.top or member.owner
         assert workload is not None
+        unavailable = max(0, workload.replicas - self._available(member))
+        moving = self._moving[member.reference]
         return {
-            MAX_UNAVAILABLE: max(0, workload.replicas - self._available(member)),
-            PER_WORKLOAD: self._moving[member.reference],
+            MAX_UNAVAILABLE: unavailable,
+            PER_WORKLOAD: moving,
+            MAX_UNAVAILABLE + OF_TEAM: unavailable,
+            PER_WORKLOAD + OF_TEAM: moving,
         }
 
     def _exceeded(self, first: Victim, needed: int, most: int) -> StepExceedsBudget:

@@ -119,7 +119,7 @@ def find_components(assessment: Assessment, stuck: frozenset[str], act_on: ActOn
 
 def needs_repair(component: Component, act_on: ActOn, stuck: frozenset[str]) -> bool:
     """Return whether a constraint, a limit or a stuck pod of a component is to be repaired."""
-    if any(limit.state is not State.SATISFIED and _is_improvable(limit) for limit in component.limits):
+    if any(limit.state is not State.SATISFIED and limit.improvable for limit in component.limits):
         return True
     for evaluated in component.groups:
         if evaluated.violated and WhenUnsatisfiable.DO_NOT_SCHEDULE in act_on:
@@ -131,14 +131,6 @@ def needs_repair(component: Component, act_on: ActOn, stuck: frozenset[str]) -> 
         if stuck and any(pod.uid in stuck for member in evaluated.group.members for pod in member.pods):
             return True
     return False
-
-
-def _is_improvable(limit: EvaluatedLimit) -> bool:
-    """Return whether evictions can bring a limit nearer to its bound, even one that cannot be satisfied."""
-    goal = limit.goal
-    if goal is None:
-        return limit.headroom < 0
-    return limit.maximum > goal if limit.cap is not None else limit.minimum < goal
 
 
 # Many branches: union-find over groups and limits: gather, join, and hand out.

@@ -1,7 +1,7 @@
 """Eligibility: which pods policy and owner let move. Refused pods have a reason and a cause; they still count."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 
 from rebalancer.assessment.spread_groups import PodController
@@ -30,6 +30,7 @@ from rebalancer.planning.causes import (
     PriorityClassMissing,
     PriorityTooHigh,
     Refusal,
+    TeamPolicyUnreadable,
     TooFewReplicas,
     TooYoung,
 )
@@ -51,6 +52,7 @@ class EligibilityChecker:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._snapshot = snapshot
         self._rules = policy.eligibility
+        self._rules_of_team = policy.rules_of
         self._scheduler = policy.scheduler.name
         self._now = snapshot.taken_at
         self._owners = frozenset((owner.kind, owner.group) for owner in self._rules.owners)
@@ -78,6 +80,8 @@ class EligibilityChecker:
             return Refusal(Reason.UNKNOWN_OWNER, OwnerKindNotListed(owner.kind))
         if not self._selects(owner.namespace):
             return Refusal(Reason.EXCLUDED, NamespaceExcluded(owner.namespace))
+        if self._rules_of_team(owner.namespace).suspended:
+            return Refusal(Reason.EXCLUDED, TeamPolicyUnreadable(owner.namespace))
         namespace = self._snapshot.namespace.get(owner.namespace)
         for annotated in (namespace, owner, member.top):
             if annotated is not None and annotated.annotations:
@@ -177,7 +181,8 @@ class EligibilityChecker:
         return Refusal(Reason.LOCAL_STORAGE, LocalVolumes(refused)) if refused else None
 
     def _refuse_young(self, pod: Pod) -> Refusal | None:
-        age, least = self._now - pod.created, self._rules.min_age
+        # A time in the future is of another clock: the pod has just been created.
+        age, least = max(timedelta(0), self._now - pod.created), self._rules.min_age
         if age < least:
             return Refusal(Reason.TOO_YOUNG, TooYoung(age, least))
         return None

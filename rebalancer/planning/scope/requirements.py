@@ -128,11 +128,11 @@ def requirement_of_limit(limit: EvaluatedLimit, view: View) -> Requirement:
         domain=view.nodes.values(limit.topology_key),
         nodes=nodes,
         counted=counted,
-        domains=len(domains),
+        domains=len(domains) - len(limit.deserted),
         bound=Bound(
-            max_skew=limit.max_skew,
+            max_skew=limit.max_skew if limit.goal is None else None,
             enforced=None,
-            cap=limit.goal if limit.cap is not None else None,
+            cap=limit.goal if limit.min_pods is None else None,
             least=(limit.goal or 0) if limit.min_pods is not None else 0,
         ),
     )
@@ -147,12 +147,14 @@ def depends_on_pod_count(requirement: Requirement) -> bool:
 def requirement_for_count(requirement: Requirement, more: int) -> Requirement | None:
     """Return the requirement for `more` pods, also of a limit that the present number of pods cannot satisfy.
 
-    None where it is not known: a limit may not apply to that number of pods, or be a share of the pods in a larger
-    domain.
+    None where it is not known: a limit may not apply to that number of pods, be a share of the pods in a larger domain,
+    or count a domain without nodes.
     """
     limit = requirement.source
     if not isinstance(limit, EvaluatedLimit):
         return requirement
+    if limit.deserted:
+        return None
     share, total = limit.rule.max_share, limit.total + more
     if depends_on_pod_count(requirement) and (
         limit.rule.within is not None or not (limit.rule.when.total is None or limit.rule.when.total.holds(total))

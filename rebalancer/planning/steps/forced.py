@@ -35,6 +35,9 @@ from rebalancer.planning.single_class.placement import (
 )
 from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState, TreeStep
 
+Reached = tuple[int, int]
+"""How near a rest state is: the sum of what each constraint needs by itself, and the pods without a node."""
+
 
 def next_step(
     state: TreeState,
@@ -70,10 +73,13 @@ class _StepSearch:
         self._stay_open = stay_open
         self._budget = SearchBudget(cache.limits.step_states)
         self._tally = Tally()
+        self._before: Reached | None = None
 
     def step(self, state: TreeState, allowed: int) -> TreeStep:
         """Return the smallest step, grown; without victims where none is allowed or found."""
         try:
+            if self._goal is StepGoal.PARTIAL:
+                self._before = reached_alone(state, self._bounds, self._cache, self._budget)
             for size in range(1, self._cache.limits.smallest_step + 1):
                 sets = eviction_sets(state, self._bounds, size, self._budget, self._cache, self._goal)
                 good = first_good(sets, self._settle, self._tally)
@@ -102,7 +108,7 @@ class _StepSearch:
         return TreeStep(tuple(grown), len(victims), complete=complete, attempts=self._attempts(answered=True))
 
     def _settle(self, state: TreeState) -> int:
-        return settle(state, self._bounds, self._cache, self._budget, self._goal, stay_open=self._stay_open)
+        return settle(state, self._bounds, self._cache, self._budget, self._before, stay_open=self._stay_open)
 
     def _attempts(self, *, answered: bool) -> tuple[Attempt]:
         method = Method.PARTIAL if self._goal is StepGoal.PARTIAL else Method.FORCED
@@ -155,18 +161,25 @@ def settle(
     bounds: Bounds,
     cache: SearchCache,
     budget: SearchBudget | None = None,
-    goal: StepGoal = StepGoal.FULL,
+    before: Reached | None = None,
     *,
     stay_open: bool = False,
 ) -> int:
     """Return 1 if every rest state is good after the marked pods are evicted, in any order; otherwise a `Flaw`.
 
-    Without a budget every state is visited.
+    With `before` the goal is partial: every rest state must be nearer than that. Without a budget every state is
+    visited.
     """
-    value = _rest_value(state, bounds, cache, goal, stay_open=stay_open)
+    value = _rest_value(state, bounds, cache, before, stay_open=stay_open)
     if value is None:
         return Flaw.NOT_NEARER
     return worst_rest(rest_states(state, TreeMoves(bounds, cache, budget)), value)
+
+
+def reached_alone(state: TreeState, bounds: Bounds, cache: SearchCache, budget: SearchBudget) -> Reached:
+    """Return the best that the scheduler reaches without an eviction, by placing the pods that are pending."""
+    rests = rest_states(state, TreeMoves(bounds, cache, budget))
+    return min((sum_of_minima(rest.root, bounds, cache), rest.pending) for rest in rests)
 
 
 def admits_no_pod(state: TreeState, bounds: Bounds, cache: SearchCache) -> bool:
@@ -178,15 +191,13 @@ def admits_no_pod(state: TreeState, bounds: Bounds, cache: SearchCache) -> bool:
 
 # Many branches: one for each flaw of a rest state, cheapest first.
 def _rest_value(
-    state: TreeState, bounds: Bounds, cache: SearchCache, goal: StepGoal, *, stay_open: bool
+    state: TreeState, bounds: Bounds, cache: SearchCache, before: Reached | None, *, stay_open: bool
 ) -> Callable[[TreeState], int] | None:
     """Return the value of a rest state: 1 where no pod is pending, nothing is worse and the goal is met, or a flaw."""
     worst = excess_by_level(state.root, bounds, cache)
     least = min_evictions(state.root, bounds, state.pending, cache)
-    partial_goal = goal is StepGoal.PARTIAL
-    if least is None and not partial_goal:
+    if least is None and before is None:
         return None
-    before = (sum_of_minima(state.root, bounds, cache), state.pending) if partial_goal else None
     nearer = None if least is None else least - count_leaving(state.root)
 
     def value(end: TreeState) -> int:

@@ -201,7 +201,7 @@ class _Lookahead:
         self._quick = quick
         self._moves = ViewMoves(model, any_feasible if forced else top_scoring, budget, limits)
         self._start = ViewState(view, (), (*model.pods.waiting, *_uncreated(model.pods)), ())
-        self._sums = model.sum_of_minima({}), len(self._start.waiting)
+        self._reached_alone = model.sum_of_minima({}), len(self._start.waiting)
         self._excess = model.excess({})
         self._values: dict[Hashable, int] = {}
         self.tally = Tally()
@@ -209,11 +209,19 @@ class _Lookahead:
     def step(self) -> PredictedStep | None:
         try:
             self._budget.spend(self._limits.lookahead_start)
+            if self._goal is StepGoal.PARTIAL:
+                self._reached_alone = self._reach_alone()
             good = first_good(self._first_evictions(), lambda after: self._settle(after, 1), self.tally)
-        except SearchLimitReached:
+        except (SearchLimitReached, _NotFollowed):
+            self._budget.note_limit()
             self.tally.limit_reached()
             return None
         return None if good is None else PredictedStep(good[0], good[2], frozenset(self._moves.visited))
+
+    def _reach_alone(self) -> tuple[int, int]:
+        """Return the best that the scheduler reaches without an eviction, as the sum of minima and the pending pods."""
+        rests = rest_states(self._start, self._moves)
+        return min((self._model.sum_of_minima(dict(rest.deltas)), len(rest.waiting)) for rest in rests)
 
     def _first_evictions(self) -> Iterator[tuple[Victim, ViewState]]:
         for victim, after in self._evictions(self._start):
@@ -278,7 +286,7 @@ class _Lookahead:
                 return None
             if not is_no_worse(model.excess(deltas), self._excess):
                 return Flaw.WORSE
-            return None if (model.sum_of_minima(deltas), 0) < self._sums else Flaw.NOT_NEARER
+            return None if (model.sum_of_minima(deltas), 0) < self._reached_alone else Flaw.NOT_NEARER
         if fewest is None:
             return Flaw.NOT_NEARER
         if not pending and not is_no_worse(model.excess(deltas), self._excess):
@@ -286,7 +294,7 @@ class _Lookahead:
         goal = fewest - evictions + (self._goal is StepGoal.ONE_EXTRA)
         if not self._is_within(end, deltas, goal):
             return Flaw.NOT_NEARER
-        return None if pending or goal < fewest or self._sums[1] else Flaw.NOT_NEARER
+        return None if pending or goal < fewest or self._start.waiting else Flaw.NOT_NEARER
 
     def _is_within(self, end: ViewState, deltas: Deltas, goal: int) -> bool:
         return self._model.is_within(deltas, end.waiting, goal, quick=self._quick)

@@ -8,6 +8,11 @@ from typing import NamedTuple
 
 from rebalancer.advice import constraints
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.findings.missing_domains import (
+    describe_domain_without_nodes,
+    describe_source,
+    worst_rows,
+)
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -82,6 +87,7 @@ def explain_pod(
     labels = node.labels if node is not None else {}
     path = [
         *_state_answers(groups, limits, labels, StateReasons(plan, details.relaxations)),
+        *_missing_domain_answers(reference, assessment),
         *_replacement_answers(pod, view),
     ]
     verdict, reason, answer = _eviction_answer(pod, reference, plan, details, _why_not_needed(groups, limits))
@@ -101,6 +107,7 @@ def explain_workload(
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     path = [
         *_state_answers(groups, limits, {}, StateReasons(plan, details.relaxations)),
+        *_missing_domain_answers(reference, assessment),
         *_repair_answers(reference, plan, snapshot),
     ]
     going = [eviction.pod.name for eviction in plan.evictions if eviction.workload == reference]
@@ -176,6 +183,17 @@ def _state_answers(
         state = reasons.for_limit(limit).state
         answer = f"{state}; {guarantee}" if limit.guaranteed else str(state)
         yield Answer(question=f"Is limit {name} satisfied?", answer=answer, evidence=limit.message)
+
+
+def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Iterator[Answer]:
+    """Yield the domains that constraints do not count because they have no node."""
+    for workload, row in worst_rows(assessment.domains_without_nodes):
+        if workload == reference and row.would_violate:
+            yield Answer(
+                question=f"Which {row.topology_key} has no node?",
+                answer=f"{row.domain.value} ({describe_source(row.domain)})",
+                evidence=describe_domain_without_nodes(row),
+            )
 
 
 def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[Answer]:

@@ -1,14 +1,16 @@
 """The Status document: the controller's mode, moves, plan and refusals."""
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from rebalancer.admission.admit import Admission
 from rebalancer.admission.pause import Pause
 from rebalancer.model.breaker import BreakerCause, BreakerState
+from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.moves import Move
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Plan
@@ -20,6 +22,8 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
+
+_MOST_TEAMS: Final = 20
 
 
 class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -34,13 +38,25 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     since: datetime
 
 
+class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """A namespace whose team policy is not in force as written; `error` says why."""
+
+    namespace: Text
+    error: Text
+
+
 class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """The policy in force. `valid` is false while a newer one is refused; `error` then says why."""
+    """The policy in force. `valid` is false while a newer one is refused; `error` then says why.
+
+    `team_errors` are the first twenty namespaces whose team policy is not in force as written, of `teams_invalid`.
+    """
 
     hash: Text
     source: str
     valid: bool
     error: str = ""
+    teams_invalid: Number = 0
+    team_errors: tuple[TeamPolicyStatus, ...] = ()
 
 
 class PauseStatus(CamelCaseStruct, frozen=True, kw_only=True):
@@ -82,6 +98,12 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     plan: PlanSummary
     refusals: dict[str, Annotated[int, Meta(ge=1)]]
     policy: PolicyStatus
+
+
+def team_errors(problems: Mapping[str, str]) -> tuple[TeamPolicyStatus, ...]:
+    """Return the entries of the first problems of team policies, by namespace."""
+    first = sorted(problems.items())[:_MOST_TEAMS]
+    return tuple(TeamPolicyStatus(namespace=name, error=problem[:NOTE_LIMIT]) for name, problem in first)
 
 
 def move_entry(move: Move) -> MoveEntry:

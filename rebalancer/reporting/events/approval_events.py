@@ -15,7 +15,7 @@ def approval_events(
     """Yield what has become of the proposal of the last cycle, and the new one."""
     policy, now = context.policy, context.now
     stays = before is not None and after is not None and before.hash == after.hash
-    if before is not None and not stays and before.policy == policy.hash and now >= expires_at(before, policy):
+    if before is not None and not stays and before.policy == policy.cluster.hash and now >= expires_at(before, policy):
         what = "was approved and made no progress" if before.approved else "was not approved"
         note = f"plan {before.hash} of {plural(len(before.uids), 'eviction')} {what} in time"
         yield Event(reason=EventReason.PLAN_EXPIRED, note=note, regarding=regarding)

@@ -40,8 +40,9 @@ def limit_events(
         before = reported.get(token, State.SATISFIED)
         if before is not State.SATISFIED:
             after[token] = before
-        if before is not limit.state:
-            changed.append((limit.headroom, limit.name, limit.state, limit))
+        state = _reported_state(limit)
+        if before is not state:
+            changed.append((limit.headroom, limit.name, state, limit))
     events: list[Event] = []
     for _, _, state, limit in sorted(changed, key=lambda change: change[:2]):
         token = limit_token(limit)
@@ -56,8 +57,13 @@ def limit_events(
     return events, after
 
 
+def _reported_state(limit: EvaluatedLimit) -> State:
+    """Return the state of a limit for events: one that lacks nodes is violated too, and no new violation."""
+    return State.VIOLATED if limit.state is State.UNFIXABLE else limit.state
+
+
 def _events(limit: EvaluatedLimit, cause: ViolationCause | None) -> Iterator[Event]:
-    reason = _REASONS[limit.state]
+    reason = _REASONS[_reported_state(limit)]
     note = f"{limit.group}/{limit.limit}: {limit.message}{cause_text(cause)}"
     owners = {part.member.reference: part.member.top for part in limit.parts}
     for reference, owner in sorted(owners.items(), key=lambda item: item[0])[:_MOST_OWNERS]:

@@ -39,13 +39,15 @@ def plan_text(
     mode: str,
     satisfied: int,
     unplanned: int = 0,
+    missing: Sequence[str] = (),
     verbose: bool = False,
 ) -> str:
     """Show a plan.
 
     `relaxations` say what would make infeasible groups feasible. `satisfied` is how many other workloads satisfy all
-    constraints and limits, `unplanned` how many violate only constraints and limits that no eviction repairs. If
-    `verbose`, each group says which method found its step, and why others did not.
+    constraints and limits, `unplanned` how many violate only constraints and limits that no eviction repairs. `missing`
+    are lines about domains without nodes. If `verbose`, each group says which method found its step, and why others did
+    not.
     """
     taken_at = get_known_time(plan.made_at)
     time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"
@@ -62,6 +64,7 @@ def plan_text(
             lines += [f"    {line}" for line in method_lines(group)]
     held = local_storage_line(plan.refusals)
     lines += ["", held] if held else []
+    lines += ["", *missing] if missing else []
     return "\n".join([*lines, "", *_others(satisfied, unplanned), "Nothing was changed.", ""])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import pytest
 
 from rebalancer.adapters.kubernetes import transport as transports
-from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster
-from rebalancer.adapters.kubernetes.configmaps import CONFIG_MAPS, LIMIT, StatusMap
+from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster, read_once
+from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
+from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.model.cluster import NEWEST
 from rebalancer.ports import Document, SaveAnswer
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
 
 
 class ConfigMaps:
@@ -193,3 +195,40 @@ def test_a_named_cluster_wins_over_the_pods_own(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(ClusterError, match="none"):
         connect()
     assert transports.READ_TIMEOUT > 0
+
+
+@pytest.mark.parametrize(("code", "unknown"), [(200, set()), (404, set()), (403, {"NodePool"}), (500, set())])
+def test_node_pools_are_read_where_they_are_served(code: int, unknown: set[str]) -> None:
+    """A command reads them once; the controller watches them. Nothing waits for them, and nothing else is stale."""
+    pool = {"metadata": {"name": "general", "resourceVersion": "1"}, "spec": {"template": {"spec": {}}}}
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        optional = "/karpenter.sh/" in request.path
+        if request.path.startswith("/version"):
+            answer(request, 200, {"major": "1", "minor": "36"})
+        elif optional and code != 200:
+            answer(request, code, {"message": "not here"})
+        elif "watch=" in request.path:
+            begin_stream(request)
+            time.sleep(0.5)
+            request.wfile.write(b"0\r\n\r\n")
+        else:
+            items = [pool] if optional else []
+            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items})
+
+    expected = ["general"] if code == 200 else []
+    with served(handle) as transport:
+        now = datetime.now(UTC)
+        once = read_once(transport, now)
+        assert [made.name for made in once.node_pools] == expected
+        assert once.unknown == unknown
+        control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
+        cluster = KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control)
+        cluster.start()
+        limit = time.monotonic() + 20
+        while not cluster.synced:
+            assert time.monotonic() < limit, cluster.staleness()
+            time.sleep(0.02)
+        assert [made.name for made in cluster.snapshot(now).node_pools] == expected
+        assert (cluster.staleness(), cluster.forbidden(), cluster.snapshot(now).unknown) == ("", "", frozenset())
+        cluster.stop()

@@ -43,6 +43,8 @@ BUDGET: dict[str, Any] = {
         (429, failure(429, **BUDGET), Result.BUDGET),
         (429, failure(429, **BUDGET, retryAfterSeconds=10), Result.STALE),
         (429, failure(429), Result.FAILED),
+        (429, failure(429, retryAfterSeconds=1), Result.THROTTLED),
+        (429, failure(429, 'admission webhook "guard" denied the request: no', retryAfterSeconds=1), Result.FAILED),
         (429, b"too many", Result.THROTTLED),
         (500, failure(500, "This pod has more than one PodDisruptionBudget, which the eviction…"), Result.FAILED),
         (500, failure(500, "etcd trouble"), Result.UNKNOWN),

@@ -10,9 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from structlog.testing import capture_logs
 
+from rebalancer.adapters.kubernetes import reflector as reflector_module
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.decoding.kinds import PODS
+from rebalancer.decoding.kinds import NODE_POOLS, PODS
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 from tests.decoding.test_lists import POD
 
@@ -249,3 +250,38 @@ def test_what_has_gone_is_forgotten() -> None:
         one, *others = reflector.contents().objects
         assert all(other.spec is one.spec and other.labels is one.labels for other in others)
         ended(reflector)
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_an_optional_kind_that_is_not_served_is_empty_and_is_requested_again(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a warning for every request; once it is served, its objects are there, and gone with it."""
+    monkeypatch.setattr(reflector_module, "_UNSERVED_WAIT", 0.01)
+    pool = {"metadata": {"name": "general", "resourceVersion": "9"}, "spec": {"template": {"spec": {}}}}
+    refused = (code, {"kind": "Status", "code": code, "message": "not served"})
+    served_list = {"metadata": {"resourceVersion": "10"}, "items": [pool]}
+    script = Script([refused, refused, served_list, *[refused] * 100], [[code]])
+    with served(script) as transport, capture_logs() as logs:
+        reflector = Reflector(transport, NODE_POOLS, optional=True)
+        reflector.start()
+        assert reflector.synced.wait(10)
+        until(lambda: len(script.queries) >= 6, "more requests")
+        until(lambda: not names(reflector), "the pool to be gone with its kind")
+        assert (reflector.failing, reflector.status) == (0.0, 0)
+        reflector.stop()
+        reflector.join(5)
+    assert [query for query in script.queries if "watch" in query], "it was listed once"
+    assert [entry["event"] for entry in logs] == ["not read"]
+
+
+def test_an_optional_kind_that_fails_keeps_nobody_waiting() -> None:
+    """A broken conversion webhook of another project answers with errors for ever."""
+    script = Script([(500, {"message": "webhook failed"})] * 100, [])
+    with served(script) as transport:
+        reflector = Reflector(transport, NODE_POOLS, optional=True)
+        reflector.start()
+        assert reflector.synced.wait(10)
+        assert not names(reflector)
+        reflector.stop()
+        reflector.join(5)

@@ -12,6 +12,7 @@ from rebalancer.adapters.prometheus import (
     METRICS,
     ConstraintSamples,
     CycleSamples,
+    DomainSamples,
     LimitSamples,
     Metric,
     Metrics,
@@ -58,12 +59,21 @@ LEADING = CycleSamples(
     memory_saved=False,
     plan_pending=3,
     policy_read_at=AT,
+    team_policies={"pay": False, "shop": True},
     cycle_ended_at=AT,
     constraints=(WEB,),
     limits=(REDIS,),
     replacements=(
         ReplacementSamples(namespace="shop", workload_kind="Deployment", workload="web", blocked=True),
         ReplacementSamples(namespace="shop", workload_kind="StatefulSet", workload="db", blocked=False),
+    ),
+    domains_without_nodes=(
+        DomainSamples(
+            namespace="shop", workload_kind="Deployment", workload="web", topology_key="z", domain="c", headroom=-5
+        ),
+        DomainSamples(
+            namespace="shop", workload_kind="Deployment", workload="db", topology_key="z", domain="c", headroom=0
+        ),
     ),
     findings={FindingKind.REPLACEMENT_BLOCKED: 1},
     planned_evictions=5,
@@ -322,3 +332,31 @@ def test_before_the_first_cycle_there_are_no_times() -> None:
 def test_requests_are_named_as_kubernetes_names_them(method: str, path: str, verb: str, resource: str) -> None:
     """Without the names of objects: the number of series does not grow with the cluster."""
     assert parse_request(method, path) == (verb, resource)
+
+
+def test_of_too_many_domains_without_nodes_those_are_exported_that_matter() -> None:
+    """A thousand series, the largest excess first; by name where it is equal."""
+    rows = tuple(
+        DomainSamples(
+            namespace="shop",
+            workload_kind="Deployment",
+            workload=f"web-{number:04}",
+            topology_key="zone",
+            domain="c",
+            headroom=-3 if number == 1_500 else -1 if number % 2 else 0,
+        )
+        for number in range(2_000)
+    )
+    metrics = full()
+    metrics.publish(replace(LEADING, domains_without_nodes=rows))
+    exported = values(metrics, "rebalancer_domain_without_nodes")
+    assert len(exported) == 1_000
+    assert exported["shop", "Deployment", "web-1500", "zone", "c"] == 1
+    assert sum(exported.values()) == 1_000
+    metrics.publish(LEADING)
+    assert values(metrics, "rebalancer_domain_without_nodes") == {
+        ("shop", "Deployment", "web", "z", "c"): 1,
+        ("shop", "Deployment", "db", "z", "c"): 0,
+    }
+    metrics.publish(replace(LEADING, leader=False))
+    assert not values(metrics, "rebalancer_domain_without_nodes")

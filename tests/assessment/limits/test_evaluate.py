@@ -468,7 +468,7 @@ def test_a_memory_from_another_clock_or_of_long_ago() -> None:
     snapshot = redis(machines("ab", 1), [("a1", "b1")])
     now = snapshot.taken_at
     ahead = Memory(zones=(ZoneSeen(AZ, "c", now + timedelta(hours=5)),))
-    assert {zone.last for zone in zones_seen(ahead, snapshot, NETEASE.groups, now)} == {now}
+    assert {zone.last for zone in zones_seen(ahead, snapshot, NETEASE, (), now)} == {now}
     old = Memory(zones=(ZoneSeen(AZ, "c", now - timedelta(hours=1)),))
     assert "R4" in {limit.limit for limit in limits_of(snapshot, NETEASE, old)}
     lately = Memory(zones=(ZoneSeen(AZ, "c", now - timedelta(minutes=59)),))
@@ -503,18 +503,19 @@ def test_what_has_very_many_values_is_no_zone() -> None:
     """The memory stays small if somebody counts nodes as zones; the newest two hundred are kept."""
     many = redis([*machines("a", 300)], [])
     group = PolicyGroup(name="g", selector=Selector(), zone_key=HOSTNAME)
-    assert len(zones_seen(NO_MEMORY, many, (group,), many.taken_at)) == 200
+    policy = default_policy().model_copy(update={"groups": (group,)})
+    assert len(zones_seen(NO_MEMORY, many, policy, (), many.taken_at)) == 200
 
 
 def test_a_lost_zone_does_not_switch_rules_for_an_hour() -> None:
     """Zones seen in the last hour count; where affinity names zones, those count for ever."""
     three = redis(machines("abc", 2), [("a1", "b1"), ("a2", "c1"), ("b2", "c2")])
-    remembered = Memory(zones=zones_seen(NO_MEMORY, three, NETEASE.groups, three.taken_at))
+    remembered = Memory(zones=zones_seen(NO_MEMORY, three, NETEASE, (), three.taken_at))
     for minutes, zones in ((59, 3), (61, 2)):
         later = three.taken_at + timedelta(minutes=minutes)
         two = replace(redis(machines("ab", 2), [("a1", "b1"), ("a2", None), ("b2", None)]), taken_at=later)
-        memory = Memory(zones=zones_seen(remembered, two, NETEASE.groups, later))
-        assert {zone.zone for zone in memory.zones} == set("abc"[:zones])
+        memory = Memory(zones=zones_seen(remembered, two, NETEASE, (), later))
+        assert {zone.zone for zone in memory.zones} == set("abc")
         names = {limit.limit for limit in limits_of(two, NETEASE, memory)}
         assert ("every-az" in names, "R4" in names) == (zones == 3, zones == 2)
         affine = replace(redis(machines("ab", 2), [("a1", "b1")], zones="abc"), taken_at=later)

@@ -1,11 +1,17 @@
 """The ledger of what may be missing: what is given back is as if it had never been taken."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder
+from rebalancer.assessment.controllers import members
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.causes import WorkloadLimitReached
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger
-from rebalancer.policy import Amount, Budgets
+from rebalancer.policy import NO_TEAM_POLICY, Amount, Budgets, TeamBudgets, TeamPolicies, TeamReading, merge
+from rebalancer.reporting.refusals import cause_text
+from rebalancer.scheduling.view import View
 from tests.planning.build import policy
 from tests.planning.scenes import problems
 
@@ -20,7 +26,8 @@ def test_what_is_given_back_may_be_taken_again() -> None:
     assert isinstance(problem, SingleClassProblem)
     (site,) = problem.layout.sites.values()
     first, second, third, *_ = ((victim.pod, victim.member) for victim in site.movable)
-    ledger = BudgetLedger(snapshot, Budgets(max_unavailable=Amount(value=2), per_workload=Amount(value=4)), NO_MEMORY)
+    rules = policy().model_copy(update={"budgets": budgets(2, 4)})
+    ledger = BudgetLedger(snapshot, rules, NO_MEMORY)
     ledger.take(*first)
     ledger.take(*second)
     refusal = ledger.blocked(*third)
@@ -32,6 +39,67 @@ def test_what_is_given_back_may_be_taken_again() -> None:
     refusal = ledger.blocked(*second)
     assert refusal is not None
     assert refusal.cause == _limit_reached(first[0].name, third[0].name)
+
+
+def budgets(max_unavailable: int, per_workload: int) -> Budgets:
+    return Budgets(max_unavailable=Amount(value=max_unavailable), per_workload=Amount(value=per_workload))
+
+
+AMOUNTS = st.builds(Amount, value=st.integers(0, 9)) | st.builds(
+    Amount, value=st.integers(0, 100), percent=st.just(True)
+)
+
+
+@given(AMOUNTS, AMOUNTS, AMOUNTS | st.none(), AMOUNTS | st.none())
+def test_a_team_never_gets_more_than_the_cluster_policy_allows(
+    unavailable: Amount, moving: Amount, of_team: Amount | None, moving_of_team: Amount | None
+) -> None:
+    """The smallest of all budgets decides, in the namespace of the team alone."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 2)
+    for namespace in ("shop", "pay"):
+        blueprint.deployment("web", on={"a-1": 6}, spread={ZONE: 1}, namespace=namespace)
+    snapshot = blueprint.snapshot()
+    cluster = policy().model_copy(
+        update={
+            "budgets": Budgets(max_unavailable=unavailable, per_workload=moving),
+            "team_policies": TeamPolicies(namespaces=("shop",)),
+        }
+    )
+    team = NO_TEAM_POLICY.model_copy(
+        update={"budgets": TeamBudgets(max_unavailable=of_team, per_workload=moving_of_team)}
+    )
+    merged = merge(cluster, {"shop": TeamReading(policy=team)}).policy
+    before = min(unavailable.resolve(6), moving.resolve(6))
+    after = min([before, *(amount.resolve(6) for amount in (of_team, moving_of_team) if amount is not None)])
+    for member in members(View(snapshot)):
+        ledger = BudgetLedger(snapshot, merged, NO_MEMORY)
+        allowed = after if member.reference.namespace == "shop" else before
+        assert ledger.most(member, member.pods[0]) == allowed
+        for pod in member.pods[:allowed]:
+            assert ledger.blocked(pod, member) is None
+            ledger.take(pod, member)
+        assert allowed >= len(member.pods) or ledger.blocked(member.pods[allowed], member) is not None
+
+
+def test_the_budget_of_a_team_is_named_where_it_decides() -> None:
+    """A person is not sent to the cluster policy for a budget of the team's."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("web", on={"a-1": 6}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    cluster = policy().model_copy(update={"budgets": budgets(9, 9), "team_policies": TeamPolicies(namespaces=("*",))})
+    team = NO_TEAM_POLICY.model_copy(update={"budgets": TeamBudgets(per_workload=Amount(value=1))})
+    merged = merge(cluster, {"default": TeamReading(policy=team)}).policy
+    (member,) = members(View(snapshot))
+    ledger = BudgetLedger(snapshot, merged, NO_MEMORY)
+    ledger.take(member.pods[0], member)
+    refusal = ledger.blocked(member.pods[1], member)
+    assert refusal is not None
+    assert cause_text(refusal.cause) == (
+        f"waiting for the eviction of {member.pods[0].name} to finish: at most 1 eviction of one workload may be in "
+        "flight (budgets.perWorkload of the team policy)"
+    )
 
 
 def _limit_reached(*planned: str) -> WorkloadLimitReached:

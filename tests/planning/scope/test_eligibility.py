@@ -17,6 +17,7 @@ from rebalancer.policy.sections import Eligibility
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
 from tests.planning.clusters import (
+    nodes,
     owners,
     planned,
     pods,
@@ -108,6 +109,18 @@ def test_the_rules_of_the_policy(rules: Eligibility, reason: Reason) -> None:
     plan = planned(returned(), policy(eligibility=rules))
     assert plan.evictions == ()
     assert {refused.reason for refused in plan.refusals} == {reason}
+
+
+@pytest.mark.parametrize("ahead", [timedelta(0), timedelta(minutes=2)])
+def test_a_clock_that_is_behind_makes_no_pod_too_young(ahead: timedelta) -> None:
+    """Pods and nodes seem to be of the future then: they count as new, and without a least age nothing waits for it."""
+    snapshot = returned()
+    created = snapshot.taken_at + ahead
+    fresh = pods(
+        nodes(snapshot, lambda node: structs.replace(node, ready_since=created)),
+        lambda pod: structs.replace(pod, created=created),
+    )
+    assert len(planned(fresh).evictions) == 4
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share, default_policy
 from rebalancer.reporting.events.limit_events import MOST_EVENTS, ReportedStates, limit_events
 from rebalancer.scheduling.view import View
+from tests.assessment.limits.test_domains_without_nodes import limit_over, two_zones
 from tests.assessment.redis import CLUSTER, HOSTNAME, SHARD, machines, redis
 
 THIRD = Limit(name="node-third", topology_key=HOSTNAME, max_share=Share.of("<=1/3"))
@@ -126,3 +127,14 @@ def test_the_cause_is_named_where_it_is_known() -> None:
     assert all(event.note.endswith(", cause ScaleDown") for event in events)
     unknown = dict.fromkeys(known, ViolationCause.UNKNOWN)
     assert not any("cause" in event.note for event in limit_events({}, evaluated, unknown)[0])
+
+
+def test_a_limit_that_lacks_only_a_node_is_violated_for_events() -> None:
+    """Where the last repair with the existing nodes is done, the violation goes on: no further event."""
+    before, after = (limit_over(two_zones(*held), max_skew=1) for held in ((5, 1), (3, 3)))
+    assert (before.state, after.state) == (State.VIOLATED, State.UNFIXABLE)
+    events, reported = limit_events({}, [before])
+    assert {event.reason for event in events} == {EventReason.SHARE_LIMIT_VIOLATED}
+    assert limit_events(reported, [after]) == ([], reported)
+    events, _ = limit_events({}, [after])
+    assert {event.reason for event in events} == {EventReason.SHARE_LIMIT_VIOLATED}

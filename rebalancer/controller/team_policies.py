@@ -1,0 +1,155 @@
+"""The team policies: the ConfigMap `rebalancer-policy` of each namespace that the cluster policy lists, read in turn.
+
+They are read every ten seconds, one after the other, instead of watched: five hundred watches would be as many threads
+and connections, and a right to `get` one object is enough. What one namespace has, or refuses, concerns no other.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused
+from rebalancer.controller.policy_source import CONFIG_MAP, KEY
+from rebalancer.controller.state import LoopEvent, TeamPoliciesRead
+from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.policy import NO_TEAM_POLICY, PolicyError, TeamReading, load_team_policy
+from rebalancer.policy.merging import MOST_TEAMS
+
+POLL_SECONDS: Final = 10.0
+"""The time from one pass over all namespaces to the next."""
+
+PAUSE_SECONDS: Final = 0.05
+"""The time between two requests of a pass: at most twenty requests a second, however many namespaces there are."""
+
+RETRY_SECONDS: Final = 60.0
+"""How long a namespace is left alone whose ConfigMap this process may not read."""
+
+_MOST_UNANSWERED: Final = 3
+"""Requests of a pass that may fail without a clear answer."""
+
+_NO_RIGHT: Final = frozenset({401, 403})
+_NOT_READ: Final = TeamReading(policy=None, problem="not read yet")
+
+_log = structlog.get_logger("rebalancer.policy")
+
+
+def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -> TeamReading:
+    """Return the reading of a namespace's ConfigMap, None where there is none; `before` is the last reading.
+
+    Whatever the ConfigMap holds: if it is no team policy, the last valid one stays, and the reading says why.
+    """
+    if config_map is None:
+        return TeamReading(policy=NO_TEAM_POLICY)
+    last = before.policy if before is not None else None
+    name = f"ConfigMap {config_map.namespace}/{config_map.name}"
+    if KEY in config_map.binary:
+        return TeamReading(policy=last, problem=f"{name}: {KEY} is not text in UTF-8")
+    if KEY not in config_map.data:
+        return TeamReading(policy=last, problem=f"{name}: there is no key {KEY}; add it or delete the ConfigMap")
+    try:
+        text = config_map.data[KEY].encode(errors="surrogatepass")
+        return TeamReading(policy=load_team_policy(text, source=f"{name}, {KEY}"))
+    except PolicyError as error:
+        return TeamReading(policy=last, problem=str(error))
+    except Exception as error:  # noqa: BLE001  # a defect of the reader refuses this policy and no other
+        _log.exception("team policy cannot be read", source=name)
+        return TeamReading(policy=last, problem=f"{name}: cannot be read ({type(error).__name__})")
+
+
+class TeamPolicyReader:
+    """Reads all team policies in a thread of its own, and tells the loop when one has changed.
+
+    `list_namespaces` names the namespaces to read, sorted; `read` returns the ConfigMap of one, None where there is
+    none, or raises ClusterError.
+    """
+
+    def __init__(
+        self,
+        *,
+        list_namespaces: Callable[[], Iterable[str]],
+        read: Callable[[str], ConfigMap | None],
+        tell: Callable[[LoopEvent], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._list_namespaces = list_namespaces
+        self._read = read
+        self._tell = tell
+        self._clock = clock
+        self._readings: Mapping[str, TeamReading] = {}
+        self._config_maps: dict[str, ConfigMap | None] = {}
+        """What was read last, by namespace: a text that has not changed is not parsed again."""
+        self._retry: dict[str, float] = {}
+        self._unanswered = 0
+        self._stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="team-policies", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self.thread.start()
+
+    def stop(self) -> None:
+        """End; the thread needs at most the time of one request."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(POLL_SECONDS):
+            try:
+                self.poll(pause=PAUSE_SECONDS)
+            except Exception:  # noqa: BLE001  # the thread must not die; all is read again in ten seconds
+                _log.exception("team policies not read")
+
+    def poll(self, *, pause: float = 0.0) -> None:
+        """Read the policies of all namespaces once, and tell the loop about a change.
+
+        Those beyond `MOST_TEAMS` are not read, so that nothing is evicted there; neither is anything where the first
+        attempt to read fails. A server that gives no answer several times is not tried again in this pass.
+        """
+        listed = list(self._list_namespaces())
+        readings: dict[str, TeamReading] = {}
+        self._unanswered = 0
+        for namespace in listed[:MOST_TEAMS]:
+            if self._stopping.is_set():
+                return
+            if self._unanswered < _MOST_UNANSWERED:
+                readings[namespace] = self._read_one(namespace)
+                self._stopping.wait(pause)
+            else:
+                readings[namespace] = self._readings.get(namespace, _NOT_READ)
+        beyond = f"not read: teamPolicies.namespaces selects {len(listed)} namespaces, expected at most {MOST_TEAMS}"
+        readings |= dict.fromkeys(listed[MOST_TEAMS:], TeamReading(policy=None, problem=beyond))
+        for gone in self._config_maps.keys() - readings.keys():
+            del self._config_maps[gone]
+        if readings != self._readings:
+            self._readings = readings
+            self._tell(TeamPoliciesRead(teams=readings))
+
+    def _read_one(self, namespace: str) -> TeamReading:
+        before = self._readings.get(namespace)
+        if before is not None and self._clock() < self._retry.get(namespace, 0.0):
+            return before
+        self._retry.pop(namespace, None)
+        try:
+            config_map = self._read(namespace)
+        except ClusterError as error:
+            self._config_maps.pop(namespace, None)
+            return self._explain(namespace, error, before or _NOT_READ)
+        except Exception as error:  # noqa: BLE001  # such as an answer that is no ConfigMap: no reason to stop the others
+            _log.warning("team policy not read", namespace=namespace, error=str(error))
+            return TeamReading(policy=(before or _NOT_READ).policy, problem=f"unreadable answer: {error}")
+        if before is not None and namespace in self._config_maps and self._config_maps[namespace] == config_map:
+            return before
+        self._config_maps[namespace] = config_map
+        return read_team_policy(config_map, before)
+
+    def _explain(self, namespace: str, error: ClusterError, before: TeamReading) -> TeamReading:
+        """Return the reading after a failed request: a missing right is reported, a lost answer is not."""
+        _log.warning("team policy not read", namespace=namespace, error=str(error))
+        if isinstance(error, RequestRefused) and error.status in _NO_RIGHT:
+            self._retry[namespace] = self._clock() + RETRY_SECONDS
+            problem = f"this account may not read ConfigMap {namespace}/{CONFIG_MAP}; deploy/team has the Role"
+            return TeamReading(policy=before.policy, problem=problem)
+        self._unanswered += 1
+        return before if before is not _NOT_READ else TeamReading(policy=None, problem=str(error))

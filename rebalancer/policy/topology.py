@@ -1,0 +1,46 @@
+"""Domains that exist although no node carries them now."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from rebalancer.policy.base import Section, unexpected
+from rebalancer.policy.durations import Duration
+from rebalancer.policy.selectors import KEY_PATTERN, VALUE_PATTERN, LabelKey, LabelValue
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+def _refuse_hostname(domains: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    if _HOSTNAME in domains:
+        raise unexpected(f"keys whose domains have several nodes, not {_HOSTNAME}")
+    return domains
+
+
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "propertyNames": {"pattern": KEY_PATTERN, "not": {"const": _HOSTNAME}},
+    "additionalProperties": {"type": "array", "items": {"type": "string", "pattern": VALUE_PATTERN}},
+}
+
+DomainsByKey = Annotated[
+    dict[LabelKey, tuple[LabelValue, ...]], AfterValidator(_refuse_hostname), WithJsonSchema(dict(_SCHEMA))
+]
+"""A field for domains by their topology key."""
+
+
+class Topology(Section):
+    """Domains that exist although no node carries them now: kube-scheduler knows a domain by its nodes only.
+
+    Limits count them. Besides, Karpenter's NodePools are read where they are served, and domains that have lost their
+    nodes are reported.
+    """
+
+    domains: DomainsByKey = Field(default_factory=dict)
+    """Domains that exist, by topology key, for example topology.kubernetes.io/zone: [a, b, c]."""
+    ignore: DomainsByKey = Field(default_factory=dict)
+    """Domains that do not exist while no node carries them, by topology key, whatever NodePools name."""
+    remember: Duration = timedelta(days=7)
+    """How long a domain without nodes is still reported; 0s: not at all."""

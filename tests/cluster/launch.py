@@ -1,0 +1,34 @@
+"""`rebalancer run` by other clocks, or with cycles that follow each other at once.
+
+`python -m tests.cluster.launch --rate=1.4 --ahead=-60 --interval=0.01 --policy=…`: how fast its monotonic clock runs,
+the error of its time in seconds, the seconds between two cycles. Its waits are the system's.
+"""
+
+import argparse
+import time
+from datetime import UTC, datetime, timedelta
+
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.controller import logs, process
+from rebalancer.controller.state import Clocks
+
+
+def main() -> None:
+    """Run until a signal."""
+    launcher = argparse.ArgumentParser(allow_abbrev=False)
+    launcher.add_argument("--rate", type=float, default=1.0)
+    launcher.add_argument("--ahead", type=float, default=0.0)
+    launcher.add_argument("--interval", type=float)
+    args, rest = launcher.parse_known_args()
+    parser = Parser(prog="run", description=__doc__)
+    add_settings_arguments(parser)
+    settings = load_flags(parser.parse_args(rest))
+    logs.configure_logs(level=settings.log_level, form=settings.log_format)
+    ahead = timedelta(seconds=args.ahead)
+    clocks = Clocks(now=lambda: datetime.now(UTC) + ahead, monotonic=lambda: time.monotonic() * args.rate)
+    process.run(settings, clocks, interval=args.interval and timedelta(seconds=args.interval))
+
+
+if __name__ == "__main__":
+    main()

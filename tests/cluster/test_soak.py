@@ -1,0 +1,190 @@
+"""Thousands of cycles one after the other, while pods and Jobs come and go: the process does not grow."""
+
+import random
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pytest
+
+from tests.cluster.controller import USER, Controller, install, policy
+from tests.control_plane.api import Api, ApiError
+from tests.control_plane.layout import deployment, lay_out, nodes, spread
+from tests.control_plane.manifests import ZONE
+from tests.control_plane.plane import ControlPlane
+
+COMMAND = (sys.executable, "-m", "tests.cluster.launch", "--interval=0.05")
+WARM_UP = 0.2
+"""The share of the cycles after which everything that is stored once is stored."""
+JOBS_AT_A_TIME = 20
+
+
+class Sample(NamedTuple):
+    """What the process has."""
+
+    cycles: float
+    resident: int
+    """KiB."""
+    threads: int
+    files: int
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(4 * 3600)
+def test_ten_thousand_cycles_with_ten_thousand_pods(cluster: ControlPlane, tmp_path: Path) -> None:
+    """After the warm-up the memory grows by less than 1 %, threads and open files not at all."""
+    samples = soak(cluster, tmp_path, cycles=10_000, workloads=200, replicas=50)
+    first, last = compare(samples)
+    assert last.resident < 1.01 * first.resident
+
+
+def test_a_thousand_cycles(cluster: ControlPlane, tmp_path: Path) -> None:
+    """The same with 600 pods; too short to tell the growth of memory in parts of a hundred."""
+    samples = soak(cluster, tmp_path, cycles=1_000, workloads=20, replicas=30)
+    first, last = compare(samples)
+    assert last.resident < 1.1 * first.resident
+
+
+def soak(plane: ControlPlane, folder: Path, *, cycles: int, workloads: int, replicas: int) -> list[Sample]:
+    """Run so many cycles under churn and return samples, one each second."""
+    per_zone = -(-workloads * replicas // 240)
+    by_zone = nodes({"a": per_zone, "b": per_zone, "c": per_zone})
+    names = [node["metadata"]["name"] for node in by_zone]
+    install(plane, "base", "evict")
+    lay_out(
+        plane,
+        [
+            *by_zone,
+            *(
+                deployment(
+                    f"web-{number}",
+                    [names[(number + index) % len(names)] for index in range(replicas)],
+                    namespace=f"shop-{number % 10}",
+                    topologySpreadConstraints=[spread(ZONE, labels={"app": f"web-{number}"})],
+                )
+                for number in range(workloads)
+            ),
+        ],
+        timeout=600,
+    )
+    samples: list[Sample] = []
+    text = policy("Evict", budgets={"maxUnavailable": "20%", "perWorkload": "100%", "perNode": 50})
+    with Controller(plane, folder, text, command=COMMAND) as controller, Churn(plane.api, names):
+        controller.wait_for("cycle", count=1, timeout=120)
+        assert controller.process is not None
+        while not samples or samples[-1].cycles < cycles:
+            time.sleep(1)
+            samples.append(measure(controller, controller.process.pid))
+        evictions = len(plane.audit.evictions(user=USER))
+        assert evictions, "nothing was evicted"
+        print(f"\n{samples[-1].cycles:.0f} cycles in {len(samples)} s, {evictions} evictions")
+    return samples
+
+
+def measure(controller: Controller, process: int) -> Sample:
+    """Read what the process has; its metrics are scraped, as Prometheus would."""
+    metrics = controller.metrics()
+    folder = Path(f"/proc/{process}")
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+    return Sample(
+        cycles=metrics['rebalancer_cycle_duration_seconds_count{phase="assess"}'],
+        resident=int(status["VmRSS"].split()[0]),
+        threads=int(status["Threads"]),
+        files=len(list((folder / "fd").iterdir())),
+    )
+
+
+def compare(samples: Sequence[Sample]) -> tuple[Sample, Sample]:
+    """Return the medians right after the warm-up and at the end, each over a tenth; threads and files must not grow."""
+    last = samples[-1].cycles
+    tenth = 0.1 * last
+    begin = [sample for sample in samples if WARM_UP * last <= sample.cycles < WARM_UP * last + tenth]
+    end = [sample for sample in samples if sample.cycles >= last - tenth]
+    first, final = (Sample(*(statistics.median(column) for column in zip(*part, strict=True))) for part in (begin, end))
+    print(f"after the warm-up {first}, at the end {final}, growth {final.resident / first.resident - 1:+.2%}")
+    assert final.threads <= first.threads
+    assert final.files <= first.files + 1
+    return first, final
+
+
+class Churn:
+    """What goes on in the cluster while the block lasts: Jobs come and go, pods are deleted, nodes cordoned."""
+
+    def __init__(self, api: Api, nodes: Sequence[str]) -> None:
+        self._api, self._nodes = api, nodes
+        self._dice = random.Random("soak")
+        self._cordoned = ""
+        self._ended = threading.Event()
+        self._errors: list[Exception] = []
+        works = ((self._run_job, 1.0), (self._delete_pods, 2.0), (self._cordon, 10.0))
+        self._threads = [threading.Thread(target=self._repeat, args=work) for work in works]
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End; what went wrong in between is an error."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+        assert self._errors == []
+
+    def _repeat(self, work: Callable[[int], None], seconds: float) -> None:
+        number = 0
+        while not self._ended.wait(seconds):
+            number += 1
+            try:
+                work(number)
+            except ApiError as error:
+                if error.code not in {404, 409}:  # somebody else has changed or deleted it meanwhile
+                    self._errors.append(error)
+                    return
+
+    def _run_job(self, number: int) -> None:
+        self._api.create(make_job(f"job-{number}"))
+        old = number - JOBS_AT_A_TIME
+        if old > 0:
+            self._api.delete(f"/apis/batch/v1/namespaces/shop-0/jobs/job-{old}", missing_ok=True)
+
+    def _delete_pods(self, _: int) -> None:
+        path = f"/api/v1/namespaces/shop-{self._dice.randrange(10)}/pods"
+        pods = self._api.list(path, labels="batch!=true")
+        for pod in self._dice.sample(pods, k=min(3, len(pods))):
+            self._api.delete(f"{path}/{pod['metadata']['name']}", missing_ok=True)
+
+    def _cordon(self, _: int) -> None:
+        if self._cordoned:
+            self._api.patch(f"/api/v1/nodes/{self._cordoned}", {"spec": {"unschedulable": None}})
+        self._cordoned = "" if self._cordoned else self._dice.choice(self._nodes)
+        if self._cordoned:
+            self._api.patch(f"/api/v1/nodes/{self._cordoned}", {"spec": {"unschedulable": True}})
+
+
+def make_job(name: str) -> dict[str, Any]:
+    """Return a Job of ten pods."""
+    container = {
+        "name": "main",
+        "image": "registry.test/job",
+        "resources": {"requests": {"cpu": "10m", "memory": "1Mi"}},
+    }
+    template = {
+        "metadata": {"labels": {"batch": "true"}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    spec = {"parallelism": 10, "completions": 10, "template": template}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "shop-0"},
+        "spec": spec,
+    }

@@ -1,0 +1,372 @@
+"""Team policies are read from many namespaces, and what one of them has concerns no other."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from rebalancer.adapters.kubernetes.configmaps import read_config_map
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Unreachable
+from rebalancer.adapters.prometheus import CycleSamples
+from rebalancer.controller import team_policies
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import CycleDue, Leading, LoopEvent, LoopState, PolicyLoaded, Publish, TeamPoliciesRead
+from rebalancer.controller.status import status_documents
+from rebalancer.controller.team_policies import RETRY_SECONDS, TeamPolicyReader, read_team_policy
+from rebalancer.controller.telemetry import Telemetry, loop_samples
+from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.model.events import Event
+from rebalancer.policy import NO_TEAM_POLICY, Amount, Budgets, Mode, Policy, TeamPolicies, TeamReading, load_team_policy
+from rebalancer.policy.merging import MOST_TEAMS
+from tests.adapters.kubernetes.fake_server import answer, served
+from tests.controller.simulated import eager
+from tests.controller.test_loop import NOW, SNAPSHOT
+
+HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: TeamPolicy\n"
+STRICT = HEAD + "budgets: {perWorkload: 0}\n"
+FORBIDDEN = RequestRefused("GET …: HTTP 403: forbidden", 403, {})
+
+
+def config_map(text: str | None, namespace: str = "shop", binary: tuple[str, ...] = ()) -> ConfigMap:
+    data = {} if text is None else {"policy.yaml": text}
+    return ConfigMap(namespace=namespace, name="rebalancer-policy", uid="u", data=data, binary=frozenset(binary))
+
+
+class Namespaces:
+    """Namespaces with what reading each of them gives, a reader of them all, and the events that it sends."""
+
+    def __init__(self, **contents: str | Exception | None) -> None:
+        self.contents: dict[str, str | Exception | None] = dict(contents)
+        self.events: list[LoopEvent] = []
+        self.requests: list[str] = []
+        self.now = 0.0
+        self.reader = TeamPolicyReader(
+            list_namespaces=lambda: sorted(self.contents),
+            read=self._read,
+            tell=self.events.append,
+            clock=lambda: self.now,
+        )
+
+    def _read(self, namespace: str) -> ConfigMap | None:
+        self.requests.append(namespace)
+        content = self.contents[namespace]
+        if isinstance(content, Exception):
+            raise content
+        return config_map(content, namespace) if content is not None else None
+
+    def poll(self) -> dict[str, TeamReading]:
+        """Read all of them and return the readings of the last event."""
+        self.reader.poll()
+        event = self.events[-1]
+        assert isinstance(event, TeamPoliciesRead)
+        return dict(event.teams)
+
+
+def test_a_change_is_reported_once() -> None:
+    """Texts that stay the same are no event; a namespace that is gone is one."""
+    spaces = Namespaces(shop=STRICT, pay=None)
+    readings = spaces.poll()
+    assert readings["pay"] == TeamReading(policy=NO_TEAM_POLICY)
+    assert readings["shop"].policy == load_team_policy(STRICT.encode(), source="x")
+    spaces.poll()
+    assert len(spaces.events) == 1
+    del spaces.contents["shop"]
+    assert spaces.poll().keys() == {"pay"}
+    assert len(spaces.events) == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (config_map(STRICT + "mode: Evict\n"), "ConfigMap shop/rebalancer-policy, policy.yaml:4: mode: unknown field"),
+        (config_map(None), "ConfigMap shop/rebalancer-policy: there is no key policy.yaml; add it or delete the"),
+        (config_map(None, binary=("policy.yaml",)), "ConfigMap shop/rebalancer-policy: policy.yaml is not text in"),
+        (config_map("\ud800"), "ConfigMap shop/rebalancer-policy, policy.yaml:1: found the byte 0xed; expected text"),
+    ],
+)
+def test_a_bad_team_policy_leaves_the_last_valid_one_in_force(bad: ConfigMap, problem: str) -> None:
+    """The message names ConfigMap, line and field; without a valid one from before there is none."""
+    before = read_team_policy(config_map(STRICT), None)
+    reading = read_team_policy(bad, before)
+    assert reading.policy == before.policy
+    assert reading.problem.startswith(problem)
+    assert read_team_policy(bad, None).policy is None
+    assert read_team_policy(config_map(STRICT), reading) == before
+    assert read_team_policy(None, reading) == TeamReading(policy=NO_TEAM_POLICY)
+
+
+def test_a_defect_of_the_parser_refuses_this_policy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: bytes, *, source: str) -> None:
+        raise RuntimeError(source)
+
+    monkeypatch.setattr(team_policies, "load_team_policy", fail)
+    with capture_logs() as logs:
+        reading = read_team_policy(config_map(STRICT), None)
+    assert reading.problem == "ConfigMap shop/rebalancer-policy: cannot be read (RuntimeError)"
+    assert [entry["log_level"] for entry in logs] == ["error"]
+
+
+def test_a_missing_right_is_reported_and_tried_again_after_a_minute() -> None:
+    """The last policy that could be read stays; the other namespaces are read as ever."""
+    spaces = Namespaces(shop=STRICT, pay=STRICT, new=FORBIDDEN)
+    assert spaces.poll()["new"].policy is None
+    spaces.contents["shop"] = FORBIDDEN
+    spaces.contents["pay"] = HEAD
+    readings = spaces.poll()
+    assert readings["shop"].policy == load_team_policy(STRICT.encode(), source="x")
+    assert readings["shop"].problem == (
+        "this account may not read ConfigMap shop/rebalancer-policy; deploy/team has the Role"
+    )
+    assert readings["pay"] == TeamReading(policy=NO_TEAM_POLICY)
+    spaces.contents["shop"] = STRICT
+    spaces.requests.clear()
+    spaces.poll()
+    assert spaces.requests == ["pay"]
+    spaces.now += RETRY_SECONDS
+    assert spaces.poll()["shop"].problem == ""
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("no answer"), RequestRefused("HTTP 500", 500, {}), ValueError("garbage")]
+)
+def test_a_lost_answer_changes_nothing(error: Exception) -> None:
+    """An answer that is lost or garbled says nothing about the policy; the text is read again at the next pass."""
+    spaces = Namespaces(shop=STRICT)
+    before = spaces.poll()
+    spaces.contents["shop"] = error
+    spaces.reader.poll()
+    after = spaces.poll()
+    assert after["shop"].policy == before["shop"].policy
+    if isinstance(error, ClusterError):
+        assert after == before
+    spaces.contents["shop"] = HEAD
+    assert spaces.poll()["shop"] == TeamReading(policy=NO_TEAM_POLICY)
+
+
+def test_a_first_read_that_fails_leaves_the_namespace_alone() -> None:
+    """Whatever its team forbids may be in there."""
+    readings = Namespaces(shop=Unreachable("no answer"), pay=STRICT).poll()
+    assert (readings["shop"].policy, readings["shop"].problem) == (None, "no answer")
+    assert readings["pay"].problem == ""
+
+
+def test_a_silent_server_is_not_waited_for_in_every_namespace() -> None:
+    """After three requests without an answer the pass ends; readings from before stay."""
+    names = [f"team-{number:02}" for number in range(20)]
+    spaces = Namespaces(**dict.fromkeys(names, STRICT))
+    before = spaces.poll()
+    spaces.contents |= dict.fromkeys(names, Unreachable("no answer"))
+    spaces.requests.clear()
+    assert spaces.poll() == before
+    assert spaces.requests == names[:3]
+    spaces.contents |= dict.fromkeys(names, HEAD)
+    assert spaces.poll()[names[-1]] == TeamReading(policy=NO_TEAM_POLICY)
+
+
+def test_more_namespaces_than_can_be_read_are_left_alone() -> None:
+    """They are named as not read: no team's rules are ignored silently."""
+    spaces = Namespaces(**{f"t{number:04}": None for number in range(MOST_TEAMS + 2)})
+    readings = spaces.poll()
+    assert len(spaces.requests) == MOST_TEAMS
+    assert [name for name, reading in readings.items() if reading.policy is None] == ["t0500", "t0501"]
+    assert readings["t0500"].problem == (
+        "not read: teamPolicies.namespaces selects 502 namespaces, expected at most 500"
+    )
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    limit = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < limit, f"waited in vain for {what}"
+        time.sleep(0.01)
+
+
+def test_the_thread_survives_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails is logged and tried again."""
+    monkeypatch.setattr(team_policies, "POLL_SECONDS", 0.01)
+    spaces = Namespaces(shop=STRICT)
+
+    def tell(event: LoopEvent) -> None:
+        if len(logs) < 2:
+            spaces.reader._readings = {}  # else the change counts as reported
+            raise RuntimeError("the loop is not ready")
+        spaces.events.append(event)
+
+    spaces.reader._tell = tell
+    with capture_logs() as logs:
+        spaces.reader.start()
+        until(lambda: bool(spaces.events), "the policies")
+    spaces.reader.stop()
+    spaces.reader.thread.join(5)
+    assert not spaces.reader.thread.is_alive()
+    assert {entry["event"] for entry in logs} == {"team policies not read"}
+
+
+def test_a_pass_ends_where_the_process_does() -> None:
+    spaces = Namespaces(shop=STRICT)
+    spaces.reader.stop()
+    spaces.reader.poll()
+    assert (spaces.requests, spaces.events) == ([], [])
+
+
+def test_the_config_map_is_read_by_its_name_alone() -> None:
+    """One GET of one object: the right that deploy/team gives."""
+    paths = []
+
+    def handle(request: Any) -> None:
+        paths.append(request.path)
+        if "/none/" in request.path:
+            answer(request, 404, {"kind": "Status", "code": 404})
+            return
+        metadata = {"name": "rebalancer-policy", "namespace": "shop", "uid": "u"}
+        answer(request, 200, {"metadata": metadata, "data": {"policy.yaml": STRICT}, "binaryData": {"x": "AA=="}})
+
+    with served(handle) as transport:
+        read = read_config_map(transport, "shop", "rebalancer-policy", timeout=2.0)
+        assert read == replace_binary(config_map(STRICT))
+        assert read_config_map(transport, "none", "rebalancer-policy") is None
+    assert paths[0] == "/api/v1/namespaces/shop/configmaps/rebalancer-policy"
+
+
+def replace_binary(read: ConfigMap) -> ConfigMap:
+    return ConfigMap(namespace=read.namespace, name=read.name, uid=read.uid, data=read.data, binary=frozenset({"x"}))
+
+
+# The loop
+
+
+BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
+
+
+def cluster_policy(*namespaces: str, mode: Mode = Mode.EVICT) -> Policy:
+    return eager(mode, budgets=BUDGETS, team_policies=TeamPolicies(namespaces=namespaces))
+
+
+def led(policy: Policy) -> LoopState:
+    return step(LoopState(policy=policy, policy_since=NOW), Leading(leads=True), NOW)[0]
+
+
+def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, list[Event]]:
+    """Return the state after some events, and what the last of them publishes."""
+    published: list[Event] = []
+    for event in events:
+        state, requests = step(state, event, NOW)
+        published = [request.event for request in requests if isinstance(request, Publish)]
+    return state, published
+
+
+def read(text: str | None, before: TeamReading | None = None, namespace: str = "default") -> TeamPoliciesRead:
+    reading = read_team_policy(config_map(text, namespace) if text is not None else None, before)
+    return TeamPoliciesRead(teams={namespace: reading})
+
+
+def waiting(state: LoopState) -> set[str]:
+    assert state.cycle is not None
+    return {str(eviction.reason) for eviction in state.cycle.plan.waiting} | {
+        str(refusal.reason) for refusal in state.cycle.plan.refusals
+    }
+
+
+def test_a_team_holds_its_own_pods_back() -> None:
+    """With a budget of 0 nothing of its namespace is evicted, and the message names the team's budget."""
+    state, _ = after(led(cluster_policy("default")), CycleDue(snapshot=SNAPSHOT))
+    assert state.cycle is not None
+    assert len(state.cycle.admission.evictions) == 4
+    state, _ = after(state, read(STRICT), CycleDue(snapshot=SNAPSHOT))
+    assert state.cycle is not None
+    assert state.cycle.admission.evictions == ()
+    assert waiting(state) == {"StepExceedsBudget"}
+
+
+def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:
+    """Its pods are Excluded until the policy is valid, and with the next valid one they move."""
+    broken = read("mode: Evict\n")
+    state, _ = after(led(cluster_policy("default")), broken, CycleDue(snapshot=SNAPSHOT))
+    assert state.cycle is not None
+    assert state.cycle.admission.evictions == ()
+    assert "Excluded" in waiting(state)
+    state, _ = after(state, read(HEAD, broken.teams["default"]), CycleDue(snapshot=SNAPSHOT))
+    assert state.cycle is not None
+    assert len(state.cycle.admission.evictions) == 4
+
+
+def test_a_team_policy_takes_effect_between_two_evictions() -> None:
+    """What was admitted before waits for a new plan."""
+    state, _ = after(led(cluster_policy("default")), CycleDue(snapshot=SNAPSHOT))
+    assert state.queue
+    tightened, _ = after(state, read(STRICT))
+    assert tightened.queue == ()
+    unchanged, _ = after(state, read(HEAD))
+    assert unchanged.queue == state.queue, "a team policy that changes nothing delays nothing"
+
+
+def test_events_about_team_policies() -> None:
+    """Each change is one event, on the team's ConfigMap: in force, refused, in force again, gone."""
+    state = led(cluster_policy("default"))
+    state, events = after(state, read(STRICT))
+    assert [(str(event.reason), event.regarding.namespace, event.regarding.name) for event in events] == [
+        ("PolicyReloaded", "default", "rebalancer-policy")
+    ]
+    broken = read("mode: Evict\n", state.teams["default"])
+    state, events = after(state, broken)
+    assert [str(event.reason) for event in events] == ["PolicyInvalid"]
+    assert "default/rebalancer-policy" in events[0].note
+    assert state.policy.rules_of("default").budgets.per_workload == Amount(value=0), "the last valid one"
+    _, events = after(state, broken)
+    assert events == []
+    state, events = after(state, read(STRICT, broken.teams["default"]))
+    assert [str(event.reason) for event in events] == ["PolicyReloaded"]
+    state, events = after(state, read(None, state.teams["default"]))
+    assert [event.note for event in events] == ["there is no team policy; the cluster policy alone is in force"]
+    assert state.policy == cluster_policy("default")
+    _, events = after(replace(state, leads=False), read(STRICT))
+    assert events == [], "only the leader publishes"
+
+
+def test_a_new_leader_reports_what_it_has_read_before() -> None:
+    """The policies are read at the start, when nobody leads yet."""
+    state = LoopState(policy=cluster_policy("default"), policy_since=NOW)
+    state, events = after(state, read("mode: Evict\n"))
+    assert events == []
+    _, events = after(state, Leading(leads=True))
+    assert [str(event.reason) for event in events] == ["PolicyInvalid"]
+
+
+def test_a_new_cluster_policy_keeps_what_teams_have_and_may_end_it() -> None:
+    """A team's rules hold under the next cluster policy too, unless it no longer lists the namespace."""
+    state, _ = after(led(cluster_policy("default")), read(STRICT))
+    state, _ = after(state, PolicyLoaded(policy=cluster_policy("def*", mode=Mode.OBSERVE)))
+    assert (state.mode, state.policy.rules_of("default").budgets.per_workload) == (Mode.OBSERVE, Amount(value=0))
+    state, _ = after(state, PolicyLoaded(policy=cluster_policy("shop")))
+    assert state.policy == cluster_policy("shop")
+    state, _ = after(state, PolicyLoaded(policy=cluster_policy("default")))
+    assert state.policy.rules_of("default").budgets.per_workload == Amount(value=0)
+
+
+def test_status_and_metrics_name_the_team_policies_that_are_not_in_force() -> None:
+    """The status has the first twenty, the metric a series for each namespace with a team policy."""
+    teams = {f"team-{number:02}": read("mode: Evict\n").teams["default"] for number in range(30)}
+    teams |= {"good": read(STRICT).teams["default"], "none": TeamReading(policy=NO_TEAM_POLICY)}
+    state, _ = after(led(cluster_policy("*")), TeamPoliciesRead(teams=teams))
+    samples = loop_samples(state, CycleSamples())
+    assert samples.team_policies["good"] is True
+    assert samples.team_policies["team-07"] is False
+    assert "none" not in samples.team_policies
+    (status,) = (document for document in status_documents(state, "me", "x") if document.key == "status.json")
+    assert '"teamsInvalid": 30' in status.text
+    assert status.text.count('"namespace": "team-') == 20
+
+
+def test_requests_for_team_policies_do_not_count_for_the_breaker() -> None:
+    """Neither does a team without a right open it, nor do many answers hold it shut."""
+    counted: list[int] = []
+    telemetry = cast("Any", SimpleNamespace)(
+        _metrics=SimpleNamespace(count_request=lambda *_: None), requests=SimpleNamespace(count=counted.append)
+    )
+    Telemetry._count_request(telemetry, "GET", "/api/v1/namespaces/shop/configmaps/rebalancer-policy", 403)
+    Telemetry._count_request(telemetry, "GET", "/api/v1/pods", 403)
+    assert counted == [403]

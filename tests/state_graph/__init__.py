@@ -1,0 +1,1 @@
+"""The controller, the scheduler and a second actor on small clusters: every state, and every step out of each."""

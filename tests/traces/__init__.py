@@ -1,0 +1,1 @@
+"""Recorded episodes of a real control plane, each of which the simulator must allow."""

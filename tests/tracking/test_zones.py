@@ -1,0 +1,48 @@
+"""Which domains are stored between cycles, and for how long."""
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalancer.model.moves import NO_MEMORY, Memory, ZoneSeen
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import PolicyGroup, Selector, Topology, default_policy
+from rebalancer.tracking.zones import ZONE_LIFETIME, zones_seen
+from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, snapshot
+
+NO_GROUPS = default_policy().model_copy(update={"groups": ()})
+
+
+def stored(of: Snapshot, *keys: str, memory: Memory = NO_MEMORY) -> list[tuple[str, str]]:
+    return [(zone.key, zone.zone) for zone in zones_seen(memory, of, NO_GROUPS, keys, NOW)]
+
+
+def test_the_domains_of_every_key_in_use_are_stored_but_nodes_are_not() -> None:
+    """A rack of two nodes is a domain; where each rack is one node, its loss is the loss of a node."""
+    two = snapshot([node("n1", {ZONE: "a", "rack": "r"}), node("n2", {ZONE: "b", "rack": "r"})])
+    assert stored(two, ZONE, "rack", HOSTNAME) == [("rack", "r"), (ZONE, "a"), (ZONE, "b")]
+    alone = snapshot([node("n1", {ZONE: "a", "rack": "r"}), node("n2", {ZONE: "b", "rack": "s"})])
+    assert stored(alone, ZONE, "rack", HOSTNAME) == [(ZONE, "a"), (ZONE, "b")]
+
+
+def test_the_zone_keys_of_the_policy_come_first_and_of_others_at_most_twenty_are_stored() -> None:
+    """Any template may name a key, and the memory has to stay small."""
+    keys = [f"key-{number:02}" for number in range(30)]
+    labels = {**dict.fromkeys(keys, "x"), "zone-of-ours": "a"}
+    group = PolicyGroup(name="g", selector=Selector(), zone_key="zone-of-ours")
+    policy = NO_GROUPS.model_copy(update={"groups": (group,)})
+    seen = zones_seen(NO_MEMORY, snapshot([node("n1", labels), node("n2", labels)]), policy, keys, NOW)
+    assert [zone.key for zone in seen] == [*keys[:19], "zone-of-ours"]
+
+
+@given(st.integers(0, 400).map(lambda hours: timedelta(hours=hours)), st.integers(0, 400))
+def test_a_domain_is_stored_as_long_as_something_reads_it(remember: timedelta, hours: int) -> None:
+    """An hour for `when.zones`, and for as long as it is reported."""
+    policy = NO_GROUPS.model_copy(update={"topology": Topology(remember=remember)})
+    age = timedelta(hours=hours)
+    memory = Memory(zones=(ZoneSeen(ZONE, "c", NOW - age),))
+    seen = {
+        zone.zone: zone.last for zone in zones_seen(memory, snapshot([node("n1", {ZONE: "a"})]), policy, [ZONE], NOW)
+    }
+    assert seen == {"a": NOW, **({"c": NOW - age} if age < max(remember, ZONE_LIFETIME) else {})}

@@ -1,0 +1,134 @@
+"""The promises about records: what is stored of evictions, what people have approved, how a move is said to end."""
+
+from collections.abc import Callable
+
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.model.moves import Memory, Move, MoveState, Proposal
+from rebalancer.model.pods import Pod
+from rebalancer.model.workloads import Workload
+from rebalancer.reporting.documents.memory import parse_memory
+from tests.world.hub import Hub
+
+REPLACING_SECONDS = 60.0
+"""After an eviction: how long its move must be stored while its owner lacks Ready pods."""
+
+UNANSWERED_SECONDS = 100.0
+"""How long an eviction that took place must not be stored as one that did not, whatever its answer was."""
+
+CLOCK_ERROR = 100.0
+"""Seconds by which the clock of a process may be off."""
+
+SEEN_WITHIN = 60.0
+"""Seconds within which a process has noticed what happened to an owner."""
+
+
+class Records:
+    """Follows what is stored; `breach` takes the sentence of a broken promise."""
+
+    def __init__(self, state: ClusterState, hub: Hub, breach: Callable[[str], None]) -> None:
+        self._state, self._hub, self._breach = state, hub, breach
+        self.stored = Memory()
+        self.granted: dict[str, float] = {}
+        """When the evictions that took place did, by UID."""
+        self.moves: list[Move] = []
+        """These evictions."""
+        self._owners: dict[str, list[float]] = {}
+        """The same by the UIDs of the pods' owners."""
+        self._created: dict[str, float] = {}
+        self._disturbed: dict[str, float] = {}
+        """When an owner was scaled last, or lost a pod otherwise than by an eviction of ours, by UID."""
+        self._proposals: dict[str, Proposal] = {}
+        self._approved: set[str] = set()
+        """UIDs of the pods that somebody has approved."""
+        state.store.pods.listeners.append(self._pod_changed)
+        state.store.workloads.listeners.append(self._workload_changed)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if before is None and after is not None:
+            self._created[after.uid] = self._hub.seconds
+            return
+        goes = after is None or (after.terminating and not after.disruption_target)
+        if goes and before is not None and not before.terminating and not before.disruption_target:
+            self.is_disturbed(before)
+
+    def _workload_changed(self, before: Workload | None, after: Workload | None) -> None:
+        if before is None or after is None or before.replicas != after.replicas:
+            workload = after or before
+            assert workload is not None
+            self._disturbed[workload.uid] = self._hub.seconds
+
+    def is_granted(self, move: Move) -> None:
+        """Note an eviction that took place."""
+        if move.uid in self.granted:
+            self._breach(f"{move.pod} was evicted twice")
+        self.granted[move.uid] = self._hub.seconds
+        self.moves.append(move)
+        self._owners.setdefault(move.owner_uid, []).append(self._hub.seconds)
+
+    def is_disturbed(self, pod: Pod) -> None:
+        """Note that somebody else takes a pod from its owner."""
+        if pod.owner is not None:
+            self._disturbed[pod.owner.uid] = self._hub.seconds
+
+    # What is stored
+
+    def saves(self, who: str, text: str, *, holds_lease: bool) -> None:
+        """Check what is stored: a move that is in flight may only vanish with its end."""
+        memory = parse_memory(text)
+        known = {move.uid for move in memory.moves}
+        lost = [move.pod for move in self.stored.in_flight if move.uid not in known and self._is_open(move)]
+        if lost:
+            holder = "holds" if holds_lease else "does not hold"
+            self._breach(f"{who}, which {holder} the lease, stores a memory without the moves of {', '.join(lost)}")
+        for move in memory.moves:
+            if move.state is MoveState.REFUSED and self._hub.seconds - self._granted_at(move) < UNANSWERED_SECONDS:
+                self._breach(f"{who} stores the eviction of {move.pod} as refused, and it took place")
+        if memory.proposal is not None:
+            self._proposals[memory.proposal.hash] = memory.proposal
+        self.stored = memory
+
+    def _granted_at(self, move: Move) -> float:
+        return self.granted.get(move.uid, -1e9)
+
+    def _is_open(self, move: Move) -> bool:
+        """Return whether an eviction took place, and its owner still lacks a pod."""
+        pod = self._state.store.pods.get(move.uid)
+        if pod is not None and pod.terminating and move.uid in self.granted:
+            return True
+        return self._hub.seconds - self._granted_at(move) < REPLACING_SECONDS and not self._is_complete(move.owner_uid)
+
+    def _is_complete(self, owner_uid: str) -> bool:
+        owner = self._state.store.workloads.get(owner_uid)
+        pods = self._state.store.pods.of(owner_uid)
+        return owner is None or sum(pod.ready and not pod.terminating for pod in pods) >= owner.replicas
+
+    # How moves end
+
+    def ends(self, who: str, move: Move, stale_for: float) -> None:
+        """Check how a process says that a move ended; `stale_for` is how old its view is, in seconds."""
+        if move.state is MoveState.LOST and self._is_complete(move.owner_uid) and stale_for < SEEN_WITHIN:
+            self._breach(f"{who} takes the replacement of {move.pod} for lost, and its owner has all its pods")
+        granted = self._granted_at(move)
+        if stale_for > 0:
+            return  # it has not seen what happened
+        if move.uid not in self.granted or self._disturbed.get(move.owner_uid, -1e9) > granted - SEEN_WITHIN:
+            return  # its owner has created and deleted pods for other reasons too
+        if move.state is MoveState.OVERTAKEN:
+            self._breach(f"{who} awaits no replacement of {move.pod}, and its owner was not changed")
+        if move.state in {MoveState.VERIFIED, MoveState.INEFFECTIVE}:
+            # Replacements of one owner are as good as each other, so the first eviction of a series counts.
+            first = min(moment for moment in self._owners[move.owner_uid] if moment > granted - REPLACING_SECONDS)
+            if self._created.get(move.replacement, -1e9) < first:
+                self._breach(f"{who} takes a pod for the replacement of {move.pod} that was there before its eviction")
+
+    # Approvals
+
+    def approves(self, hash_: str) -> None:
+        """Note an approval; it counts if it is of the proposal that is stored, and that one has not expired."""
+        proposal = self.stored.proposal
+        if proposal is not None and proposal.hash == hash_ and not proposal.approved:
+            self._approved.update(proposal.uids)
+
+    def is_approved(self, move: Move) -> bool:
+        """Return whether somebody has approved an eviction."""
+        return move.uid in self._approved

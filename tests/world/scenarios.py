@@ -1,0 +1,157 @@
+"""The situations among which a seed draws one: the cluster, the policy, and what happens to them.
+
+`anything` draws every disturbance. Each other scenario has one course of its own, with the same disturbances around it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.model.affinity import NodeAffinity
+from rebalancer.model.labels import Labels
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import PodSpec
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.policy import Amount, Budgets, Mode, Policy, Spread
+from rebalancer.ports import EvictionResult
+from tests.controller.simulated import eager
+from tests.world.actors import CLUSTER, autoscale, cordon_zone, lose_zone, scale, second_evictor
+from tests.world.approver import Approver
+from tests.world.disturbances import NETWORK, Disturbance
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+PAIR = "pair"
+"""The namespace, and the pool of two nodes, of the workload with a soft constraint."""
+
+LATE = "pair-2"
+
+
+def _prepare_nothing(world: "World", random: Random) -> None:
+    """Begin as drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """`network` and `cluster` are the disturbances that are drawn, `prepare` begins what is the scenario's own."""
+
+    cluster: Sequence[Disturbance] = CLUSTER
+    network: Sequence[Disturbance] = NETWORK
+    mode: Mode = Mode.EVICT
+    prepare: Callable[["World", Random], None] = _prepare_nothing
+    has_pair: bool = False
+
+
+def _join_late(world: "World", random: Random) -> None:
+    """Let the second node of the pool join after a while."""
+    late = world.late_node
+    assert late is not None
+
+    def join() -> None:
+        world.cluster.nodes.add(late)
+        world.note(f"node {late.name} joins")
+
+    world.hub.after(random.uniform(60, 1200), join)
+
+
+def _refuse_for_ever(world: "World", random: Random) -> None:
+    """Let the webhook of one namespace refuse every eviction to the end."""
+    namespace = random.choice(world.namespaces)
+    result = random.choice([EvictionResult.FAILED, EvictionResult.UNKNOWN, EvictionResult.FORBIDDEN])
+    world.refuse_for_ever(namespace, result)
+    world.note(f"the webhook of {namespace} answers {result} for ever")
+
+
+def _approve(world: "World", random: Random) -> None:
+    """Let an operator approve what is proposed."""
+    Approver(world, random).start()
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "anything": Scenario(),
+    "late node": Scenario(prepare=_join_late, has_pair=True),
+    "cordoned zone": Scenario(cluster=(cordon_zone, cordon_zone, scale)),
+    "autoscaler": Scenario(cluster=(autoscale, autoscale, lose_zone)),
+    "second evictor": Scenario(cluster=(second_evictor, second_evictor, lose_zone)),
+    "refusing webhook": Scenario(prepare=_refuse_for_ever),
+    "refusing webhook, no other fault": Scenario(prepare=_refuse_for_ever, network=()),
+    "approvals": Scenario(prepare=_approve, mode=Mode.APPROVE),
+}
+_WEIGHTS = (8, 1, 1, 1, 1, 1, 1, 2)
+
+
+def draw_scenario(seed: int) -> str:
+    """Draw the name of a seed's scenario."""
+    return Random(f"{seed} scenario").choices(list(SCENARIOS), _WEIGHTS)[0]
+
+
+def draw_cluster(random: Random, scenario: Scenario) -> tuple[Snapshot, Node | None]:
+    """Draw at least six nodes and thirty pods; return the first snapshot, and the node that joins late."""
+    blueprint = ClusterBuilder()
+    nodes = random.choice([2, 3])
+    blueprint.zones("abc", nodes)
+    names = [f"{zone}-{number}" for zone in "abc" for number in range(1, nodes + 1)]
+    sizes = random.choice([(15, 15), (18, 12), (12, 12, 9), (15, 9, 9)])
+    for namespace, pods in zip(("one", "two", "three"), sizes, strict=False):
+        on = dict.fromkeys(names, 0)
+        crowded = random.choice([names, names[: 2 * nodes], names])
+        for number in range(pods):
+            on[crowded[number % len(crowded)]] += 1
+        spread = random.choice([{ZONE: 1}, {ZONE: 1, HOSTNAME: 1}, {ZONE: 2, HOSTNAME: 1}])
+        if random.random() < 0.3:
+            blueprint.stateful_set("web", namespace=namespace, on=on, spread=spread)
+        else:
+            blueprint.deployment("web", namespace=namespace, on=on, spread=spread)
+        if random.random() < 0.4:
+            blueprint.budget("web", namespace=namespace, max_unavailable=random.choice([1, 2]))
+    if not scenario.has_pair:
+        return blueprint.snapshot(), None
+    blueprint.node("pair-1", pool=PAIR)
+    blueprint.node(LATE, pool=PAIR)
+    blueprint.deployment("web", namespace=PAIR, on={"pair-1": random.choice([4, 6])}, spread={HOSTNAME: 1})
+    return _soften(blueprint.snapshot())
+
+
+def _soften(snapshot: Snapshot) -> tuple[Snapshot, Node]:
+    """Restrict a workload to the pool, make its constraint soft, and take out the node that joins late."""
+
+    def change(spec: PodSpec) -> PodSpec:
+        spread = tuple(
+            structs.replace(constraint, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY)
+            for constraint in spec.spread
+        )
+        return structs.replace(spec, spread=spread, node_affinity=NodeAffinity(selector=Labels({"pool": PAIR})))
+
+    pods = tuple(structs.replace(pod, spec=change(pod.spec)) if pod.namespace == PAIR else pod for pod in snapshot.pods)
+    workloads = tuple(
+        structs.replace(workload, template=structs.replace(workload.template, spec=change(workload.template.spec)))
+        if workload.namespace == PAIR and workload.template is not None
+        else workload
+        for workload in snapshot.workloads
+    )
+    late = next(node for node in snapshot.nodes if node.name == LATE)
+    nodes = tuple(node for node in snapshot.nodes if node.name != LATE)
+    return replace(snapshot, pods=pods, workloads=workloads, nodes=nodes), late
+
+
+def draw_policy(random: Random, scenario: Scenario) -> Policy:
+    """Draw budgets, interval and durations."""
+    budgets = Budgets(
+        max_unavailable=Amount(value=random.choice([1, 1, 2, 3])),
+        per_workload=Amount(value=random.choice([1, 2, 9])),
+        per_node=Amount(value=9),
+    )
+    return eager(
+        mode=scenario.mode,
+        budgets=budgets,
+        interval=timedelta(seconds=random.choice([30, 60, 60])),
+        plan_ttl=timedelta(minutes=random.choice([2, 15])),
+        spread=Spread(for_=timedelta(seconds=random.choice([0, 30])), act_on=tuple(WhenUnsatisfiable)),
+    )
