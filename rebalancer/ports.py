@@ -60,6 +60,13 @@ class ReadFailedError(Exception):
     """Something could not be read; the message says what and why. Whoever wanted to act on it does not act."""
 
 
+class ReplicaCount(Struct, frozen=True):
+    """How many pods a workload wants, and how many of its pods are Ready."""
+
+    wanted: int
+    ready: int
+
+
 class Document(Struct, frozen=True):
     """A named text stored in the status ConfigMap."""
 
@@ -90,8 +97,8 @@ class Cluster(Protocol):
         """Read the kill switch from the API server, within a second; raise ReadFailedError where that fails."""
         ...
 
-    def count_ready(self, workload: Reference) -> int:
-        """Read from the API server how many pods of a workload are Ready; raise ReadFailedError where that fails."""
+    def count_replicas(self, workload: Reference) -> ReplicaCount:
+        """Read from the API server how many pods a workload wants and has; raise ReadFailedError where that fails."""
         ...
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:

@@ -24,6 +24,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.planning.planner import find_relaxations, plan
+from rebalancer.ports import ReplicaCount
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document, proposal_document
 from rebalancer.scheduling.profile import Profile
@@ -53,12 +54,12 @@ class Cycle:
     memory: Memory
     context: AdmissionContext
 
-    def count_ready(self, workload: Reference) -> int:
-        """Return how many pods of a workload are Ready in the snapshot, not counting those that are terminating."""
-        top = self._workloads.get(workload)
-        owners = () if top is None else (top, *self.snapshot.owned_by.get(top.uid, ()))
+    def count_replicas(self, workload: Reference) -> ReplicaCount:
+        """Return how many pods a workload wants, and how many are Ready in the snapshot and not terminating."""
+        top = self._workloads[workload]
+        owners = (top, *self.snapshot.owned_by.get(top.uid, ()))
         pods = (pod for owner in owners for pod in self.snapshot.pods_of.get(owner.uid, ()))
-        return sum(pod.ready and not pod.terminating for pod in pods)
+        return ReplicaCount(wanted=top.replicas, ready=sum(pod.ready and not pod.terminating for pod in pods))
 
     def sharers(self, eviction: Eviction) -> frozenset[Reference]:
         """Return the workloads whose unavailable pods count against this eviction by the policy.

@@ -29,7 +29,7 @@ from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Move, MoveState, Reference
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
-from rebalancer.ports import EvictionAnswer, EvictionResult
+from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
 from rebalancer.reporting.events.workload_events import move_events
 from rebalancer.tracking.backoff import forget_refusals, record_refusal
 from rebalancer.tracking.moves import MoveEvent, advance_move
@@ -134,8 +134,8 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
     requests: list[Evict] = []
     while (eviction := _next_eviction(state)) is not None:
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
-        least_ready = () if _is_required(state.sent, eviction) else _least_ready(state, eviction)
-        requests.append(Evict(move=move, least_ready=least_ready))
+        expected = () if _is_required(state.sent, eviction) else _expected(state, eviction)
+        requests.append(Evict(move=move, expected=expected))
         state = replace(
             state,
             queue=tuple(queued for queued in state.queue if queued is not eviction),
@@ -161,8 +161,8 @@ def _next_eviction(state: LoopState) -> Eviction | None:
     return next((eviction for eviction in state.queue if eviction.group not in busy), None)
 
 
-def _least_ready(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, int], ...]:
-    """Return how many pods of each workload concerned are Ready if nothing but our evictions has happened.
+def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, ReplicaCount], ...]:
+    """Return what each workload concerned wants and has if nothing but our evictions has happened.
 
     That is the evicted pod's workload, and where the policy limits the moves of its group those of the whole group.
     """
@@ -174,10 +174,8 @@ def _least_ready(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference,
         granted = move.state is MoveState.EVICTED or any(request.uid == move.uid for request in state.under_way)
         if granted and pod is not None and pod.ready and not pod.terminating:
             taken[move.workload] += 1
-    return tuple(
-        (workload, state.cycle.count_ready(workload) - taken[workload])
-        for workload in sorted(state.cycle.sharers(eviction))
-    )
+    counts = ((workload, state.cycle.count_replicas(workload)) for workload in sorted(state.cycle.sharers(eviction)))
+    return tuple((workload, ReplicaCount(count.wanted, count.ready - taken[workload])) for workload, count in counts)
 
 
 def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopState, Requests]:

@@ -1,9 +1,9 @@
 """What is checked at the API server right before an eviction request is sent, and the request itself.
 
-A watch may be silent for minutes before anybody notices, so two things are read afresh. Before each step, the status of
-the workloads concerned: as many pods must be Ready as the plan assumes. Before each request, the kill switch: it must
-answer within a second, and one answer serves the requests of the next half second. So from a second after a pause was
-stored no request is begun, whatever the watches do.
+A watch may be silent for minutes before anybody notices, so two things are read afresh. Before each step, the workloads
+concerned: they must want as many pods as the plan assumes, and as many must be Ready. Before each request, the kill
+switch: it must answer within a second, and one answer serves the requests of the next half second. So from a second
+after a pause was stored no request is begun, whatever the watches do.
 """
 
 import math
@@ -75,28 +75,32 @@ class Sender:
 
     def _check_overload(self, request: Evict) -> NotSent | None:
         """Return why a step may not begin: the server asked for patience a moment ago."""
-        if not request.least_ready:
+        if not request.expected:
             return None
         left = self._overloaded_until - self._clocks.monotonic()
         why = f"the API server is overloaded; waiting for {left:.0f}s more"
         return NotSent(uid=request.move.uid, why=why, general=True) if left > 0 else None
 
     def _check_pods(self, request: Evict) -> NotSent | None:
-        """Return why a step may not begin: a stale watch, or fewer pods are Ready than the plan assumes."""
+        """Return why a step may not begin: a stale watch, or a workload that is not as the plan assumes."""
         uid = request.move.uid
-        if not request.least_ready:
+        if not request.expected:
             return None
         stale = self._cluster.staleness()
         if stale:
             return NotSent(uid=uid, why=stale, general=True)
-        for workload, least in request.least_ready:
+        for workload, expected in request.expected:
             try:
-                ready = self._cluster.count_ready(workload)
+                count = self._cluster.count_replicas(workload)
             except ReadFailedError as error:
                 return NotSent(uid=uid, why=str(error))
-            if ready < least:
-                why = f"{ready} pods of {workload} are Ready, {least} when it was planned; waiting for the next plan"
-                return NotSent(uid=uid, why=why)
+            differs = ""
+            if count.wanted != expected.wanted:
+                differs = f"{workload} wants {count.wanted} pods, {expected.wanted}"
+            elif count.ready < expected.ready:
+                differs = f"{count.ready} pods of {workload} are Ready, {expected.ready}"
+            if differs:
+                return NotSent(uid=uid, why=f"{differs} when it was planned; waiting for the next plan")
         return None
 
     def _check_permission(self, request: Evict) -> NotSent | None:

@@ -13,7 +13,7 @@ from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode, Policy, TeamReading
-from rebalancer.ports import EvictionAnswer
+from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.reporting.events.limit_events import ReportedStates
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
@@ -145,12 +145,12 @@ LoopEvent = (
 class Evict:
     """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`.
 
-    `least_ready` says of each workload concerned how many pods must be Ready at the API server before it is sent; it is
-    empty within a step that has begun and needs this eviction.
+    `expected` says of each workload concerned how many pods it must want at the API server, and how many of them must
+    be Ready at least, before it is sent; it is empty within a step that has begun and needs this eviction.
     """
 
     move: Move
-    least_ready: tuple[tuple[Reference, int], ...] = ()
+    expected: tuple[tuple[Reference, ReplicaCount], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,12 @@ class Replacements:
         return None if pod is None or pod.terminating or pod.finished else pod
 
     def claim(self, move: Move) -> Pod | None:
-        """Return the replacement of a move and keep it from all others, None if there is none yet."""
+        """Return the replacement of a move and keep it from all others, None if there is none yet.
+
+        A watch that still shows the victim as it was lags: a new pod in it was created before the eviction.
+        """
+        if self._shows_victim(move):
+            return None
         pods = [pod for pod in self._remaining_pods(move) if pod.uid not in self._claimed]
         if self._before is not None:
             new = [pod for pod in pods if pod.uid not in self._before.pod]
@@ -66,11 +71,14 @@ class Replacements:
 
         As long as the watch shows the victim as it was, it lags: the move must still overlay the victim.
         """
-        victim = self._snapshot.pod.get(move.uid)
-        if victim is not None and not victim.terminating:
+        if self._shows_victim(move):
             return False
         owner = self._snapshot.workload.get(move.owner_uid)
         return owner is None or owner.deleted is not None or self._missing(move) <= 0
+
+    def _shows_victim(self, move: Move) -> bool:
+        victim = self._snapshot.pod.get(move.uid)
+        return victim is not None and not victim.terminating
 
     def _was_scaled(self, move: Move) -> bool:
         owner = self._snapshot.workload.get(move.owner_uid)

@@ -11,7 +11,7 @@ from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.ports import Document, EvictionResult, LeaseRecord
+from rebalancer.ports import Document, EvictionResult, LeaseRecord, ReplicaCount
 from tests.contract.bench import Bench, Real, Scene, Simulated
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -64,7 +64,7 @@ def test_an_evicted_pod_is_replaced_by_another_uid(bench: Bench, kind: str) -> N
     before = bench.snapshot()
     victim = ready(before)[0]
     reference = Reference("shop", kind, "web")
-    assert bench.port.count_ready(reference) == scene.pods
+    assert bench.port.count_replicas(reference) == ReplicaCount(scene.pods, scene.pods)
     assert bench.port.evict(move(victim)).result is EvictionResult.EVICTED
     bench.until(lambda now: now.pod.get(victim.uid) is None or now.pod[victim.uid].terminating, "the pod to terminate")
     bench.until(lambda now: counted(now, kind) == scene.pods - 1, "the owner to count one less")
@@ -73,7 +73,7 @@ def test_an_evicted_pod_is_replaced_by_another_uid(bench: Bench, kind: str) -> N
     assert len(new) == 1
     assert (new[0].name == victim.name) is (kind == "StatefulSet"), "only a StatefulSet's has the old name"
     bench.until(lambda now: counted(now, kind) == scene.pods, "the owner to count all")
-    assert bench.port.count_ready(reference) == scene.pods
+    assert bench.port.count_replicas(reference) == ReplicaCount(scene.pods, scene.pods)
 
 
 def test_a_pod_that_terminates_is_evicted_without_effect(bench: Bench) -> None:

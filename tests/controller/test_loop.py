@@ -34,7 +34,7 @@ from rebalancer.model.events import Regarding
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
-from rebalancer.ports import EvictionAnswer, EvictionResult
+from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
 from tests.controller.simulated import eager
 
 BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
@@ -500,16 +500,16 @@ def test_what_a_step_requires_is_finished(event: LoopEvent | None, torn: bool) -
         sent += evictions(requests)
     assert len(sent) == (1 if torn else 3)
     assert len(state.memory.moves) == len(sent), "what was not sent is no move"
-    assert all(request.least_ready == () for request in sent[1:]), "nothing may hold the rest of a step back"
+    assert all(request.expected == () for request in sent[1:]), "nothing may hold the rest of a step back"
 
 
 def test_what_is_read_before_a_step() -> None:
     """As many pods as were Ready in the snapshot, less those that were evicted since, must be Ready at the server."""
     state, first = evicting()
-    assert first.least_ready == ((first.move.workload, 12),)
+    assert first.expected == ((first.move.workload, ReplicaCount(12, 12)),)
     state, requests = after(state, answered(first))
     (second,) = evictions(requests)
-    assert second.least_ready == ((first.move.workload, 11),)
+    assert second.expected == ((first.move.workload, ReplicaCount(12, 11)),)
 
 
 def test_a_memory_that_was_not_saved() -> None:

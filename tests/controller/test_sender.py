@@ -9,12 +9,13 @@ from rebalancer.admission.pause import Pause
 from rebalancer.controller.sender import ANSWER_SERVES, ANSWER_USABLE, Sender
 from rebalancer.controller.state import Answered, Clocks, Evict, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
-from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError
+from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReplicaCount
 from tests.controller.test_loop import SNAPSHOT
 from tests.tracking.build import move
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WEB = Reference("default", "Deployment", "web")
+AS_IT_IS = ReplicaCount(12, 12)
 
 
 class Shaky(SimulatedCluster):
@@ -40,10 +41,10 @@ class Shaky(SimulatedCluster):
             raise ReadFailedError(self.broken)
         return self.pause
 
-    def count_ready(self, workload: Reference) -> int:
+    def count_replicas(self, workload: Reference) -> ReplicaCount:
         if workload.name == "unreadable":
             raise ReadFailedError("HTTP 500")
-        return super().count_ready(workload)
+        return super().count_replicas(workload)
 
     def staleness(self) -> str:
         return self.stale
@@ -60,8 +61,8 @@ class Sending:
             tell=self.events.append,
         )
 
-    def send(self, least_ready: tuple[tuple[Reference, int], ...] = (), index: int = 0) -> Answered | NotSent:
-        return self.sender.send(Evict(move=victim(index), least_ready=least_ready))
+    def send(self, expected: tuple[tuple[Reference, ReplicaCount], ...] = (), index: int = 0) -> Answered | NotSent:
+        return self.sender.send(Evict(move=victim(index), expected=expected))
 
 
 def victim(index: int) -> Move:
@@ -71,21 +72,23 @@ def victim(index: int) -> Move:
 
 def test_a_request_is_sent() -> None:
     """With no pause, the lease, and as many Ready pods as planned."""
-    outcome = Sending().send(((WEB, 12),))
+    outcome = Sending().send(((WEB, AS_IT_IS),))
     assert isinstance(outcome, Answered)
     assert outcome.answer.result is EvictionResult.EVICTED
 
 
 @pytest.mark.parametrize(
-    ("least_ready", "why"),
+    ("expected", "why"),
     [
-        (((WEB, 13),), "12 pods of default/web (Deployment) are Ready, 13 when it was planned"),
-        (((WEB, 12), (Reference("default", "Deployment", "unreadable"), 1)), "HTTP 500"),
+        (((WEB, ReplicaCount(12, 13)),), "12 pods of default/web (Deployment) are Ready, 13 when it was planned"),
+        (((WEB, ReplicaCount(9, 9)),), "default/web (Deployment) wants 12 pods, 9 when it was planned"),
+        (((WEB, AS_IT_IS), (Reference("default", "Deployment", "unreadable"), AS_IT_IS)), "HTTP 500"),
+        (((Reference("default", "Deployment", "gone"), AS_IT_IS),), "default/gone (Deployment): not found"),
     ],
 )
-def test_pods_that_are_not_as_planned(least_ready: tuple[tuple[Reference, int], ...], why: str) -> None:
-    """Where fewer pods are Ready than planned, or nobody can say, that group waits for the next plan."""
-    outcome = Sending().send(least_ready)
+def test_pods_that_are_not_as_planned(expected: tuple[tuple[Reference, ReplicaCount], ...], why: str) -> None:
+    """Where a workload was scaled, fewer pods are Ready than planned, or nobody can say, the group waits for a plan."""
+    outcome = Sending().send(expected)
     assert isinstance(outcome, NotSent)
     assert (why in outcome.why, outcome.general) == (True, False)
 
@@ -94,21 +97,21 @@ def test_an_overloaded_server_is_left_alone_at_once() -> None:
     """Before the loop has heard its answer; a step that has begun is finished."""
     sending = Sending()
     sending.cluster.answers = [EvictionAnswer(EvictionResult.THROTTLED, "too many", retry_after=8.0)]
-    assert isinstance(sending.send(((WEB, 12),)), Answered)
+    assert isinstance(sending.send(((WEB, AS_IT_IS),)), Answered)
     sending.cluster.time = 7.9
-    outcome = sending.send(((WEB, 12),))
+    outcome = sending.send(((WEB, AS_IT_IS),))
     assert isinstance(outcome, NotSent)
     assert (outcome.why, outcome.general) == ("the API server is overloaded; waiting for 0s more", True)
     assert isinstance(sending.send(()), Answered)
     sending.cluster.time = 8.0
-    assert isinstance(sending.send(((WEB, 11),), index=1), Answered)
+    assert isinstance(sending.send(((WEB, ReplicaCount(12, 11)),), index=1), Answered)
 
 
 def test_a_stale_watch_holds_everything() -> None:
     """No step begins on a view that cannot be trusted; one that has begun is finished."""
     sending = Sending()
     sending.cluster.stale = "Pod: nothing heard for 200s"
-    outcome = sending.send(((WEB, 12),))
+    outcome = sending.send(((WEB, AS_IT_IS),))
     assert outcome == NotSent(uid=victim(0).uid, why="Pod: nothing heard for 200s", general=True)
     assert isinstance(sending.send(()), Answered)
 

@@ -196,10 +196,11 @@ def test_an_owner_that_wants_no_replacement(owner: Workload | None, state: MoveS
 
 
 def test_a_victim_that_the_watch_still_shows() -> None:
-    """A view that lags does not make the victim one of the pods that its owner has, nor its own replacement."""
+    """In a view that lags the owner has neither the victim nor a replacement: what is new came before the eviction."""
     for before in (BEFORE, None):
-        (after,) = observe_moves((moved(MoveState.EVICTED),), before, seen(OLD), LATER)
-        assert after.state is MoveState.EVICTED
+        for pods in ((OLD,), (OLD, new())):
+            (after,) = observe_moves((moved(MoveState.EVICTED),), before, seen(*pods), LATER)
+            assert after.state is MoveState.EVICTED
 
 
 def test_a_watch_that_lags_overtakes_nothing() -> None:

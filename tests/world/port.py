@@ -12,7 +12,15 @@ from rebalancer.admission.pause import Pause
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.ports import Document, EvictionAnswer, EvictionResult, LeaseRecord, ReadFailedError, SaveAnswer
+from rebalancer.ports import (
+    Document,
+    EvictionAnswer,
+    EvictionResult,
+    LeaseRecord,
+    ReadFailedError,
+    ReplicaCount,
+    SaveAnswer,
+)
 from tests.world.hub import Hub
 from tests.world.monitor import Monitor, Sender
 from tests.world.view import View
@@ -137,13 +145,13 @@ class Port:
             raise ReadFailedError(str(error)) from error
         return pause
 
-    def count_ready(self, workload: Reference) -> int:
-        """Count the Ready pods of a workload."""
+    def count_replicas(self, workload: Reference) -> ReplicaCount:
+        """Count the pods of a workload."""
         try:
             self._request("workload", reads=True)
         except NoAnswerError as error:
             raise ReadFailedError(str(error)) from error
-        return self._api.cluster.count_ready(workload)
+        return self._api.cluster.count_replicas(workload)
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents, if nobody else has since they were read."""

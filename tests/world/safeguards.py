@@ -44,7 +44,7 @@ def _slow_answers_about_a_pause_hold(patch: pytest.MonkeyPatch) -> None:
 
 
 def _ready_pods_are_read_before_a_step(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(evictions, "_least_ready", lambda state, eviction: ())
+    patch.setattr(evictions, "_expected", lambda state, eviction: ())
 
 
 def _silent_watches_hold(patch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.ports import Document, EvictionAnswer, ReadFailedError, SaveAnswer
+from rebalancer.ports import Document, EvictionAnswer, ReadFailedError, ReplicaCount, SaveAnswer
 
 STALE_AFTER = 150.0
 """Seconds without an event of one watch after which nothing is evicted; bookmarks come about every 60 seconds."""
@@ -148,8 +148,8 @@ class KubernetesCluster:
             raise ReadFailedError(str(error)) from error
         return find_pause(config_map) if config_map is not None else None
 
-    def count_ready(self, workload: Reference) -> int:
-        """Read the number of Ready pods from a workload's status."""
+    def count_replicas(self, workload: Reference) -> ReplicaCount:
+        """Read the wanted number of pods from a workload's spec, that of the Ready ones from its status."""
         kind = next(kind for kind in KINDS if kind.name == workload.kind)
         path = kind.path.replace(kind.plural, f"namespaces/{workload.namespace}/{kind.plural}/{workload.name}")
         try:
@@ -158,7 +158,7 @@ class KubernetesCluster:
             raise ReadFailedError(str(error)) from error
         if not isinstance(read, Workload):
             raise ReadFailedError(f"{workload}: {read}")
-        return read.ready
+        return ReplicaCount(wanted=read.replicas, ready=read.ready)
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents in the status ConfigMap."""

@@ -26,7 +26,7 @@ from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
-from rebalancer.ports import Document, EvictionAnswer, SaveAnswer
+from rebalancer.ports import Document, EvictionAnswer, ReadFailedError, ReplicaCount, SaveAnswer
 from rebalancer.scheduling.place import Choose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
@@ -123,12 +123,15 @@ class SimulatedCluster:
         """Return the pause that an operator has set."""
         return self.pause
 
-    def count_ready(self, workload: Reference) -> int:
-        """Count a workload's pods that are Ready at the present time."""
+    def count_replicas(self, workload: Reference) -> ReplicaCount:
+        """Count a workload's pods that are Ready at the present time; ReadFailedError if the workload is gone."""
         store = self._state.store
-        top = next((item.uid for item in store.workloads if reference_of(item) == workload), "")
-        owned = [item.uid for item in store.workloads if item.owner is not None and item.owner.uid == top]
-        return sum(pod.ready and not pod.terminating for uid in (top, *owned) for pod in store.pods.of(uid))
+        top = next((item for item in store.workloads if reference_of(item) == workload), None)
+        if top is None:
+            raise ReadFailedError(f"{workload}: not found")
+        owned = [item.uid for item in store.workloads if item.owner is not None and item.owner.uid == top.uid]
+        ready = sum(pod.ready and not pod.terminating for uid in (top.uid, *owned) for pod in store.pods.of(uid))
+        return ReplicaCount(wanted=top.replicas, ready=ready)
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Replace the stored documents, unless another process has stored some since they were read."""
