@@ -4,7 +4,6 @@ A mounted ConfigMap is a file that the kubelet replaces as a whole. Its bytes ar
 nothing and does not depend on how the file is replaced. The scheduler's configuration file is read with the policy.
 """
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import structlog
 
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.model.events import Regarding
@@ -162,7 +162,7 @@ def read_profile(policy: Policy, folder: Path | None = None) -> Profile:
     return configured[name]
 
 
-class PolicyWatcher:
+class PolicyWatcher(PollingThread):
     """Reads the policy's bytes every second and tells the loop when they have changed.
 
     `read` returns the bytes, or raises OSError or LookupError with the reason why there are none; then the last valid
@@ -183,23 +183,7 @@ class PolicyWatcher:
         self._tell = tell
         self._folder = folder
         self._last: bytes | str = first
-        self._stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name="policy", daemon=True)
-
-    def start(self) -> None:
-        """Begin to watch."""
-        self.thread.start()
-
-    def stop(self) -> None:
-        """End; the thread needs at most a second."""
-        self._stopping.set()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(POLL_SECONDS):
-            try:
-                self.poll()
-            except Exception:  # noqa: BLE001  # the thread must not die; the change is read again in a second
-                _log.exception("policy not read", source=self._source)
+        super().__init__("policy", POLL_SECONDS, self.poll)
 
     def poll(self) -> None:
         """Read once, and tell the loop about a change."""

@@ -36,7 +36,7 @@ from rebalancer.controller.status import MEMORY, status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
 from rebalancer.model.reasons import State
 from rebalancer.policy import Mode
-from rebalancer.ports import Cluster, EvictionResult
+from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult
 from rebalancer.reporting.documents.memory import parse_memory
 
 _log = structlog.get_logger("rebalancer")
@@ -257,7 +257,12 @@ class Runner:
 
     def _evict(self, request: Evict) -> None:
         with self._observer.phase("act"):
-            outcome = self._sender.send(request)
+            try:
+                outcome = self._sender.send(request)
+            except Exception as error:  # noqa: BLE001  # else its group would wait for the answer for ever
+                _log.exception("eviction without a result", pod=request.move.pod)
+                message = f"{type(error).__name__}: {error}"
+                outcome = Answered(uid=request.move.uid, answer=EvictionAnswer(EvictionResult.UNKNOWN, message))
         if isinstance(outcome, Answered):
             self._observer.answered(outcome.answer.result)
         self.tell(outcome)

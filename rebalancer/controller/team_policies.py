@@ -4,15 +4,16 @@ They are read every ten seconds, one after the other, instead of watched: five h
 and connections, and a right to `get` one object is enough. What one namespace has, or refuses, concerns no other.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 import structlog
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused
 from rebalancer.controller.policy_source import CONFIG_MAP, KEY
+from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, TeamPoliciesRead
 from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.policy import NO_TEAM_POLICY, PolicyError, TeamReading, load_team_policy
@@ -59,7 +60,7 @@ def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -
         return TeamReading(policy=last, problem=f"{name}: cannot be read ({type(error).__name__})")
 
 
-class TeamPolicyReader:
+class TeamPolicyReader(PollingThread):
     """Reads all team policies in a thread of its own, and tells the loop when one has changed.
 
     `list_namespaces` names the namespaces to read, sorted; `read` returns the ConfigMap of one, None where there is
@@ -83,23 +84,7 @@ class TeamPolicyReader:
         """What was read last, by namespace: a text that has not changed is not parsed again."""
         self._retry: dict[str, float] = {}
         self._unanswered = 0
-        self._stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name="team-policies", daemon=True)
-
-    def start(self) -> None:
-        """Begin to read."""
-        self.thread.start()
-
-    def stop(self) -> None:
-        """End; the thread needs at most the time of one request."""
-        self._stopping.set()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(POLL_SECONDS):
-            try:
-                self.poll(pause=PAUSE_SECONDS)
-            except Exception:  # noqa: BLE001  # the thread must not die; all is read again in ten seconds
-                _log.exception("team policies not read")
+        super().__init__("team-policies", POLL_SECONDS, partial(self.poll, pause=PAUSE_SECONDS))
 
     def poll(self, *, pause: float = 0.0) -> None:
         """Read the policies of all namespaces once, and tell the loop about a change.
@@ -111,11 +96,11 @@ class TeamPolicyReader:
         readings: dict[str, TeamReading] = {}
         self._unanswered = 0
         for namespace in listed[:MOST_TEAMS]:
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
             if self._unanswered < _MOST_UNANSWERED:
                 readings[namespace] = self._read_one(namespace)
-                self._stopping.wait(pause)
+                self.stopping.wait(pause)
             else:
                 readings[namespace] = self._readings.get(namespace, _NOT_READ)
         beyond = f"not read: teamPolicies.namespaces selects {len(listed)} namespaces, expected at most {MOST_TEAMS}"

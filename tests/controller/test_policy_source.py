@@ -214,7 +214,7 @@ def test_the_thread_survives_whatever_happens(tmp_path: Path) -> None:
         watcher.start()
         until(lambda: len(reported) == 1, "the policy")
     assert isinstance(reported[0], PolicyLoaded)
-    assert [entry["event"] for entry in logs] == ["policy not read"]
+    assert [(entry["event"], entry["what"]) for entry in logs] == [("not read", "policy")]
     watcher.stop()
     watcher.thread.join(5)
     assert not watcher.thread.is_alive()

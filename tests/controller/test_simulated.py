@@ -355,3 +355,26 @@ def test_a_pause_ends_by_itself() -> None:
     assert simulation.evictions == 0
     simulation.cycles(20)
     assert simulation.evictions == 4
+
+
+class Breaking(SimulatedCluster):
+    """A cluster whose first eviction request ends with an error of our own, after it was carried out."""
+
+    broken = False
+
+    def evict(self, move: Move) -> EvictionAnswer:
+        answer = super().evict(move)
+        if not self.broken:
+            self.broken = True
+            raise TypeError("no mapping")
+        return answer
+
+
+def test_a_request_that_ends_with_an_error_has_an_unknown_answer() -> None:
+    """The loop must not wait for it for ever: what became of it is seen, and the repair goes on."""
+    cluster = Breaking(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
+    simulation = Simulation(cluster, eager())
+    simulation.cycles(8, apart=30)
+    assert standing(cluster.snapshot(cluster.now), [[4], [0]]) == [[2], [2]]
+    assert simulation.observer.answers == [EvictionResult.UNKNOWN, EvictionResult.EVICTED]
+    assert not simulation.runner.state.busy

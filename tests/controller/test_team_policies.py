@@ -203,7 +203,7 @@ def test_the_thread_survives_whatever_happens(monkeypatch: pytest.MonkeyPatch) -
     spaces.reader.stop()
     spaces.reader.thread.join(5)
     assert not spaces.reader.thread.is_alive()
-    assert {entry["event"] for entry in logs} == {"team policies not read"}
+    assert {(entry["event"], entry["what"]) for entry in logs} == {("not read", "team-policies")}
 
 
 def test_a_pass_ends_where_the_process_does() -> None:
