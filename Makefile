@@ -53,7 +53,7 @@ control-plane: install ## Build the programs that tests start: Kubernetes server
 
 .PHONY: cluster
 cluster: install ## Tests on a real control plane
-	$(BIN)/python -m pytest -m "cluster and not thorough"
+	$(BIN)/python -m pytest -n 2 -m "cluster and not thorough"
 
 # Built before pytest, which would show nothing for minutes. Without Go that lane is skipped, but not in CI.
 .PHONY: test
@@ -67,7 +67,7 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 	fi; \
 	$(UNIT) --cov=rebalancer --cov-report= && \
 	if [ -n "$$lanes" ]; then \
-	  $(BIN)/python -m pytest -m "cluster and not thorough" --cov=rebalancer --cov-append --cov-report=; \
+	  $(BIN)/python -m pytest -n 2 -m "cluster and not thorough" --cov=rebalancer --cov-append --cov-report=; \
 	fi && \
 	$(BIN)/coverage report --include="$(CORE)" --skip-covered --fail-under=100
 
