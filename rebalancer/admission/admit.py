@@ -8,7 +8,8 @@ mode Approve. A step is admitted whole, as a prefix, or not at all.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -52,13 +53,25 @@ class Admission:
     proposal: Proposal | None = None
 
 
+class Overload(NamedTuple):
+    """An overloaded API server asked at `since` to send nothing for `wait`."""
+
+    since: datetime
+    wait: timedelta
+
+    def left(self, now: datetime) -> timedelta:
+        """Return how long nothing is to be sent; nothing is left before `since`: the clock was set back."""
+        passed = now - self.since
+        return max(timedelta(0), self.wait - passed) if passed >= timedelta(0) else timedelta(0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdmissionContext:
     """What applies to every eviction alike.
 
     `stale` says why the snapshot is out of date, `unsaved` why the memory could not be saved, "" if they are not.
-    `overloaded_until` is the time until which the API server asked to send nothing. `turn` counts the cycles: another
-    step is first in each.
+    `overload` says since when and for how long the API server has asked to send nothing. `turn` counts the cycles:
+    another step is first in each.
     """
 
     policy: Policy
@@ -66,7 +79,7 @@ class AdmissionContext:
     now: datetime
     stale: str = ""
     unsaved: str = ""
-    overloaded_until: datetime | None = None
+    overload: Overload | None = None
     turn: int = 0
     pause: Pause | None = None
     breaker: BreakerState = CLOSED
@@ -178,8 +191,8 @@ def _find_common_obstacle(context: AdmissionContext) -> Refusal | None:
         return Refusal(Reason.STALE_DATA, Stale(context.stale))
     if context.unsaved:
         return Refusal(Reason.MEMORY_NOT_SAVED, MemoryUnsaved(context.unsaved))
-    if context.overloaded_until is not None and context.now < context.overloaded_until:
-        return Refusal(Reason.RATE_LIMITED, ServerOverloaded(context.overloaded_until - context.now))
+    if context.overload is not None and (left := context.overload.left(context.now)):
+        return Refusal(Reason.RATE_LIMITED, ServerOverloaded(left))
     opening = find_opening(context.policy.windows, context.now)
     if opening is not None:
         window = opening.window

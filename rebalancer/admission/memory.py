@@ -34,8 +34,16 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
         # A time in the future, from another clock, must not delay anything without end.
         seen=tuple(sorted((token, min(now, since.get(token, now))) for token in map(make_token, names))),
         sent=tuple(min(now, moment) for moment in memory.sent if now - moment < RATE_WINDOW),
-        failed_predictions=tuple(failure for failure in memory.failed_predictions if failure.group in repaired),
-        refused=tuple(refused for refused in memory.refused if refused.group in names),
+        failed_predictions=tuple(
+            msgspec.structs.replace(failure, last=min(now, failure.last))
+            for failure in memory.failed_predictions
+            if failure.group in repaired
+        ),
+        refused=tuple(
+            msgspec.structs.replace(refused, last=min(now, refused.last))
+            for refused in memory.refused
+            if refused.group in names
+        ),
         extra_evictions=tuple(extra for extra in memory.extra_evictions if extra.group in repaired),
         causes=causes_to_store(causes),
     )

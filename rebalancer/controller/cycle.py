@@ -65,9 +65,11 @@ class Cycle:
         """Return the workloads whose unavailable pods count against this eviction by the policy.
 
         That is the pod's own, and all of a group of the policy that limits how many of its pods may be in flight.
+        Owners of kinds that are not read (a Job, say) are counted in the snapshot only.
         """
         groups = self._limited_groups.get(eviction.pod.uid, ())
-        return frozenset({eviction.workload, *(owner for group in groups for owner in group.owners)})
+        owners = {eviction.workload, *(owner for group in groups for owner in group.owners)}
+        return frozenset(owners & self._workloads.keys())
 
     @cached_property
     def waiting_namespaces(self) -> frozenset[str]:

@@ -13,10 +13,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from rebalancer.admission.admit import Overload
 from rebalancer.controller.sender import OVERLOAD_WAIT
 from rebalancer.controller.state import (
     Answered,
     Evict,
+    Held,
     LoopState,
     NotSent,
     Publish,
@@ -135,7 +137,7 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
     while (eviction := _next_eviction(state)) is not None:
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
         expected = () if _is_required(state.sent, eviction) else _expected(state, eviction)
-        requests.append(Evict(move=move, expected=expected))
+        requests.append(Evict(move=move, not_after=_find_end(state), expected=expected))
         state = replace(
             state,
             queue=tuple(queued for queued in state.queue if queued is not eviction),
@@ -147,10 +149,17 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
 
 def _drop_forbidden(state: LoopState, now: datetime) -> LoopState:
     """Forget what may not be requested any more, by this process, its mode, or the age of the plan."""
+    if not state.queue:
+        return state
     if not state.leads or state.mode is Mode.OBSERVE or state.pause is not None:
         return drop_queue(state)
-    old = state.cycle is None or now - state.cycle.context.now > PLAN_VALID_FOR
-    return drop_queue(state, finish_steps=True) if old or state.stopping else state
+    return drop_queue(state, finish_steps=True) if now > _find_end(state) or state.stopping else state
+
+
+def _find_end(state: LoopState) -> datetime:
+    """Return until when a step of the present plan may begin."""
+    assert state.cycle is not None
+    return state.cycle.context.now + PLAN_VALID_FOR
 
 
 def _next_eviction(state: LoopState) -> Eviction | None:
@@ -221,22 +230,22 @@ def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetim
     """Hold back everything where the answer is about the server, not about one pod or the webhook of its namespace."""
     if answer.result is EvictionResult.THROTTLED:
         wait = timedelta(seconds=max(OVERLOAD_WAIT, answer.retry_after))
-        return replace(drop_queue(state, finish_steps=True), overloaded_until=now + wait)
+        return replace(drop_queue(state, finish_steps=True), overload=Overload(now, wait))
     if answer.result is EvictionResult.UNKNOWN:
         state = replace(state, silent=state.silent | {move.namespace})
         if len(state.silent) >= MOST_SILENT_NAMESPACES:
-            return drop_queue(state)
+            return drop_queue(state, finish_steps=True)
     return state
 
 
 def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[LoopState, Requests]:
-    """Forget a request that was not sent, and the evictions after it: those of its group, or all."""
+    """Forget a request that was not sent, and the evictions after it: those of its group, or of others too."""
     move = next((move for move in state.memory.moves if move.uid == event.uid), None)
     following = _forget(_end_request(state, event.uid), event.uid)
-    if event.general:
-        following = drop_queue(following)
-    elif move is not None:
+    if move is not None:
         following = _drop_group(following, move.group)
+    if event.held is not Held.GROUP:
+        following = drop_queue(following, finish_steps=event.held is Held.STEPS)
     return _continue(following, now)
 
 

@@ -114,7 +114,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         now=now,
         stale=event.stale,
         unsaved=state.unsaved,
-        overloaded_until=state.overloaded_until,
+        overload=state.overload,
         turn=state.turn,
         pause=state.pause,
         approved=state.approved,

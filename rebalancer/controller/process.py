@@ -44,6 +44,9 @@ _TEAM_POLICY_SECONDS = 5.0
 
 _CYCLE = "cycle"
 
+_LATEST = 1.5
+"""Intervals after a cycle after which the next one comes at the latest."""
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -256,7 +259,10 @@ class _Controller:
             if self._run_once.is_done(state):
                 self._done.set()
             self._runner.ask_cycle_within(time_to_next_cycle(state).total_seconds())
-        elif (interval := self._fixed_interval or state.policy.interval) != self._interval:
+            return
+        # The scheduler goes by the time of day: set back by an hour, that would be an hour without a cycle.
+        self._runner.ask_cycle_within(_LATEST * self._interval.total_seconds())
+        if (interval := self._fixed_interval or state.policy.interval) != self._interval:
             self._interval = interval
             self._scheduler.reschedule_job(_CYCLE, trigger=self._make_trigger())
 

@@ -24,9 +24,11 @@ from rebalancer.controller.state import (
     Clocks,
     CycleDue,
     Evict,
+    Held,
     LoopEvent,
     LoopState,
     MemoryRead,
+    NotSent,
     Publish,
     Requests,
     Save,
@@ -236,7 +238,7 @@ class Runner:
             for request in self._step(pending.popleft()):
                 match request:
                     case Evict():
-                        self._spawn(partial(self._evict, request))
+                        pending.extend(self._begin(request))
                     case Publish():
                         self._cluster.record(request.event)
                     case Save():
@@ -252,8 +254,20 @@ class Runner:
         elif pause is None and before is not None:
             _log.info("resumed", was=before.message)
         self._awaited = find_awaited(self.state)
-        self._observer.changed(self.state)
+        try:
+            self._observer.changed(self.state)
+        except Exception:  # noqa: BLE001  # whatever the metrics do, what the loop requests is carried out
+            _log.exception("state not observed")
         return requests
+
+    def _begin(self, request: Evict) -> list[LoopEvent]:
+        """Begin a request in a thread of its own; where there is none to be had, it is not sent."""
+        try:
+            self._spawn(partial(self._evict, request))
+        except RuntimeError as error:
+            _log.warning("eviction not begun", pod=request.move.pod, error=str(error))
+            return [NotSent(uid=request.move.uid, why=str(error), held=Held.STEPS)]
+        return []
 
     def _evict(self, request: Evict) -> None:
         with self._observer.phase("act"):
@@ -281,6 +295,8 @@ class Runner:
         if not self._may_act():
             return [Saved(problem="this process no longer leads")]
         answer = self._cluster.save(status_documents(self.state, self._identity.name, self._identity.policy_source))
+        if self.state.unsaved and not answer.problem:  # nothing was admitted for this reason: plan again
+            self.ask_cycle_within(EARLY_SECONDS)
         events: list[LoopEvent] = [Saved(problem=answer.problem)]
         if answer.conflict:
             try:

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.state import Answered, Clocks, Evict, LoopEvent, NotSent, PauseRead
+from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.ports import Cluster, EvictionResult, ReadFailedError
 
 ANSWER_SERVES: Final = 0.5
@@ -79,7 +79,7 @@ class Sender:
             return None
         left = self._overloaded_until - self._clocks.monotonic()
         why = f"the API server is overloaded; waiting for {left:.0f}s more"
-        return NotSent(uid=request.move.uid, why=why, general=True) if left > 0 else None
+        return NotSent(uid=request.move.uid, why=why, held=Held.STEPS) if left > 0 else None
 
     def _check_pods(self, request: Evict) -> NotSent | None:
         """Return why a step may not begin: a stale watch, or a workload that is not as the plan assumes."""
@@ -88,7 +88,7 @@ class Sender:
             return None
         stale = self._cluster.staleness()
         if stale:
-            return NotSent(uid=uid, why=stale, general=True)
+            return NotSent(uid=uid, why=stale, held=Held.STEPS)
         for workload, expected in request.expected:
             try:
                 count = self._cluster.count_replicas(workload)
@@ -104,17 +104,21 @@ class Sender:
         return None
 
     def _check_permission(self, request: Evict) -> NotSent | None:
-        """Return why nothing may be sent at all: a pause, a kill switch that cannot be read, a lost lease, the mode."""
+        """Return why nothing may be sent any more: a pause, an unreadable kill switch, a lost lease, the mode, time."""
         uid = request.move.uid
         try:
             pause = self._read_pause()
         except ReadFailedError as error:
-            return NotSent(uid=uid, why=f"the kill switch cannot be read: {error}", general=True)
+            return NotSent(uid=uid, why=f"the kill switch cannot be read: {error}", held=Held.ALL)
         if pause is not None and pause.holds(self._clocks.now()):
             self._tell(PauseRead(pause=pause))
-            return NotSent(uid=uid, why=pause.message, general=True)
+            return NotSent(uid=uid, why=pause.message, held=Held.ALL)
         objection = self._find_objection()
-        return NotSent(uid=uid, why=objection, general=True) if objection else None
+        if objection:
+            return NotSent(uid=uid, why=objection, held=Held.ALL)
+        if request.expected and self._clocks.now() > request.not_after:  # the reads before this one may have been slow
+            return NotSent(uid=uid, why="its plan is too old; waiting for the next one")
+        return None
 
     def _read_pause(self) -> Pause | None:
         """Return the pause, None where there is none: from the last answer if it is recent, else from a new one."""

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import NamedTuple
 
+from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.cycle import Cycle
@@ -48,16 +50,24 @@ class Answered:
     answer: EvictionAnswer
 
 
+class Held(StrEnum):
+    """What an objection to an eviction holds back with it."""
+
+    GROUP = "group"
+    """The step of its group."""
+    STEPS = "steps"
+    """Every step that has not begun."""
+    ALL = "all"
+    """Everything, even what a step requires that has begun."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NotSent:
-    """A requested eviction was not sent, because it is no longer certain that it is allowed.
-
-    `general` is set if no other eviction may be sent either.
-    """
+    """A requested eviction was not sent, because it is no longer certain that it is allowed."""
 
     uid: str
     why: str
-    general: bool = False
+    held: Held = Held.GROUP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +156,12 @@ class Evict:
     """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`.
 
     `expected` says of each workload concerned how many pods it must want at the API server, and how many of them must
-    be Ready at least, before it is sent; it is empty within a step that has begun and needs this eviction.
+    be Ready at least, before it is sent; it is empty within a step that has begun and needs this eviction. Otherwise it
+    is not sent after `not_after`: its plan is too old then.
     """
 
     move: Move
+    not_after: datetime
     expected: tuple[tuple[Reference, ReplicaCount], ...] = ()
 
 
@@ -188,8 +200,9 @@ class LoopState:
     requested, by group. `silent` are the namespaces of requests that had no answer or a server's error in this cycle.
     `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in the stored memory.
     `policy` is the one in force, with what `teams` add; `team_problems` says by namespace what of a team policy is not.
-    `unsaved` says why the memory could not be saved the last time, "" if it was. `overloaded_until` is the time until
-    which the API server asked to send nothing. `policy_error` says why the newest policy is not in force, "" if it is.
+    `unsaved` says why the memory could not be saved the last time, "" if it was. `overload` says since when and for how
+    long the API server has asked to send nothing, None if it has not. `policy_error` says why the newest policy is not
+    in force, "" if it is.
     `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
     `approved` is the hash of the plan that a person has approved last, "" if there is none.
     """
@@ -221,7 +234,7 @@ class LoopState:
     silent: frozenset[str] = frozenset()
     unsaved: str = ""
     unsent: frozenset[tuple[str, datetime]] = frozenset()
-    overloaded_until: datetime | None = None
+    overload: Overload | None = None
 
     @property
     def busy(self) -> bool:

@@ -79,7 +79,7 @@ def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
         return None
     if failure.times >= MAX_FAILED_PREDICTIONS:
         return Backoff(failure.times, None)
-    waited = max(timedelta(0), now - failure.last)  # a clock that was set back must not prolong the wait
+    waited = max(timedelta(0), now - failure.last)  # from another clock; admission stores it as now
     left = FIRST_WAIT * 2 ** (failure.times - 1) - waited
     return Backoff(failure.times, left) if left > timedelta(0) else None
 

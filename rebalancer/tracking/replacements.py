@@ -51,7 +51,9 @@ class Replacements:
         if self._shows_victim(move):
             return None
         pods = [pod for pod in self._remaining_pods(move) if pod.uid not in self._claimed]
-        if self._before is not None:
+        if move.workload.kind == "StatefulSet":  # its replacement has the victim's name, and no other pod is one
+            new = [pod for pod in pods if pod.name == move.pod]
+        elif self._before is not None:
             new = [pod for pod in pods if pod.uid not in self._before.pod]
         elif self._was_scaled(move):
             new = []
@@ -60,8 +62,7 @@ class Replacements:
             new = sorted(pods, key=lambda pod: (pod.created, pod.uid), reverse=True)[: max(0, existing)]
         if not new:
             return None
-        # A StatefulSet's replacement has the victim's name; of others the oldest comes first.
-        replacement = min(new, key=lambda pod: (pod.name != move.pod, pod.created, pod.name))
+        replacement = min(new, key=lambda pod: (pod.created, pod.name))
         self._claimed.add(replacement.uid)
         self._waiting[move.owner_uid] -= 1
         return replacement

@@ -19,6 +19,7 @@ from rebalancer.ports import Lease, LeaseRecord
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.controller.test_election import Store
+from tests.controller.waiting import until
 
 
 class Shaky:
@@ -59,13 +60,6 @@ def elector(
         load_memory=load_memory,
         tell=tell or reported.append,
     )
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    limit = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < limit, f"waited in vain for {what}"
-        time.sleep(0.01)
 
 
 def leads(reported: list[LoopEvent]) -> list[bool]:

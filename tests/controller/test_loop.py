@@ -16,6 +16,7 @@ from rebalancer.controller.state import (
     ApprovalRead,
     CycleDue,
     Evict,
+    Held,
     Leading,
     LoopEvent,
     LoopRequest,
@@ -283,7 +284,7 @@ def test_a_move_is_remembered_before_it_is_sent() -> None:
 def test_an_eviction_that_was_held_back_is_no_move() -> None:
     """What was not sent leaves no trace but the end of the queue, and who no longer leads writes nothing."""
     state, requested = evicting()
-    dropped, requests = after(state, NotSent(uid=requested.move.uid, why="stale", general=True))
+    dropped, requests = after(state, NotSent(uid=requested.move.uid, why="stale", held=Held.STEPS))
     assert (dropped.queue, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
     assert dropped.memory.sent == ()
     _, requests = after(state, Leading(leads=False), NotSent(uid=requested.move.uid, why="no longer leading"))
@@ -503,6 +504,34 @@ def test_what_a_step_requires_is_finished(event: LoopEvent | None, torn: bool) -
     assert all(request.expected == () for request in sent[1:]), "nothing may hold the rest of a step back"
 
 
+TORN = [
+    (Held.GROUP, 3),
+    (Held.STEPS, 2),
+    (Held.ALL, 0),
+]
+
+
+@pytest.mark.parametrize(("held", "left"), TORN)
+def test_what_another_group_may_tear(held: Held, left: int) -> None:
+    """A begun step loses what it requires only to what holds everything: a pause, the lease, the mode, the switch."""
+    state, _ = after(led(), CycleDue(snapshot=two_workloads()))
+    state, requests = after(with_needed(state, 3), Saved())
+    first, other = evictions(requests)
+    dropped, _ = after(state, NotSent(uid=other.move.uid, why="a reason", held=held))
+    assert sum(eviction.group == first.move.group for eviction in dropped.queue) == left
+    assert not [eviction for eviction in dropped.queue if eviction.group == other.move.group]
+
+
+def test_three_silent_namespaces_tear_no_step() -> None:
+    """What a begun step requires is sent; no other begins."""
+    state, _ = after(led(), CycleDue(snapshot=two_workloads()))
+    state, requests = after(with_needed(state, 3), Saved())
+    first, other = evictions(requests)
+    state = replace(state, silent=frozenset({"one", "two"}))
+    state, _ = after(state, answered(other, EvictionResult.UNKNOWN))
+    assert [eviction.group for eviction in state.queue] == [first.move.group] * 2
+
+
 def test_what_is_read_before_a_step() -> None:
     """As many pods as were Ready in the snapshot, less those that were evicted since, must be Ready at the server."""
     state, first = evicting()
@@ -563,6 +592,29 @@ def test_an_overloaded_server_is_left_alone() -> None:
         assert later.cycle is not None
         waiting = {one.reason for one in later.cycle.admission.waiting if one.eviction.group == first.move.group}
         assert waiting == reasons_then or (seconds == 20 and not waiting)
+
+
+def test_a_clock_that_was_set_back_prolongs_no_overload() -> None:
+    """The loop no longer waits; the sender, whose clock only increases, still does."""
+    state, requests = after(led(), CycleDue(snapshot=two_workloads()), Saved())
+    (first, _) = evictions(requests)
+    overloaded = EvictionAnswer(EvictionResult.THROTTLED, "too many requests", retry_after=20)
+    state, _ = after(state, Answered(uid=first.move.uid, answer=overloaded))
+    assert state.overload is not None
+    assert state.overload.left(NOW) == timedelta(seconds=20)
+    assert state.overload.left(NOW - timedelta(hours=6)) == timedelta(0)
+
+
+def test_a_clock_that_was_set_back_prolongs_no_back_off() -> None:
+    """A group whose request was refused waits from the first cycle on, not until the clock is where it was."""
+    state, requested = evicting()
+    state, _ = after(state, answered(requested, EvictionResult.BUDGET))
+    then = NOW - timedelta(hours=6)
+    for seconds, waits in ((0, True), (9, True), (11, False)):
+        now = then + timedelta(seconds=seconds)
+        state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
+        assert state.cycle is not None
+        assert ("BackOff" in {one.reason for one in state.cycle.admission.waiting}) is waits
 
 
 def test_moves_of_another_process_are_in_flight_too() -> None:

@@ -1,7 +1,5 @@
 """Policies and scheduler configurations come from files, and their errors are reported."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +17,7 @@ from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.policy import Policy, load_policy
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import served
+from tests.controller.waiting import until
 
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 
@@ -172,13 +171,6 @@ def test_a_policy_file_is_opened_with_the_profile_beside_it(tmp_path: Path) -> N
     event = policy_event(file.read_bytes(), "policy.yaml", opened.folder)
     assert isinstance(event, PolicyLoaded)
     assert event.profile.name == "packer"
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    limit = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < limit, f"waited in vain for {what}"
-        time.sleep(0.01)
 
 
 def test_text_that_yaml_cannot_convert_refuses_the_policy(tmp_path: Path) -> None:

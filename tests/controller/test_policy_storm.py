@@ -7,7 +7,7 @@ import http.client
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,7 @@ from rebalancer.model.events import Event, Regarding
 from rebalancer.policy import Amount, load_policy, select_team_namespaces
 from rebalancer.settings import Address
 from tests.controller.policy_storm import HEAD, NAMESPACES, Edits, Meaning, Mount, Reference, TeamEdit
+from tests.controller.waiting import until
 
 SEED = int(os.environ.get("POLICY_STORM_SEED", "1"))
 EDITS = 1_200
@@ -181,13 +182,13 @@ class Process:
     def await_read(self) -> None:
         """Wait until the file was read once, from after this call on, and what was read is with the loop."""
         begun = self.begun  # one read may be under way; when the second after it begins, the first has been reported
-        until(lambda: self.begun >= begun + 2)
+        until(lambda: self.begun >= begun + 2, "two reads: a thread has ended, or hangs")
         self._await_loop()
 
     def await_teams(self) -> None:
         """Wait until the team policies were read once, from after this call on."""
         passes = self.passes
-        until(lambda: self.passes >= passes + 2)
+        until(lambda: self.passes >= passes + 2, "two passes: a thread has ended, or hangs")
         self._await_loop()
 
     def _await_loop(self) -> None:
@@ -195,7 +196,7 @@ class Process:
         self._marks += 1
         mark = f"mark {self._marks}"
         self.runner.tell(ApprovalRead(approved=mark))
-        until(lambda: self.runner.state.approved == mark)
+        until(lambda: self.runner.state.approved == mark, "the loop")
 
     def ask(self, path: str) -> tuple[int, str]:
         web = self.telemetry._web
@@ -204,13 +205,6 @@ class Process:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < limit, "waited in vain: a thread has ended, or hangs"
-        time.sleep(0.002)
 
 
 @pytest.fixture

@@ -2,22 +2,27 @@
 
 import json
 import socket
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
+from apscheduler.triggers.interval import IntervalTrigger
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.cli.main import main
 from rebalancer.controller import process
+from rebalancer.controller.policy_source import open_policy
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
+from tests.controller.waiting import until
 
 LEASES = "/apis/coordination.k8s.io/"
 
@@ -175,3 +180,18 @@ def test_a_verified_certificate_has_no_warning() -> None:
     """As with every connection of these tests that is not made on purpose."""
     with served(EmptyCluster()) as transport:
         assert transport.warnings == ()
+
+
+def test_a_clock_that_is_set_back_stops_no_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the scheduler waits for a time of day that is an hour away, the loop goes by the clock that only rises."""
+    monkeypatch.setattr(IntervalTrigger, "get_next_fire_time", lambda *_: datetime.now(UTC) + timedelta(hours=1))
+    with served(EmptyCluster()) as transport:
+        settings = load_settings({"namespace": "home"})
+        policy = open_policy(settings, transport)
+        clocks, interval = process.SYSTEM_CLOCKS, timedelta(seconds=0.2)
+        controller = process._Controller(settings, clocks, transport, policy, interval)
+        try:
+            controller.start(threading.Event())
+            until(lambda: controller._runner.state.turn >= 4, "four cycles")
+        finally:
+            controller.stop()

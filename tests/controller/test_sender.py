@@ -1,13 +1,14 @@
 """What is read afresh before an eviction is sent, and what holds it back."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.sender import ANSWER_SERVES, ANSWER_USABLE, Sender
-from rebalancer.controller.state import Answered, Clocks, Evict, LoopEvent, NotSent, PauseRead
+from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReplicaCount
 from tests.controller.test_loop import SNAPSHOT
@@ -62,7 +63,7 @@ class Sending:
         )
 
     def send(self, expected: tuple[tuple[Reference, ReplicaCount], ...] = (), index: int = 0) -> Answered | NotSent:
-        return self.sender.send(Evict(move=victim(index), expected=expected))
+        return self.sender.send(Evict(move=victim(index), not_after=NOW, expected=expected))
 
 
 def victim(index: int) -> Move:
@@ -90,7 +91,16 @@ def test_pods_that_are_not_as_planned(expected: tuple[tuple[Reference, ReplicaCo
     """Where a workload was scaled, fewer pods are Ready than planned, or nobody can say, the group waits for a plan."""
     outcome = Sending().send(expected)
     assert isinstance(outcome, NotSent)
-    assert (why in outcome.why, outcome.general) == (True, False)
+    assert (why in outcome.why, outcome.held) == (True, Held.GROUP)
+
+
+def test_a_step_does_not_begin_on_an_old_plan() -> None:
+    """However long the reads before it took; what a step requires that has begun is sent all the same."""
+    late = Evict(move=victim(0), not_after=NOW - timedelta(seconds=1), expected=((WEB, AS_IT_IS),))
+    outcome = Sending().sender.send(late)
+    assert isinstance(outcome, NotSent)
+    assert (outcome.why, outcome.held) == ("its plan is too old; waiting for the next one", Held.GROUP)
+    assert isinstance(Sending().sender.send(replace(late, expected=())), Answered)
 
 
 def test_an_overloaded_server_is_left_alone_at_once() -> None:
@@ -101,7 +111,7 @@ def test_an_overloaded_server_is_left_alone_at_once() -> None:
     sending.cluster.time = 7.9
     outcome = sending.send(((WEB, AS_IT_IS),))
     assert isinstance(outcome, NotSent)
-    assert (outcome.why, outcome.general) == ("the API server is overloaded; waiting for 0s more", True)
+    assert (outcome.why, outcome.held) == ("the API server is overloaded; waiting for 0s more", Held.STEPS)
     assert isinstance(sending.send(()), Answered)
     sending.cluster.time = 8.0
     assert isinstance(sending.send(((WEB, ReplicaCount(12, 11)),), index=1), Answered)
@@ -112,7 +122,7 @@ def test_a_stale_watch_holds_everything() -> None:
     sending = Sending()
     sending.cluster.stale = "Pod: nothing heard for 200s"
     outcome = sending.send(((WEB, AS_IT_IS),))
-    assert outcome == NotSent(uid=victim(0).uid, why="Pod: nothing heard for 200s", general=True)
+    assert outcome == NotSent(uid=victim(0).uid, why="Pod: nothing heard for 200s", held=Held.STEPS)
     assert isinstance(sending.send(()), Answered)
 
 
@@ -122,7 +132,7 @@ def test_a_pause_that_no_watch_has_reported() -> None:
     sending.cluster.pause = Pause(reason="an upgrade")
     outcome = sending.send()
     assert isinstance(outcome, NotSent)
-    assert outcome.general
+    assert outcome.held is Held.ALL
     assert sending.events == [PauseRead(pause=Pause(reason="an upgrade"))]
 
 
@@ -141,7 +151,7 @@ def test_a_kill_switch_that_cannot_be_read_holds() -> None:
     sending.cluster.broken = "connection refused"
     outcome = sending.send()
     assert isinstance(outcome, NotSent)
-    assert (outcome.general, "connection refused" in outcome.why) == (True, True)
+    assert (outcome.held, "connection refused" in outcome.why) == (Held.ALL, True)
     slow = Sending()
     slow.cluster.takes = ANSWER_USABLE + 0.1
     outcome = slow.send()
@@ -167,4 +177,4 @@ def test_an_answer_serves_for_half_a_second() -> None:
 def test_who_does_not_lead_sends_nothing() -> None:
     """A lease can run out between the loop's decision and the request."""
     outcome = Sending(leads=False).send()
-    assert outcome == NotSent(uid=victim(0).uid, why="this process no longer leads", general=True)
+    assert outcome == NotSent(uid=victim(0).uid, why="this process no longer leads", held=Held.ALL)

@@ -3,12 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from rebalancer.adapters.simulator import (
     HOSTNAME,
@@ -21,15 +24,16 @@ from rebalancer.adapters.simulator import (
     pick_most_crowded,
 )
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.state import ApprovalRead, LoopEvent, PauseRead
+from rebalancer.controller.state import ApprovalRead, LoopEvent, LoopState, PauseRead
 from rebalancer.controller.status import PLAN
 from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.pods import OwnerReference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
-from rebalancer.policy import Amount, Budgets, Mode, Spread
+from rebalancer.policy import Amount, Budgets, Mode, Spread, load_policy
 from rebalancer.ports import Document, EvictionAnswer, EvictionResult, SaveAnswer
-from tests.controller.simulated import Simulation, eager
+from tests.controller.simulated import Simulation, Watching, eager
 from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
 
@@ -378,3 +382,75 @@ def test_a_request_that_ends_with_an_error_has_an_unknown_answer() -> None:
     assert standing(cluster.snapshot(cluster.now), [[4], [0]]) == [[2], [2]]
     assert simulation.observer.answers == [EvictionResult.UNKNOWN, EvictionResult.EVICTED]
     assert not simulation.runner.state.busy
+
+
+def test_a_metric_that_fails_stops_no_request() -> None:
+    """What the loop has decided is carried out, and what it waits for is answered."""
+
+    class Failing(Watching):
+        def changed(self, state: LoopState) -> None:
+            raise ValueError("too many series")
+
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
+    simulation = Simulation(cluster, eager(), telling=Failing())
+    with capture_logs() as logs:
+        simulation.cycles(8, apart=30)
+    assert {entry["event"] for entry in logs} >= {"state not observed"}
+    assert standing(cluster.snapshot(cluster.now), [[4], [0]]) == [[2], [2]]
+
+
+def test_a_thread_that_cannot_be_had_loses_no_request() -> None:
+    """The eviction is not sent; the next plan has it again."""
+    threads = iter([False, False, True, True, True])
+
+    def spawn(work: Callable[[], None]) -> None:
+        if not next(threads):
+            raise RuntimeError("can't start new thread")
+        work()
+
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
+    simulation = Simulation(cluster, eager(), spawn=spawn)
+    simulation.cycles(10, apart=30)
+    assert standing(cluster.snapshot(cluster.now), [[4], [0]]) == [[2], [2]]
+    assert simulation.evictions == 2
+
+
+def test_a_memory_that_is_saved_again_has_a_cycle_follow() -> None:
+    """The plan that waited for it is made at once, not after another interval."""
+
+    class Refusing(SimulatedCluster):
+        refuses = True
+
+        def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
+            return SaveAnswer("HTTP 500") if self.refuses else super().save(documents)
+
+    cluster = Refusing(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
+    simulation = Simulation(cluster, eager())
+    simulation.cycles(1)
+    assert simulation.runner.time_to_cycle() is None
+    cluster.refuses = False
+    simulation.cycles(1)
+    assert simulation.evictions == 0
+    assert simulation.runner.time_to_cycle() == 0
+    simulation.cycles(1)
+    assert simulation.evictions == 1
+
+
+def test_a_group_with_the_pod_of_a_job_is_repaired() -> None:
+    """Its unavailable pods count, but nobody reads a Job before an eviction: its kind is not watched."""
+    snapshot = skewed([[4], [0]], 1, 4).snapshot()
+    job = OwnerReference(group="batch", kind="Job", name="backup", uid="job")
+    stray = msgspec.structs.replace(snapshot.pods[0], name="backup-1", uid="stray", owner=job, node="b-1")
+    text = b"""apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+groups: [{name: all, selector: {matchLabels: {app: web}}, groupBy: [app], disruption: {maxInFlight: 1}}]
+"""
+    groups = load_policy(text, source="a test").groups
+    cluster = SimulatedCluster(replace(snapshot, pods=(*snapshot.pods, stray), budgets=()), seed=1)
+    simulation = Simulation(cluster, eager(groups=groups))
+    simulation.cycles(1)
+    (group,) = simulation.runner.state.cycle.assessment.pod_groups  # type: ignore[union-attr]
+    assert {owner.kind for owner in group.owners} == {"Deployment", "Job"}
+    simulation.cycles(9, apart=30)
+    assert simulation.evictions == 1
+    assert standing(cluster.snapshot(cluster.now), [[4], [0]]) == [[3], [2]]

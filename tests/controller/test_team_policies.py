@@ -1,7 +1,5 @@
 """Team policies are read from many namespaces, and what one of them has concerns no other."""
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,6 +23,7 @@ from rebalancer.policy.merging import MOST_TEAMS
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.controller.simulated import eager
 from tests.controller.test_loop import NOW, SNAPSHOT
+from tests.controller.waiting import until
 
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: TeamPolicy\n"
 STRICT = HEAD + "budgets: {perWorkload: 0}\n"
@@ -176,13 +175,6 @@ def test_more_namespaces_than_can_be_read_are_left_alone() -> None:
     assert readings["t0500"].problem == (
         "not read: teamPolicies.namespaces selects 502 namespaces, expected at most 500"
     )
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    limit = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < limit, f"waited in vain for {what}"
-        time.sleep(0.01)
 
 
 def test_the_thread_survives_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rebalancer.model.moves import Move, MoveState, Target
+from rebalancer.model.moves import Move, MoveState, Reference, Target
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
@@ -131,13 +131,16 @@ def test_one_replacement_serves_one_move() -> None:
 
 
 def test_a_stateful_replacement_keeps_its_name() -> None:
-    """Of several new pods the one of the victim's name is its replacement."""
-    pods = [
-        new("a", name="web-5", created=LATER),
-        new("b", name="web-0", created=LATER + timedelta(seconds=5), node="n1"),
-    ]
-    (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(*pods), LATER)
-    assert after.replacement == "b"
+    """Only a pod of the victim's name is its replacement, whatever else is new and whoever has begun to lead."""
+    other = new("a", name="web-5", created=LATER)
+    own = new("b", name="web-0", created=LATER + timedelta(seconds=5), node="n2")
+    evicted = moved(MoveState.EVICTED, workload=Reference("shop", "StatefulSet", "web"))
+    three = msgspec.structs.replace(WEB, kind="StatefulSet", replicas=3)
+    for before in (BEFORE, None):
+        (after,) = observe_moves((evicted,), before, seen(other, owner=three), LATER)
+        assert after.state is MoveState.EVICTED
+        (after,) = observe_moves((evicted,), before, seen(other, own, owner=three), LATER)
+        assert (after.state, after.replacement) == (MoveState.VERIFIED, "b")
 
 
 def test_the_last_few_ended_moves_are_stored() -> None:

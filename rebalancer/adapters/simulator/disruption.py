@@ -148,4 +148,6 @@ class Disruptions:
             self._budgets.put(updated)
         for name, at in updated.disrupted:
             wait = (at + DELETION_TIMEOUT - now).total_seconds()
+            if wait <= 0:
+                continue  # as long as the status cannot be computed, its entries stay
             self._state.event_queue.after(wait, lambda: self._count(key), key=f"overdue {key} {name} {at}")
