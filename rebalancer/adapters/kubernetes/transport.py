@@ -17,6 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 from urllib3.response import BaseHTTPResponse
 
 from rebalancer import __version__
+from rebalancer.adapters.kubernetes.connections import Connections
 
 _CONNECTIONS = 32
 """Watches of every kind at once, and requests besides."""
@@ -57,6 +58,7 @@ class Transport:
         self, client: ApiClient, *, read_timeout: float = READ_TIMEOUT, on_answer: OnAnswer = lambda *_: None
     ) -> None:
         self._client = client
+        self._connections = Connections(client.rest_client.pool_manager)
         self._read_timeout = read_timeout
         self.on_answer = on_answer
         """Called for every request with its verb, path and HTTP code (0 without a response)."""
@@ -86,16 +88,18 @@ class Transport:
     ) -> bytes:
         """Send a request and return the body; raise RequestRefused or Unreachable.
 
-        `timeout` is how many seconds it may take, with the connection.
+        `timeout` is how many seconds it may take in all, however slowly the response comes; None: the transport's own.
         """
-        timeouts = timeout or (CONNECT_TIMEOUT, self._read_timeout)
-        response = self._send(method, path, query or {}, body, content_type, timeouts)
-        try:
-            data = response.read()
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {error}") from error
-        finally:
-            response.release_conn()
+        seconds = timeout or self._read_timeout
+        with self._connections.limit(seconds):
+            timeouts = (min(CONNECT_TIMEOUT, seconds), seconds)
+            response = self._send(method, path, query or {}, body, content_type, timeouts)
+            try:
+                data = response.read()
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {error}") from error
+            finally:
+                response.release_conn()
         if response.status >= 400:
             raise _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
         return data
@@ -119,7 +123,7 @@ class Transport:
         query: Mapping[str, str],
         body: Any,
         content_type: str,
-        timeouts: float | tuple[float, float],
+        timeouts: tuple[float, float],
     ) -> BaseHTTPResponse:
         headers = {"Accept": "application/json"}
         if body is not None:
@@ -140,6 +144,10 @@ class Transport:
         response: BaseHTTPResponse = answer.response
         self.on_answer(method, path, response.status)
         return response
+
+    def interrupt(self) -> None:
+        """End every request and stream that is under way; later ones fail."""
+        self._connections.interrupt()
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,10 +1,12 @@
-"""Connections to the API server over TLS."""
+"""Connections to the API server: TLS, deadlines, the end."""
 
 import shutil
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from rebalancer.adapters.kubernetes.transport import Transport, Unreachable
-from tests.adapters.kubernetes.fake_server import answer
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, Unreachable
+from tests.adapters.kubernetes.fake_server import answer, served
 
 OPENSSL = shutil.which("openssl")
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
@@ -44,7 +46,10 @@ class Secure:
 
         class Requests(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                answer(self, 200, {})
+                if self.path == "/drops":
+                    drip(self, header=True)
+                else:
+                    answer(self, 200, {})
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -94,4 +99,108 @@ def test_a_new_certificate_authority_is_read_from_its_file(secure: Secure, tmp_p
     secure.present("one")
     with pytest.raises(Unreachable, match="certificate verify failed"):
         transport.request("GET", "/version")
+    transport.close()
+
+
+def drip(request: BaseHTTPRequestHandler, *, header: bool) -> None:
+    """Send an answer of 40 bytes or more, one every 0.1 s: no receive takes long."""
+    body = b'{"status": "Success"}' + b" " * 20
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    if not header:
+        request.wfile.write(head)
+    for byte in head + body if header else body:
+        request.wfile.write(bytes([byte]))
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_an_answer_in_drops_is_cut_off(*, header: bool) -> None:
+    """The timeout bounds the whole request, not the time of one receive, whether header or body comes slowly."""
+    with served(partial(drip, header=header)) as transport:
+        began = time.monotonic()
+        with pytest.raises(Unreachable):
+            transport.request("GET", "/version", timeout=0.5)
+        assert 0.4 < time.monotonic() - began < 1.0
+
+
+def test_a_server_that_reads_nothing_holds_nobody() -> None:
+    """A large document, such as the memory, is not sent for longer than the timeout either."""
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        time.sleep(1.5)
+        request.close_connection = True
+
+    with served(handle) as transport:
+        began = time.monotonic()
+        with pytest.raises(Unreachable):
+            transport.request("PUT", "/api", body="x" * 16_000_000, timeout=0.5)
+        assert time.monotonic() - began < 1.0
+
+
+def test_a_connection_is_used_again_after_a_request_with_a_deadline() -> None:
+    """What is left of one request's time does not bound the next one's, nor a stream's."""
+    ports = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        ports.append(request.client_address)
+        if "watch" in request.path:
+            time.sleep(0.7)
+        answer(request, 200, {})
+
+    with served(handle) as transport:
+        assert transport.request("GET", "/version", timeout=0.5) == b"{}"
+        response = transport.stream("/watch", query={}, read_timeout=5.0)
+        assert response.read() == b"{}"
+        response.release_conn()
+        assert transport.request("GET", "/watch") == b"{}"
+    assert len(set(ports)) == 1
+
+
+def test_interrupting_ends_what_waits_for_an_answer() -> None:
+    """Requests and streams alike; later ones fail at once instead of waiting for the same silent server."""
+    silent = threading.Event()
+    arrived = threading.Semaphore(0)
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        arrived.release()
+        silent.wait(5)
+        request.close_connection = True
+
+    failures: list[type[BaseException]] = []
+
+    def fail(send: Callable[[], object]) -> None:
+        try:
+            send()
+        except ClusterError as error:
+            failures.append(type(error))
+
+    with served(handle) as transport:
+        sends: list[Callable[[], object]] = [
+            lambda: transport.request("GET", "/version", timeout=5),
+            lambda: transport.stream("/pods", query={}, read_timeout=5),
+        ]
+        threads = [threading.Thread(target=fail, args=(send,)) for send in sends]
+        for thread in threads:
+            thread.start()
+            assert arrived.acquire(timeout=5)
+        began = time.monotonic()
+        transport.interrupt()
+        for thread in threads:
+            thread.join(5)
+        fail(sends[0])
+        assert time.monotonic() - began < 1.0
+        silent.set()
+    assert failures == [Unreachable] * 3
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="certificates are made with openssl")
+def test_the_deadline_holds_over_tls(secure: Secure, tmp_path: Path) -> None:
+    """There the socket is another one, which wraps that of the connection."""
+    configuration = Configuration(host=f"https://127.0.0.1:{secure.server.server_port}", retries=False)
+    configuration.ssl_ca_cert = str(tmp_path / "one.crt")
+    transport = Transport(ApiClient(configuration), read_timeout=5.0)
+    began = time.monotonic()
+    with pytest.raises(Unreachable):
+        transport.request("GET", "/drops", timeout=0.5)
+    assert time.monotonic() - began < 1.5
     transport.close()
