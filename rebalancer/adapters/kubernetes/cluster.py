@@ -30,8 +30,8 @@ STALE_AFTER = 150.0
 FAILING_AFTER = 10.0
 """Seconds for which a watch may fail before its objects count as stale."""
 
-_PAUSE_SECONDS = 1.0
-"""How long reading the kill switch may take."""
+_CHECK_SECONDS = 1.0
+"""How long reading the kill switch, or a workload right before a step, may take."""
 
 _PAGE = "500"
 _FORBIDDEN = frozenset({401, 403})
@@ -143,17 +143,23 @@ class KubernetesCluster:
     def read_pause(self) -> Pause | None:
         """Read the kill switch from the API server, whatever its watch has received."""
         try:
-            config_map = self._control.read(timeout=_PAUSE_SECONDS)
+            config_map = self._control.read(timeout=_CHECK_SECONDS)
         except (ClusterError, msgspec.DecodeError) as error:
             raise ReadFailedError(str(error)) from error
         return find_pause(config_map) if config_map is not None else None
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
         """Read the wanted number of pods from a workload's spec, that of the Ready ones from its status."""
-        kind = next(kind for kind in KINDS if kind.name == workload.kind)
+        kind = next((kind for kind in KINDS if kind.name == workload.kind), None)
+        if kind is None:
+            raise ReadFailedError(
+                f"the replicas of {workload} cannot be read: the rebalancer does not read objects of kind "
+                f"{workload.kind}. Remove the kind from eligibility.owners"
+            )
         path = kind.path.replace(kind.plural, f"namespaces/{workload.namespace}/{kind.plural}/{workload.name}")
         try:
-            read = decode(kind, msgspec.Raw(self._transport.request("GET", path)), Interner())
+            answer = self._transport.request("GET", path, timeout=_CHECK_SECONDS)
+            read = decode(kind, msgspec.Raw(answer), Interner())
         except (ClusterError, msgspec.DecodeError) as error:
             raise ReadFailedError(str(error)) from error
         if not isinstance(read, Workload):

@@ -1,6 +1,7 @@
 """The real cluster behind the loop's port: staleness, stored documents, UIDs of events."""
 
 import json
+import threading
 import time
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
@@ -13,10 +14,11 @@ from rebalancer.adapters.kubernetes import transport as transports
 from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster, read_once
 from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
 from rebalancer.adapters.kubernetes.reflector import Reflector
-from rebalancer.adapters.kubernetes.transport import ClusterError, connect
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.model.cluster import NEWEST
-from rebalancer.ports import Document, SaveAnswer
+from rebalancer.model.moves import Reference
+from rebalancer.ports import Document, ReadFailedError, SaveAnswer
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
 
 
@@ -232,3 +234,40 @@ def test_node_pools_are_read_where_they_are_served(code: int, unknown: set[str])
         assert [made.name for made in cluster.snapshot(now).node_pools] == expected
         assert (cluster.staleness(), cluster.forbidden(), cluster.snapshot(now).unknown) == ("", "", frozenset())
         cluster.stop()
+
+
+def make_cluster(transport: Transport) -> KubernetesCluster:
+    """Return a cluster that watches nothing yet."""
+    control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
+    return KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control)
+
+
+@pytest.mark.parametrize("kind", ["Job", "CloneSet", "Rollout"])
+def test_replicas_of_a_kind_that_is_not_read_are_an_error_with_a_way_out(kind: str) -> None:
+    """The eviction is held back with this message; nothing is requested."""
+    requests: list[str] = []
+    with served(lambda request: requests.append(request.path)) as transport, pytest.raises(ReadFailedError) as caught:
+        make_cluster(transport).count_replicas(Reference("shop", kind, "cart"))
+    assert str(caught.value) == (
+        f"the replicas of shop/cart ({kind}) cannot be read: the rebalancer does not read objects of kind {kind}. "
+        "Remove the kind from eligibility.owners"
+    )
+    assert requests == []
+
+
+def test_a_check_before_a_step_waits_for_a_second_at_most() -> None:
+    """For the kill switch and for a workload: a server that says nothing delays a step, and no more."""
+    silent = threading.Event()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        silent.wait(5)
+        request.close_connection = True
+
+    with served(handle) as transport:
+        cluster = make_cluster(transport)
+        for read in (cluster.read_pause, lambda: cluster.count_replicas(Reference("shop", "StatefulSet", "cart"))):
+            began = time.monotonic()
+            with pytest.raises(ReadFailedError, match="no response"):
+                read()
+            assert time.monotonic() - began < 1.5
+        silent.set()
