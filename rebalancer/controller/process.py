@@ -36,8 +36,11 @@ from rebalancer.settings import Settings
 SYNC_SECONDS = 120.0
 """How long the first lists may take before the process exits and Kubernetes starts it again."""
 
-STOP_SECONDS = 5.0
-"""How long a request that is under way may still take once the process is to end."""
+STOP_SECONDS = 8.0
+"""How long the process may take from a signal to the release of the Lease; then the watches end, in two seconds."""
+
+LOOP_STOP_SECONDS = 4.0
+"""The part of it for which the loop is waited for: a request that is under way, or planning."""
 
 _TEAM_POLICY_SECONDS = 5.0
 """How long reading one team policy may take."""
@@ -149,6 +152,7 @@ class _Controller:
         )
         self._run_once = RunOnce() if settings.once else None
         self._done = threading.Event()
+        self._ending = False
 
     def _make_runner(self) -> Runner:
         settings = self._settings
@@ -221,7 +225,10 @@ class _Controller:
         self._await_sync(stopping)
         if self._watcher is not None:
             self._watcher.start()
-        self._team_policies.poll()  # before the first cycle: what a team forbids holds from the beginning
+        # Before the first cycle: what a team forbids holds from the beginning.
+        self._team_policies.poll(ended=stopping.is_set)
+        if stopping.is_set():
+            return
         self._team_policies.start()
         self._runner.thread.start()
         self._elector.start()
@@ -242,7 +249,8 @@ class _Controller:
                 raise StartError(f"the cluster could not be listed: {self._cluster.staleness()}")
 
     def _leads(self) -> bool:
-        return self._elector.leads()
+        """Return whether a request may be sent: not once the process ends, whatever the loop still plans."""
+        return not self._ending and self._elector.leads()
 
     def _tell(self, event: LoopEvent) -> None:
         """Hand an event to the loop, and have a cycle follow: a change of leader or policy must not wait for the next.
@@ -287,17 +295,19 @@ class _Controller:
         """End in the order that loses nothing: no new eviction, status saved, lease released, events published."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+        deadline = time.monotonic() + STOP_SECONDS
         self._runner.tell(Stopping())
         if self._runner.thread.is_alive():
-            self._runner.thread.join(STOP_SECONDS)
-        abandoned = self._runner.thread.is_alive()
+            self._runner.thread.join(LOOP_STOP_SECONDS)
+        self._ending = True  # the loop may go on planning; from here on it sends nothing
+        abandoned = self._runner.thread.is_alive() and bool(self._runner.state.under_way)
         if abandoned:
-            _log.warning("abandoned an in-flight request at shutdown", seconds=STOP_SECONDS)
+            _log.warning("abandoned an in-flight request at shutdown", seconds=LOOP_STOP_SECONDS)
         if self._watcher is not None:
             self._watcher.stop()
         self._team_policies.stop()
         # With a request under way the lease runs out by itself: the next leader must not act beside it.
-        self._elector.stop(timeout=STOP_SECONDS, release=not abandoned)
+        self._elector.stop(timeout=deadline - time.monotonic(), release=not abandoned)
         if self._policy.reflector is not None:
             self._policy.reflector.stop()
         self._approvals.stop()

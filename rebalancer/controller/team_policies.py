@@ -86,8 +86,8 @@ class TeamPolicyReader(PollingThread):
         self._unanswered = 0
         super().__init__("team-policies", POLL_SECONDS, partial(self.poll, pause=PAUSE_SECONDS))
 
-    def poll(self, *, pause: float = 0.0) -> None:
-        """Read the policies of all namespaces once, and tell the loop about a change.
+    def poll(self, *, pause: float = 0.0, ended: Callable[[], bool] = lambda: False) -> None:
+        """Read the policies of all namespaces once, unless `ended` says so before, and tell the loop about a change.
 
         Those beyond `MOST_TEAMS` are not read, so that nothing is evicted there; neither is anything where the first
         attempt to read fails. A server that gives no answer several times is not tried again in this pass.
@@ -96,7 +96,7 @@ class TeamPolicyReader(PollingThread):
         readings: dict[str, TeamReading] = {}
         self._unanswered = 0
         for namespace in listed[:MOST_TEAMS]:
-            if self.stopping.is_set():
+            if self.stopping.is_set() or ended():
                 return
             if self._unanswered < _MOST_UNANSWERED:
                 readings[namespace] = self._read_one(namespace)

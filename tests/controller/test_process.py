@@ -1,11 +1,14 @@
 """The process from start to end against an API server with scripted answers."""
 
 import json
+import os
+import signal
 import socket
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -20,11 +23,14 @@ from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.cli.main import main
 from rebalancer.controller import process
 from rebalancer.controller.policy_source import open_policy
+from rebalancer.controller.runner import Runner
+from rebalancer.controller.state import UnderWay
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
 from tests.controller.waiting import until
 
 LEASES = "/apis/coordination.k8s.io/"
+Terminate = Callable[[Callable[[], bool]], list[float]]
 
 
 def status(code: int, message: str) -> dict[str, Any]:
@@ -57,6 +63,11 @@ class EmptyCluster:
             )
         else:
             answer(request, 201, body)
+
+    @property
+    def holder(self) -> str:
+        """Who holds the Lease, "" for nobody."""
+        return str(self._lease["spec"]["holderIdentity"] or "") if self._lease is not None else ""
 
     def _answer_lease(self, request: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         refused = self._refuse(request.command)
@@ -93,6 +104,92 @@ def taken_port() -> Iterator[int]:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def terminate() -> Terminate:
+    """Send SIGTERM to this process once something holds, and return a list that has the moment then."""
+
+    def start(ready: Callable[[], bool]) -> list[float]:
+        sent: list[float] = []
+
+        def wait() -> None:
+            limit = time.monotonic() + 20
+            while not ready() and time.monotonic() < limit:
+                time.sleep(0.02)
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=wait, daemon=True).start()
+        return sent
+
+    return start
+
+
+def test_a_silent_server_does_not_delay_the_end(run: Callable[..., None], terminate: Terminate) -> None:
+    """Lists of every kind wait for their answers: they are interrupted all at once."""
+    waiting: list[str] = []
+    silent = threading.Event()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        if request.path == "/version":
+            answer(request, 200, {"major": "1", "minor": "34"})
+            return
+        waiting.append(request.path)
+        silent.wait(20)
+        request.close_connection = True
+
+    sent = terminate(lambda: len(waiting) > 10)
+    run(handle, once=False, mode="Observe")
+    silent.set()
+    assert time.monotonic() - sent[0] < 4
+
+
+def test_a_process_that_plans_at_its_end_releases_the_lease(
+    run: Callable[..., None], terminate: Terminate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no request under way, and sends none afterwards: nobody has to wait until the Lease runs out."""
+    planning, planned = threading.Event(), threading.Event()
+    loops: list[Runner] = []
+
+    class Loop(Runner):
+        def _run_cycle(self) -> None:
+            if self.state.leads:
+                loops.append(self)
+                planning.set()
+                planned.wait(20)
+
+    monkeypatch.setattr(process, "Runner", Loop)
+    monkeypatch.setattr(process, "LOOP_STOP_SECONDS", 0.3)
+    cluster = EmptyCluster()
+    sent = terminate(planning.is_set)
+    run(cluster, once=False)
+    assert time.monotonic() - sent[0] < 4
+    assert cluster.holder == ""
+    assert loops[0]._find_objection() == "this process no longer leads"
+    planned.set()
+
+
+def test_a_request_under_way_at_the_end_keeps_the_lease(
+    run: Callable[..., None], terminate: Terminate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next leader must not act beside it: the Lease runs out by itself."""
+    sending, answered = threading.Event(), threading.Event()
+
+    class Loop(Runner):
+        def _run_cycle(self) -> None:
+            if self.state.leads:
+                self.state = replace(self.state, under_way=(UnderWay(uid="u", group="g"),))
+                sending.set()
+                answered.wait(20)
+
+    monkeypatch.setattr(process, "Runner", Loop)
+    monkeypatch.setattr(process, "LOOP_STOP_SECONDS", 0.3)
+    cluster = EmptyCluster()
+    terminate(sending.is_set)
+    run(cluster, once=False)
+    assert cluster.holder
+    answered.set()
 
 
 def test_a_missing_namespace_is_named_at_once(run: Callable[..., None]) -> None:

@@ -1,5 +1,6 @@
 """The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -78,13 +79,15 @@ class KubernetesCluster:
             reflector.observe = observe
             reflector.start()
 
-    def stop(self) -> None:
-        """End every watch and publish the queued events."""
+    def stop(self, timeout: float = 2.0) -> None:
+        """End every watch and publish the queued events, within so many seconds; the transport is of no use then."""
+        deadline = time.monotonic() + timeout
         for reflector in self._all:
             reflector.stop()
-        self._recorder.close(timeout=2.0)
+        self._recorder.close(timeout / 2)
+        self._transport.interrupt()  # a list, or a watch without a header yet, does not end by itself
         for reflector in self._all:
-            reflector.join(timeout=1.0)
+            reflector.join(max(0.0, deadline - time.monotonic()))
 
     @property
     def threads(self) -> list[Thread]:

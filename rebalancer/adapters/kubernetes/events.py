@@ -3,6 +3,7 @@
 import hashlib
 import queue
 import threading
+import time
 from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any
@@ -63,11 +64,12 @@ class Recorder:
 
     def close(self, timeout: float) -> None:
         """Publish the queued events, then end; after `timeout` seconds the rest is dropped."""
+        deadline = time.monotonic() + timeout
         try:
             self._queue.put(None, timeout=timeout)
         except queue.Full:
             return
-        self.thread.join(timeout)
+        self.thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
         while (event := self._queue.get()) is not None:

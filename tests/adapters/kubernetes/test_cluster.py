@@ -255,6 +255,25 @@ def test_replicas_of_a_kind_that_is_not_read_are_an_error_with_a_way_out(kind: s
     assert requests == []
 
 
+def test_the_watches_of_a_silent_server_end_together() -> None:
+    """Lists that wait for their answers are interrupted; their threads are not waited for one after the other."""
+    silent = threading.Event()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        silent.wait(20)
+        request.close_connection = True
+
+    with served(handle) as transport:
+        cluster = make_cluster(transport)
+        cluster.start()
+        time.sleep(0.2)
+        began = time.monotonic()
+        cluster.stop()
+        assert time.monotonic() - began < 1.5
+        silent.set()
+    assert not any(thread.is_alive() for thread in cluster.threads)
+
+
 def test_a_check_before_a_step_waits_for_a_second_at_most() -> None:
     """For the kill switch and for a workload: a server that says nothing delays a step, and no more."""
     silent = threading.Event()
