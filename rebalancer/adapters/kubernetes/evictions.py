@@ -6,7 +6,7 @@ server. Rules: docs/semantics.md, "Responses".
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -39,35 +39,51 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
         return EvictionAnswer(EvictionResult.UNKNOWN, str(error))
     try:
         status = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return EvictionAnswer(EvictionResult.UNKNOWN, "the response is not JSON")
     if not isinstance(status, dict) or status.get("status") != "Success":
         return EvictionAnswer(EvictionResult.UNKNOWN, f"the response does not have status Success: {data[:200]!r}")
     return EvictionAnswer(EvictionResult.EVICTED)
 
 
-# Many branches: a table of the API's answers.
 def _classify(code: int, status: Mapping[str, Any]) -> EvictionResult:
-    details = status.get("details") or {}
-    causes = {cause.get("reason") for cause in details.get("causes") or () if isinstance(cause, dict)}
-    message = str(status.get("message", ""))
+    """Return what an answer with an error means; `status` is whatever JSON object came with it."""
+    details = status.get("details")
+    details = details if isinstance(details, dict) else {}
+    message = status.get("message")
+    message = message if isinstance(message, str) else ""
+    if message.startswith(_WEBHOOK) or (code == 500 and _SEVERAL_BUDGETS in message):
+        return EvictionResult.FAILED  # a webhook chooses code and details itself: only the message says that it was one
     match code:
         case 404:
-            # A budget can be deleted during the server's own retries; then the pod still exists.
-            return EvictionResult.STALE if details.get("kind") == "poddisruptionbudgets" else EvictionResult.GONE
+            return _MISSING.get(str(details.get("kind")), EvictionResult.FAILED)
         case 409:
             return EvictionResult.CONFLICT
-        case 429 if "DisruptionBudget" in causes:
-            return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
-        case 429 if status and (message.startswith(_WEBHOOK) or not details.get("retryAfterSeconds")):
-            return EvictionResult.FAILED
-        case 429:  # of the server itself: without a Status, or with one that says when to try again
-            return EvictionResult.THROTTLED
+        case 429:
+            return _classify_too_many(status, details)
         case 401 | 403:
             return EvictionResult.FORBIDDEN
-        case 500 if _SEVERAL_BUDGETS in message:
-            return EvictionResult.FAILED
         case _ if code >= 500:
             return EvictionResult.UNKNOWN
         case _:
             return EvictionResult.FAILED
+
+
+_MISSING: Final = {
+    "pods": EvictionResult.GONE,
+    "poddisruptionbudgets": EvictionResult.STALE,
+}
+"""Of what is not found: a budget can be deleted during the server's own retries, and then the pod still exists.
+
+Without either kind the answer is not that of the eviction, but of something between, or of a server without evictions.
+"""
+
+
+def _classify_too_many(status: Mapping[str, Any], details: Mapping[str, Any]) -> EvictionResult:
+    causes = details.get("causes")
+    reasons = [cause.get("reason") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+    if "DisruptionBudget" in reasons:
+        return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
+    if status and not details.get("retryAfterSeconds"):
+        return EvictionResult.FAILED
+    return EvictionResult.THROTTLED  # of the server itself: without a Status, or with one that says when to try again

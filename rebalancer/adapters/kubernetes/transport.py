@@ -163,7 +163,7 @@ def _find_cause(error: BaseException) -> str:
 def _make_refusal(method: str, path: str, status: int, data: bytes, retry_after: str = "") -> RequestRefused:
     try:
         details = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         details = {}
     if not isinstance(details, dict):
         details = {}

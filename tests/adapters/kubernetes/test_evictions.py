@@ -6,6 +6,8 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.transport import connect
@@ -24,6 +26,8 @@ BUDGET: dict[str, Any] = {
     "causes": [{"reason": "DisruptionBudget", "message": "needs 4 healthy pods and has 4 currently"}]
 }
 
+DENIED = 'admission webhook "guard" denied the request: not now'
+
 
 @pytest.mark.parametrize(
     ("code", "body", "expected"),
@@ -38,13 +42,20 @@ BUDGET: dict[str, Any] = {
         (403, failure(403, kind="pods"), Result.FORBIDDEN),
         (404, failure(404, kind="pods"), Result.GONE),
         (404, failure(404, kind="poddisruptionbudgets"), Result.STALE),
+        (404, failure(404, DENIED, kind="pods", name="web-0"), Result.FAILED),
+        (404, failure(404), Result.FAILED),
+        (404, b"404 page not found", Result.FAILED),
+        (403, failure(403, DENIED), Result.FAILED),
+        (409, failure(409, DENIED), Result.FAILED),
+        (500, failure(500, DENIED), Result.FAILED),
+        (500, failure(500, 'Internal error occurred: failed calling webhook "guard": timeout'), Result.UNKNOWN),
         (409, failure(409, kind="Pod"), Result.CONFLICT),
         (422, failure(422), Result.FAILED),
         (429, failure(429, **BUDGET), Result.BUDGET),
         (429, failure(429, **BUDGET, retryAfterSeconds=10), Result.STALE),
         (429, failure(429), Result.FAILED),
         (429, failure(429, retryAfterSeconds=1), Result.THROTTLED),
-        (429, failure(429, 'admission webhook "guard" denied the request: no', retryAfterSeconds=1), Result.FAILED),
+        (429, failure(429, DENIED, retryAfterSeconds=1), Result.FAILED),
         (429, b"too many", Result.THROTTLED),
         (500, failure(500, "This pod has more than one PodDisruptionBudget, which the eviction…"), Result.FAILED),
         (500, failure(500, "etcd trouble"), Result.UNKNOWN),
@@ -58,6 +69,62 @@ def test_answers(code: int, body: Any, expected: Result) -> None:
         response = evict(transport, MOVE)
     assert response.result is expected
     assert response.result is Result.EVICTED or response.message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+STATUSES = JSON | st.fixed_dictionaries(
+    {},
+    optional={
+        "message": JSON,
+        "details": JSON
+        | st.fixed_dictionaries(
+            {},
+            optional={
+                "kind": JSON,
+                "retryAfterSeconds": JSON,
+                "causes": JSON | st.lists(JSON | st.fixed_dictionaries({"reason": JSON})),
+            },
+        ),
+    },
+)
+
+
+class Answering:
+    """Answers each request with what was set last, so that one server does for all examples."""
+
+    code = 500
+    body: Any = None
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        request.rfile.read(int(request.headers["Content-Length"]))
+        answer(request, self.code, self.body)
+
+
+def test_no_answer_is_an_error_of_our_own() -> None:
+    """Whatever JSON comes with whatever code: it has a result, and no granted one but for a Success."""
+    answering = Answering()
+    with served(answering) as transport:
+
+        @given(st.sampled_from([201, 400, 401, 403, 404, 409, 418, 422, 429, 500, 503]), STATUSES)
+        @example(429, {"details": "rate limited"})
+        @example(429, {"details": {"causes": 3}})
+        @example(429, {"details": {"causes": [{"reason": []}]}})
+        @example(404, {"details": {"kind": []}})
+        @example(500, {"message": None})
+        @example(500, [1])
+        @example(500, b"[" * 100_000)
+        @example(201, b"[" * 100_000)
+        def check(code: int, body: Any) -> None:
+            answering.code, answering.body = code, body
+            result = evict(transport, MOVE).result
+            assert result is not Result.EVICTED
+            assert code == 404 or result is not Result.GONE
+
+        check()
 
 
 def test_the_request() -> None:
