@@ -2,7 +2,8 @@
 
 Everybody in the cluster may reach the port, and the process behind it evicts pods. So the number of connections, the
 time of a request and the size of its header are bounded. If all connections are taken, a new one replaces the oldest
-one that has not sent its request yet: a scrape sends it at once, and gets through while others send nothing.
+one that waits for its client: that has not sent its request yet, or else not read its answer. A probe sends and reads
+at once, and gets through while others do neither.
 
 prometheus_client's own server is not used: it returns metrics for every path. Plain HTTP: TLS would need the handshake
 outside the accept loop and renewal of certificates, and a cluster has other means for that.
@@ -13,7 +14,7 @@ import io
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
@@ -22,12 +23,16 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
 
 from rebalancer.adapters.web.checks import Checks, run_checks
+from rebalancer.adapters.web.scrapes import MOST_SCRAPES, Scrapes, TooManyScrapes
 
 REQUEST_SECONDS: Final = 5.0
 """Seconds that a client may take to send its request, all of it; then its thread is freed."""
+
+ANSWERED_SECONDS: Final = 10.0
+"""Seconds from the connection until the client must have read the answer; Prometheus waits no longer by default."""
 
 LARGEST_HEADER: Final = 16 * 1024
 """Bytes of a request with its header; a scrape has some 300."""
@@ -74,14 +79,39 @@ class _Incoming(io.RawIOBase):
         return received
 
 
+class _Outgoing(io.RawIOBase):
+    """What a client is sent, up to a time; `begin` is called before."""
+
+    def __init__(self, connection: socket.socket, seconds: float, begin: Callable[[socket.socket], None]) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + seconds
+        self._begin = begin
+
+    def writable(self) -> bool:
+        """Return that it can be written."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Send all of it; the socket's timeout is that of the whole sending."""
+        self._begin(self._connection)
+        seconds = self._deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._connection.settimeout(seconds)
+        self._connection.sendall(data)
+        return len(data)
+
+
 class _Handler(WSGIRequestHandler):
     server: "_Server"
     timeout = REQUEST_SECONDS
+    whole = ANSWERED_SECONDS
 
     def setup(self) -> None:
-        """Bound what the client sends; the base class bounds the time of each receive only."""
+        """Bound what the client sends and is sent; the base class bounds the time of each receive only."""
         super().setup()
         self.rfile = io.BufferedReader(_Incoming(self.connection, self.timeout))
+        self.wfile: Any = _Outgoing(self.connection, self.whole, self.server.begin_writing)
 
     def handle(self) -> None:
         """Answer the request, or refuse it for its size."""
@@ -92,10 +122,9 @@ class _Handler(WSGIRequestHandler):
             self.send_error(431)
 
     def parse_request(self) -> bool:
-        """Read the header; the connection can no longer be replaced then."""
+        """Read the header; until the answer is there the connection cannot be replaced."""
         parsed = super().parse_request()
         self.server.finish_reading(self.connection)
-        self.connection.settimeout(self.timeout)
         return parsed
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
@@ -111,17 +140,19 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._lock = threading.Lock()
         self._reading: dict[socket.socket, None] = {}
         self._answering: set[socket.socket] = set()
+        self._writing: dict[socket.socket, None] = {}
         super().__init__((host, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for the connection if there may be one more, or one that has sent nothing can go."""
+        """Start a thread for the connection if there may be one more, or one that waits for its client can go."""
         with self._lock:
-            if len(self._reading) + len(self._answering) >= MOST_CONNECTIONS:
-                if not self._reading:
+            if len(self._reading) + len(self._answering) + len(self._writing) >= MOST_CONNECTIONS:
+                replaceable = self._reading or self._writing
+                if not replaceable:
                     self._refuse(request)
                     return
-                oldest = next(iter(self._reading))
-                del self._reading[oldest]
+                oldest = next(iter(replaceable))
+                del replaceable[oldest]
                 with suppress(OSError):  # its client has just hung up
                     oldest.shutdown(socket.SHUT_RDWR)  # ends its thread
             self._reading[request] = None
@@ -140,6 +171,13 @@ class _Server(ThreadingMixIn, WSGIServer):
                 del self._reading[request]
                 self._answering.add(request)
 
+    def begin_writing(self, request: socket.socket) -> None:
+        """Note that the connection is being sent its answer; one that was replaced is not noted again."""
+        with self._lock:
+            if request in self._answering:
+                self._answering.discard(request)
+                self._writing[request] = None
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer in the thread of the connection, and give its place back."""
         try:
@@ -148,6 +186,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             with self._lock:
                 self._reading.pop(request, None)
                 self._answering.discard(request)
+                self._writing.pop(request, None)
 
     def server_bind(self) -> None:
         """Bind without a look-up of the host's own name: that can take seconds if DNS does not respond."""
@@ -169,7 +208,7 @@ class WebServer:
     """
 
     def __init__(self, host: str, port: int, *, registry: CollectorRegistry, live: Checks, ready: Checks) -> None:
-        self._metrics = make_wsgi_app(registry)
+        self._scrapes = Scrapes(registry)
         self._checks = {"/healthz": live, "/readyz": ready}
         self._server = _bind(host, port)
         self._server.set_app(self._answer)
@@ -209,11 +248,19 @@ class WebServer:
         if environ["REQUEST_METHOD"] != "GET":
             return _respond(start_response, "405 Method Not Allowed", "method not allowed; use GET\n", ("Allow", "GET"))
         if path == "/metrics":
-            metrics: Iterable[bytes] = self._metrics(environ, start_response)
-            return metrics
+            return self._send_metrics(environ, start_response)
         verbose = "verbose" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
         passed, text = run_checks(self._checks[path], path.removeprefix("/"), verbose=verbose)
         return _respond(start_response, "200 OK" if passed else "503 Service Unavailable", text)
+
+    def _send_metrics(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            rendered = self._scrapes.render(environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_ACCEPT_ENCODING", ""))
+        except TooManyScrapes:
+            text = f"{MOST_SCRAPES} scrapes are waiting already; scrape less often\n"
+            return _respond(start_response, "503 Service Unavailable", text)
+        start_response("200 OK", rendered.headers)
+        return [rendered.body]
 
 
 def _respond(start_response: StartResponse, status: str, text: str, *headers: tuple[str, str]) -> Iterable[bytes]:

@@ -1,17 +1,20 @@
 """The server that probes and scrapes ask."""
 
+import gzip
 import http.client
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from typing import NoReturn
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Metric
 
 from rebalancer.adapters.web import CannotListen, Checks, WebServer, server
+from rebalancer.adapters.web.scrapes import MOST_SCRAPES
 
 
 class Served:
@@ -171,6 +174,102 @@ def test_more_requests_at_once_than_connections_are_refused_at_once() -> None:
     finally:
         released.set()
         made.server.stop()
+
+
+class Large:
+    """A collector with megabytes of text, which counts how often it is asked."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.times = 0
+
+    def collect(self) -> Iterator[Metric]:
+        self.times += 1
+        time.sleep(self.seconds)
+        metric = Metric("large", "Large.", "gauge")
+        metric.add_sample("large", {"text": "x" * 8_000_000}, 1)
+        yield metric
+
+
+def begin_scrape(stack: ExitStack, made: Served) -> socket.socket:
+    """Request the metrics with a window so small that the answer does not fit into any buffer."""
+    client = stack.enter_context(closing(socket.socket()))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    client.connect(made.server.address)
+    client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+    return client
+
+
+def holds_more(connections: Collection[socket.socket], than: int) -> bool:
+    return len(connections) > than
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def test_clients_that_do_not_read_their_answers_keep_no_probe_out(served: Served) -> None:
+    """They hold every place; the oldest of them are closed for a probe and for a scrape."""
+    served.registry.register(Large())
+    inner = served.server._server
+    with ExitStack() as stack:
+        while len(inner._writing) < server.MOST_CONNECTIONS:
+            before = len(inner._writing)
+            begin_scrape(stack, served)
+            wait_until(partial(holds_more, inner._writing, before))
+        began = time.monotonic()
+        for path in ("/healthz", "/readyz", "/metrics", "/healthz"):
+            assert served.ask(path)[0] == 200
+        assert time.monotonic() - began < 3
+
+
+def test_the_answer_must_be_read_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads a little now and then is closed by the deadline of its whole request."""
+    assert server._Handler.whole == 10
+    monkeypatch.setattr(server._Handler, "whole", 0.5)
+    served.registry.register(Large())
+    inner = served.server._server
+    with ExitStack() as stack:
+        client = begin_scrape(stack, served)
+        wait_until(lambda: bool(inner._writing))
+        began = time.monotonic()
+        while inner._writing and time.monotonic() - began < 5:
+            client.recv(100)
+            time.sleep(0.05)
+        assert time.monotonic() - began < 2
+
+
+def test_scrapes_at_the_same_time_share_a_rendering(served: Served) -> None:
+    """As many as may wait get its result, further ones are refused at once, and probes are answered meanwhile."""
+    slow = Large()
+    served.registry.register(slow)
+    slow.times, slow.seconds = 0, 1.0
+    answers: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(served.ask("/metrics")[0])) for _ in range(MOST_SCRAPES + 4)
+    ]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(answers) == 4)
+    began = time.monotonic()
+    assert served.ask("/healthz")[0] == 200
+    assert time.monotonic() - began < 0.5
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [200] * MOST_SCRAPES + [503] * 4
+    assert slow.times == 1
+
+
+def test_a_scrape_may_be_compressed(served: Served) -> None:
+    """As Prometheus asks for it."""
+    with closing(http.client.HTTPConnection(*served.server.address, timeout=5)) as connection:
+        connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
+        answer = connection.getresponse()
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert b"cakes_total 1.0" in gzip.decompress(answer.read())
 
 
 def test_a_large_header_is_refused_before_it_is_read(served: Served) -> None:
