@@ -41,7 +41,9 @@ from rebalancer.controller.state import (
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
-from rebalancer.policy import Mode, Policy, TeamReading, merge
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Mode, Policy, TeamReading, merge, select_team_namespaces
+from rebalancer.policy.merging import UNREAD
 from rebalancer.reporting.events.approval_events import approval_events
 from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
@@ -108,6 +110,7 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
 def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[LoopState, Requests]:
     if not state.leads:
         return state, ()
+    state = _suspend_unread(state, event.snapshot, now)
     context = AdmissionContext(
         policy=state.policy,
         mode=state.mode,
@@ -175,10 +178,24 @@ def _put_in_force(state: LoopState, cluster: Policy, teams: Mapping[str, TeamRea
     return drop_queue(following, finish_steps=following.mode is not Mode.OBSERVE)
 
 
+def _suspend_unread(state: LoopState, snapshot: Snapshot, now: datetime) -> LoopState:
+    """Evict nothing where a team policy may be and has not been read yet: whatever its team forbids may be in there.
+
+    So it is after the cluster policy has listed a namespace, and in a new namespace.
+    """
+    home = state.pause_object.namespace if state.pause_object is not None else ""
+    cluster = state.policy.cluster
+    unread = select_team_namespaces(cluster, snapshot.pods_in.keys() - state.teams.keys(), home)
+    if not unread:
+        return state
+    return _put_in_force(state, cluster, {**state.teams, **dict.fromkeys(unread, UNREAD)}, now)
+
+
 def _publish_team_events(before: LoopState, after: LoopState) -> Requests:
     if not after.leads:
         return ()
-    return _publish(team_events(before.teams, after.teams, before.team_problems, after.team_problems))
+    known = {namespace: reading for namespace, reading in before.teams.items() if reading != UNREAD}
+    return _publish(team_events(known, after.teams, before.team_problems, after.team_problems))
 
 
 def _publish(events: Iterable[Event]) -> Requests:

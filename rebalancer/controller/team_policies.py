@@ -26,7 +26,7 @@ PAUSE_SECONDS: Final = 0.05
 """The time between two requests of a pass: at most twenty requests a second, however many namespaces there are."""
 
 RETRY_SECONDS: Final = 60.0
-"""How long a namespace is left alone whose ConfigMap this process may not read."""
+"""How long a namespace is left alone whose ConfigMap this process may not read; at most, if it gives no answer."""
 
 _MOST_UNANSWERED: Final = 3
 """Requests of a pass that may fail without a clear answer."""
@@ -83,30 +83,39 @@ class TeamPolicyReader(PollingThread):
         self._config_maps: dict[str, ConfigMap | None] = {}
         """What was read last, by namespace: a text that has not changed is not parsed again."""
         self._retry: dict[str, float] = {}
+        """By namespace, until when it is left alone."""
+        self._failures: dict[str, int] = {}
+        """By namespace, the requests in a row without a clear answer."""
         self._unanswered = 0
+        self._next = ""
+        """Where the next pass begins: with the first namespace that the last one did not come to."""
         super().__init__("team-policies", POLL_SECONDS, partial(self.poll, pause=PAUSE_SECONDS))
 
     def poll(self, *, pause: float = 0.0, ended: Callable[[], bool] = lambda: False) -> None:
         """Read the policies of all namespaces once, unless `ended` says so before, and tell the loop about a change.
 
         Those beyond `MOST_TEAMS` are not read, so that nothing is evicted there; neither is anything where the first
-        attempt to read fails. A server that gives no answer several times is not tried again in this pass.
+        attempt to read fails. A server that gives no answer several times is not tried again in this pass; the next
+        one goes on from there, so that namespaces without an answer keep no other from being read.
         """
         listed = list(self._list_namespaces())
-        readings: dict[str, TeamReading] = {}
+        names = listed[:MOST_TEAMS]
+        readings = {namespace: self._readings.get(namespace, _NOT_READ) for namespace in names}
         self._unanswered = 0
-        for namespace in listed[:MOST_TEAMS]:
+        first, self._next = self._next, ""
+        for namespace in sorted(names, key=lambda name: (name < first, name)):
             if self.stopping.is_set() or ended():
                 return
-            if self._unanswered < _MOST_UNANSWERED:
-                readings[namespace] = self._read_one(namespace)
-                self.stopping.wait(pause)
-            else:
-                readings[namespace] = self._readings.get(namespace, _NOT_READ)
+            if self._unanswered >= _MOST_UNANSWERED:
+                self._next = namespace
+                break
+            readings[namespace] = self._read_one(namespace)
+            self.stopping.wait(pause)
         beyond = f"not read: teamPolicies.namespaces selects {len(listed)} namespaces, expected at most {MOST_TEAMS}"
         readings |= dict.fromkeys(listed[MOST_TEAMS:], TeamReading(policy=None, problem=beyond))
-        for gone in self._config_maps.keys() - readings.keys():
-            del self._config_maps[gone]
+        for by_namespace in (self._config_maps, self._retry, self._failures):
+            for gone in by_namespace.keys() - set(names):
+                del by_namespace[gone]
         if readings != self._readings:
             self._readings = readings
             self._tell(TeamPoliciesRead(teams=readings))
@@ -124,6 +133,7 @@ class TeamPolicyReader(PollingThread):
         except Exception as error:  # noqa: BLE001  # such as an answer that is no ConfigMap: no reason to stop the others
             _log.warning("team policy not read", namespace=namespace, error=str(error))
             return TeamReading(policy=(before or _NOT_READ).policy, problem=f"unreadable answer: {error}")
+        self._failures.pop(namespace, None)
         if before is not None and namespace in self._config_maps and self._config_maps[namespace] == config_map:
             return before
         self._config_maps[namespace] = config_map
@@ -137,4 +147,7 @@ class TeamPolicyReader(PollingThread):
             problem = f"this account may not read ConfigMap {namespace}/{CONFIG_MAP}; deploy/team has the Role"
             return TeamReading(policy=before.policy, problem=problem)
         self._unanswered += 1
+        failures = self._failures[namespace] = self._failures.get(namespace, 0) + 1
+        if failures > 1:  # the first may be the server's as a whole
+            self._retry[namespace] = self._clock() + min(RETRY_SECONDS, POLL_SECONDS * 2 ** min(failures, 6))
         return before if before is not _NOT_READ else TeamReading(policy=None, problem=str(error))

@@ -133,7 +133,7 @@ class Telemetry:
                 if self._web is not None:  # findings cost more than an assessment, and nobody would read them
                     findings = find_findings(cycle.view, cycle.assessment, unmatched)
                     self._cycle_samples = cycle_samples(cycle, findings)
-                self._unmatched.update(cycle.context.policy.hash, unmatched)
+                self._unmatched.update(cycle.context.policy.cluster.hash, unmatched)
         self._metrics.publish(loop_samples(state, self._cycle_samples))
 
     def _count_ended(self, state: LoopState) -> None:
@@ -175,14 +175,15 @@ class Telemetry:
 class UnmatchedLog:
     """Logs what the policy references and the cluster lacks: once per policy, and again when it comes back.
 
-    The numbers in a message change with the cluster; they do not make it a new one.
+    The numbers in a message change with the cluster; they do not make it a new one. Nor does an edit of a team policy,
+    whose references are logged when they are new: many teams edit often.
     """
 
     def __init__(self) -> None:
         self._logged: frozenset[tuple[str, ...]] = frozenset()
 
     def update(self, policy: str, unmatched: Iterable[Unmatched]) -> None:
-        """Log what was not there in the last cycle; `policy` is the policy's hash."""
+        """Log what was not there in the last cycle; `policy` is the cluster policy's hash."""
         references = {(policy, entry.group, entry.limit, entry.field, entry.value): entry for entry in unmatched}
         for reference, entry in references.items():
             if reference not in self._logged:

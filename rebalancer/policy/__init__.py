@@ -3,7 +3,7 @@
 A policy has only fields with an effect. A field that were accepted and ignored could lead to evictions that its author
 meant to forbid, so an unknown field is an error, with its line and the nearest known name.
 
-`loader` reads bytes, `document` is the policy as a whole, `sections` its parts, `team_document` the policy of a team,
+`loader` reads bytes, `document` is the policy as a whole, `sections` its parts, `teams` the policy of a team,
 `merging` combines it with the cluster policy. One module each holds the small types (`durations`, `amounts`,
 `selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`).
 """
@@ -23,8 +23,7 @@ from rebalancer.policy.schema import json_schema, team_json_schema
 from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
 from rebalancer.policy.selectors import Selector, parse_label_key
 from rebalancer.policy.shares import Share
-from rebalancer.policy.team_document import NO_TEAM_POLICY, TeamPolicy
-from rebalancer.policy.teams import TeamBudgets, TeamPolicies, TeamRules
+from rebalancer.policy.teams import NO_TEAM_POLICY, TeamBudgets, TeamPolicies, TeamPolicy, TeamRules
 from rebalancer.policy.topology import Topology
 from rebalancer.policy.windows import Window
 

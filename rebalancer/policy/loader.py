@@ -14,7 +14,7 @@ from rebalancer.policy.consistency import find_inconsistencies
 from rebalancer.policy.document import Policy
 from rebalancer.policy.explain import explain, get_path
 from rebalancer.policy.problems import PolicyError, Problem
-from rebalancer.policy.team_document import LARGEST_TEAM_FILE, TEAM_KIND, TeamPolicy
+from rebalancer.policy.teams import LARGEST_TEAM_FILE, TEAM_KIND, TeamPolicy
 from rebalancer.policy.wording import format_path
 from rebalancer.yaml_tree import EmptyError, Path, Place, Tree, UnreadableError, read_tree
 

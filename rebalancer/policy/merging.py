@@ -13,8 +13,7 @@ from typing import Any, Final
 from rebalancer.policy.document import Policy
 from rebalancer.policy.groups import ZONE, Limit, LimitAction, PolicyGroup
 from rebalancer.policy.names import NamespaceFilter
-from rebalancer.policy.team_document import TeamGroup, TeamPolicy
-from rebalancer.policy.teams import NO_TEAM_RULES, TeamBudgets, TeamRules
+from rebalancer.policy.teams import NO_TEAM_RULES, TeamBudgets, TeamGroup, TeamPolicy, TeamRules
 
 MOST_TEAMS: Final = 500
 """Namespaces with a team policy: each costs a request every few seconds, and its groups a part of every cycle."""
@@ -26,6 +25,10 @@ class TeamReading:
 
     policy: TeamPolicy | None
     problem: str = ""
+
+
+UNREAD: Final = TeamReading(policy=None)
+"""The reading of a namespace before its team policy has been read: nothing is wrong, and nothing is evicted there."""
 
 
 class MergedPolicy(Policy):

@@ -15,7 +15,7 @@ from rebalancer.policy.breaker import Percentage
 from rebalancer.policy.document import Policy
 from rebalancer.policy.durations import format_duration
 from rebalancer.policy.names import Owner
-from rebalancer.policy.team_document import TeamPolicy
+from rebalancer.policy.teams import TeamPolicy
 
 
 def json_schema() -> dict[str, Any]:

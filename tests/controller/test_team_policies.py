@@ -1,6 +1,7 @@
 """Team policies are read from many namespaces, and what one of them has concerns no other."""
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,10 +15,10 @@ from rebalancer.controller import team_policies
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading, LoopEvent, LoopState, PolicyLoaded, Publish, TeamPoliciesRead
 from rebalancer.controller.status import status_documents
-from rebalancer.controller.team_policies import RETRY_SECONDS, TeamPolicyReader, read_team_policy
+from rebalancer.controller.team_policies import POLL_SECONDS, RETRY_SECONDS, TeamPolicyReader, read_team_policy
 from rebalancer.controller.telemetry import Telemetry, loop_samples
 from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.model.events import Event
+from rebalancer.model.events import Event, Regarding
 from rebalancer.policy import NO_TEAM_POLICY, Amount, Budgets, Mode, Policy, TeamPolicies, TeamReading, load_team_policy
 from rebalancer.policy.merging import MOST_TEAMS
 from tests.adapters.kubernetes.fake_server import answer, served
@@ -138,7 +139,9 @@ def test_a_lost_answer_changes_nothing(error: Exception) -> None:
     before = spaces.poll()
     spaces.contents["shop"] = error
     spaces.reader.poll()
+    spaces.now += RETRY_SECONDS
     after = spaces.poll()
+    spaces.now += RETRY_SECONDS
     assert after["shop"].policy == before["shop"].policy
     if isinstance(error, ClusterError):
         assert after == before
@@ -164,6 +167,36 @@ def test_a_silent_server_is_not_waited_for_in_every_namespace() -> None:
     assert spaces.requests == names[:3]
     spaces.contents |= dict.fromkeys(names, HEAD)
     assert spaces.poll()[names[-1]] == TeamReading(policy=NO_TEAM_POLICY)
+
+
+def test_namespaces_without_an_answer_keep_no_other_from_being_read() -> None:
+    """The next pass begins where this one ended, and who has not answered twice is left alone for longer and longer."""
+    broken: dict[str, str | Exception | None] = dict.fromkeys(("a1", "a2", "a3"), RequestRefused("HTTP 500", 500, {}))
+    spaces = Namespaces(**broken, b=STRICT, c=STRICT)
+    passes = []
+    for _ in range(12):
+        spaces.requests.clear()
+        spaces.poll()
+        passes.append("".join(name[-1] for name in spaces.requests))
+        spaces.now += POLL_SECONDS
+    assert passes[:2] == ["123", "bc123"]
+    assert passes[2:5] == ["bc"] * 3
+    assert sum("1" in one for one in passes) <= 5
+    assert all("bc" in one + two for one, two in pairwise(passes))
+    assert [name for name, reading in spaces.poll().items() if reading.policy is None] == ["a1", "a2", "a3"]
+
+
+def test_nothing_is_remembered_of_namespaces_that_are_gone() -> None:
+    """Names of short-lived namespaces, with and without a right or an answer, do not pile up."""
+    spaces = Namespaces(stays=STRICT)
+    for number in range(5):
+        errors: list[str | Exception] = [FORBIDDEN, Unreachable("no answer"), STRICT]
+        spaces.contents |= {f"new-{number}-{kind}": error for kind, error in enumerate(errors)}
+        spaces.poll()
+        spaces.contents = {"stays": STRICT}
+        spaces.poll()
+    reader = spaces.reader
+    assert set().union(reader._retry, reader._failures, reader._config_maps, reader._readings) == {"stays"}
 
 
 def test_more_namespaces_than_can_be_read_are_left_alone() -> None:
@@ -265,13 +298,34 @@ def waiting(state: LoopState) -> set[str]:
 
 def test_a_team_holds_its_own_pods_back() -> None:
     """With a budget of 0 nothing of its namespace is evicted, and the message names the team's budget."""
-    state, _ = after(led(cluster_policy("default")), CycleDue(snapshot=SNAPSHOT))
+    state, _ = after(led(cluster_policy("default")), read(None), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
     state, _ = after(state, read(STRICT), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert state.cycle.admission.evictions == ()
     assert waiting(state) == {"StepExceedsBudget"}
+
+
+def test_nothing_is_evicted_before_a_team_policy_has_been_read() -> None:
+    """When the cluster policy newly lists a namespace: until its team policy was read once, or is known to be absent.
+
+    Nothing is wrong in the meantime, so there is no event; the namespace of the rebalancer itself has no team policy.
+    """
+    state, _ = after(led(cluster_policy()), PolicyLoaded(policy=cluster_policy("default")), CycleDue(snapshot=SNAPSHOT))
+    assert state.cycle is not None
+    assert state.cycle.admission.evictions == ()
+    assert "Excluded" in waiting(state)
+    assert state.team_problems == {}
+    state, events = after(state, read(None))
+    assert events == []
+    state, _ = after(state, CycleDue(snapshot=SNAPSHOT))
+    assert state.cycle is not None
+    assert len(state.cycle.admission.evictions) == 4
+    home = Regarding(kind="ConfigMap", namespace="default", name="rebalancer-control")
+    state, _ = after(replace(led(cluster_policy("*")), pause_object=home), CycleDue(snapshot=SNAPSHOT))
+    assert state.cycle is not None
+    assert len(state.cycle.admission.evictions) == 4
 
 
 def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:
@@ -288,7 +342,7 @@ def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:
 
 def test_a_team_policy_takes_effect_between_two_evictions() -> None:
     """What was admitted before waits for a new plan."""
-    state, _ = after(led(cluster_policy("default")), CycleDue(snapshot=SNAPSHOT))
+    state, _ = after(led(cluster_policy("default")), read(None), CycleDue(snapshot=SNAPSHOT))
     assert state.queue
     tightened, _ = after(state, read(STRICT))
     assert tightened.queue == ()

@@ -9,12 +9,27 @@ from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
-from rebalancer.controller.state import PolicyLoaded
+from rebalancer.controller.state import PolicyLoaded, TeamPoliciesRead
 from rebalancer.controller.telemetry import Telemetry
-from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, default_policy
+from rebalancer.policy import (
+    NO_TEAM_POLICY,
+    Amount,
+    Limit,
+    Policy,
+    PolicyGroup,
+    Selector,
+    TeamBudgets,
+    TeamPolicies,
+    TeamPolicy,
+    TeamReading,
+    default_policy,
+)
+from rebalancer.policy.teams import TeamGroup
 from rebalancer.settings import Address
 from tests.adapters.kubernetes.fake_server import served
 from tests.controller.simulated import Simulation, eager
+
+LISTING = TeamPolicies(namespaces=("default",))
 
 
 def of_group(name: str, **fields: Any) -> Policy:
@@ -46,6 +61,23 @@ def warned(simulation: Simulation, cycles: int) -> list[str]:
     with capture_logs() as logs:
         simulation.cycles(cycles)
     return [entry["what"] for entry in logs if entry["event"] == "policy references objects that do not exist"]
+
+
+def test_an_edit_of_a_team_policy_logs_nothing_again(running: Starting) -> None:
+    """Only what it references newly: hundreds of teams may edit theirs."""
+    simulation = running(of_group("own", group_by=("shard",)).model_copy(update={"team_policies": LISTING}))
+
+    def warned_after(team: TeamPolicy) -> list[str]:
+        simulation.runner.tell(TeamPoliciesRead(teams={"default": TeamReading(policy=team)}))
+        return warned(simulation, 2)
+
+    assert len(warned_after(NO_TEAM_POLICY)) == 1
+    budgets = TeamBudgets(per_namespace=Amount(value=1))
+    assert warned_after(NO_TEAM_POLICY.model_copy(update={"budgets": budgets})) == []
+    groups = (TeamGroup(name="new", selector=Selector(), group_by=("tier",)),)
+    assert warned_after(NO_TEAM_POLICY.model_copy(update={"groups": groups})) == [
+        "group default/new: groupBy tier is a label of no pod that is selected"
+    ]
 
 
 def test_it_is_logged_once_for_a_policy(running: Starting) -> None:

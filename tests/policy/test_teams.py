@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.policy import NO_TEAM_POLICY, Amount, PolicyError, TeamPolicy, load_team_policy
-from rebalancer.policy.team_document import LARGEST_TEAM_FILE, MOST_GROUPS, MOST_LIMITS
+from rebalancer.policy.teams import LARGEST_TEAM_FILE, MOST_GROUPS, MOST_LIMITS
 from tests.policy.strategies import team_documents
 
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: TeamPolicy\n"
