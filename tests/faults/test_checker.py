@@ -176,6 +176,18 @@ def a_write_of_another_config_map(history: History) -> History:
     return dataclasses.replace(history, writes=(*history.writes, foreign))
 
 
+def a_new_config_map(history: History) -> History:
+    """Show it as the server's log does, without a name: only the verb says that it is not the status."""
+    foreign = Write(id="x", verb="create", resource="configmaps", name="", code=403)
+    return dataclasses.replace(history, writes=(*history.writes, foreign))
+
+
+def a_patch_of_the_status(history: History) -> History:
+    """Show a write that the Role does not allow: a replacement alone overwrites nothing of a successor."""
+    foreign = Write(id="x", verb="patch", resource="configmaps", name="rebalancer-status", code=200)
+    return dataclasses.replace(history, writes=(*history.writes, foreign))
+
+
 def after_a_pause(history: History) -> History:
     return dataclasses.replace(history, pauses=(Pause(stored=1.5, lifted=4.0),))
 
@@ -203,6 +215,8 @@ PLANTED: Final[dict[Callable[[History], History], str]] = {
     more_than_the_minimum: "too many",
     a_deletion: "foreign writes",
     a_write_of_another_config_map: "foreign writes",
+    a_new_config_map: "foreign writes",
+    a_patch_of_the_status: "foreign writes",
     after_a_pause: "while paused",
     a_pod_left_pending: "pending",
     a_skew_left: "unrepaired",
