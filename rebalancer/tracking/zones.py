@@ -19,7 +19,7 @@ _MOST_ZONES: Final = 200
 """Domains stored per key. A key with more values is no zone key."""
 
 _MOST_KEYS: Final = 20
-"""Topology keys whose domains are stored, the policy's zone keys first: any template may name further ones."""
+"""Topology keys whose domains are stored, the cluster policy's first: any template or team may name further ones."""
 
 _LARGE: Final = frozenset(
     f"{prefix}/{name}"
@@ -53,7 +53,7 @@ def zones_seen(
     """
     lifetime = max(ZONE_LIFETIME, policy.topology.remember)
     stored: list[ZoneSeen] = []
-    for key, values in _stored_keys(snapshot, policy, keys).items():
+    for key, values in _stored_keys(memory, snapshot, policy, keys).items():
         last_seen = {
             zone.zone: min(now, zone.last) for zone in memory.zones if zone.key == key and now - zone.last < lifetime
         }
@@ -63,12 +63,19 @@ def zones_seen(
     return tuple(sorted(stored))
 
 
-def _stored_keys(snapshot: Snapshot, policy: Policy, keys: Iterable[str]) -> dict[str, list[str]]:
-    """Return the keys whose domains are stored, with the value of each node."""
+def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Iterable[str]) -> dict[str, list[str]]:
+    """Return the keys whose domains are stored, with the value of each node.
+
+    A key that no node has, and none had lately, has no domains to store, and takes no other's place.
+    """
     zone_keys = find_zone_keys(policy)
+    own = {limit.topology_key for group in policy.cluster.groups for limit in group.limits}
+    remembered = {zone.key for zone in memory.zones}
     chosen: dict[str, list[str]] = {}
-    for key in (*sorted(zone_keys), *sorted(set(keys) - zone_keys)):
+    for key in sorted(zone_keys.union(keys), key=lambda key: (key not in zone_keys, key not in own, key)):
         values = [node.labels[key] for node in snapshot.nodes if key in node.labels]
+        if not values and key not in remembered:
+            continue
         if key in zone_keys or (len(chosen) < _MOST_KEYS and not is_node_key(key, values, zone_keys)):
             chosen[key] = values
     return chosen

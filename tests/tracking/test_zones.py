@@ -7,10 +7,21 @@ from hypothesis import strategies as st
 
 from rebalancer.model.moves import NO_MEMORY, Memory, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import PolicyGroup, Selector, Topology, default_policy
+from rebalancer.policy import (
+    Limit,
+    PolicyGroup,
+    Selector,
+    TeamPolicies,
+    TeamReading,
+    Topology,
+    default_policy,
+    load_team_policy,
+    merge,
+)
 from rebalancer.tracking.zones import ZONE_LIFETIME, zones_seen
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, snapshot
 
+TEAM = "apiVersion: rebalancer.dev/v1alpha1\nkind: TeamPolicy\n"
 NO_GROUPS = default_policy().model_copy(update={"groups": ()})
 
 
@@ -34,6 +45,25 @@ def test_the_zone_keys_of_the_policy_come_first_and_of_others_at_most_twenty_are
     policy = NO_GROUPS.model_copy(update={"groups": (group,)})
     seen = zones_seen(NO_MEMORY, snapshot([node("n1", labels), node("n2", labels)]), policy, keys, NOW)
     assert [zone.key for zone in seen] == [*keys[:19], "zone-of-ours"]
+
+
+def test_keys_of_teams_and_templates_displace_none_of_the_cluster_policy() -> None:
+    """Keys that no node has take no place, and of the others those of the cluster policy's own limits come first."""
+    real = [f"a-{number:02}" for number in range(20)]
+    labels = {**dict.fromkeys(real, "x"), "rack": "r", ZONE: "a"}
+    limit = Limit(name="racks", topology_key="rack", max_pods=9)
+    policy = NO_GROUPS.model_copy(update={"groups": (PolicyGroup(name="own", selector=Selector(), limits=(limit,)),)})
+    missing = [f"0-{number:02}" for number in range(20)]
+    limits = "".join(f"  - {{name: l{key}, topologyKey: {key}, maxPods: 9}}\n" for key in [*real, *missing])
+    team = load_team_policy(f"{TEAM}groups:\n- name: t\n  selector: {{}}\n  limits:\n{limits}".encode(), source="t")
+    listing = policy.model_copy(update={"team_policies": TeamPolicies(namespaces=("shop",))})
+    merged = merge(listing, {"shop": TeamReading(policy=team)}).policy
+    nodes = snapshot([node("n1", labels), node("n2", labels)])
+    seen = {zone.key for zone in zones_seen(NO_MEMORY, nodes, merged, ["rack", *real, *missing], NOW)}
+    assert seen == {ZONE, "rack", *real[:18]}
+    lost = Memory(zones=(ZoneSeen("rack", "r", NOW),))
+    bare = snapshot([node("n1", {ZONE: "a"})])
+    assert {zone.key for zone in zones_seen(lost, bare, merged, ["rack", *real], NOW)} == {ZONE, "rack"}
 
 
 @given(st.integers(0, 400).map(lambda hours: timedelta(hours=hours)), st.integers(0, 400))
