@@ -105,6 +105,8 @@ class Reflector:
         self._response: BaseHTTPResponse | None = None
         self._last_heard = time.monotonic()
         self._failing_since: float | None = None
+        self._opened_at: float | None = None
+        """Since when the present watch is open."""
         self.observe: Callable[[object, object], None] | None = None
         """Called with each object of the watch before and after its change, None where there is none."""
         self.synced = threading.Event()
@@ -140,9 +142,13 @@ class Reflector:
 
     @property
     def failing(self) -> float:
-        """Seconds for which every attempt has failed, 0 while all is well."""
-        since = self._failing_since
-        return 0.0 if since is None else time.monotonic() - since
+        """Seconds for which every attempt has failed, 0 while all is well.
+
+        A kind that rarely changes is silent for a minute, so a watch counts once it has been open for a while. That it
+        has merely opened says nothing: it can fail at once, again and again.
+        """
+        since, opened, now = self._failing_since, self._opened_at, time.monotonic()
+        return 0.0 if since is None or (opened is not None and now - opened >= _SHORTEST_WATCH) else now - since
 
     def __len__(self) -> int:
         """Return the number of objects."""
@@ -239,10 +245,8 @@ class Reflector:
             "timeoutSeconds": str(random.randint(240, 480)),  # noqa: S311  # spread, not a secret
         }
         response = self._transport.stream(self._path, query=query, read_timeout=_SILENCE)
-        self._response = response
+        self._response, self._opened_at = response, (opened := time.monotonic())
         try:
-            # Kinds that rarely change are silent for a minute: that the watch has opened is life enough.
-            self._failing_since = None
             if self._stopping.is_set():  # `stop` came before there was a response that it could shut down
                 return
             for line in _split_lines(response):
@@ -250,8 +254,12 @@ class Reflector:
                 self._last_heard, self._failing_since, self.error = time.monotonic(), None, ""
                 if self._stopping.is_set():
                     return
+            if self._last_heard < opened and time.monotonic() - opened < _SHORTEST_WATCH:
+                raise ClusterError(f"watch of {self.kind.plural}: it ended at once, without an event")
         finally:
-            self._response = None
+            if time.monotonic() - opened >= _SHORTEST_WATCH:
+                self._failing_since = None
+            self._response = self._opened_at = None
             response.close()
 
     def _apply(self, event: _WatchEvent) -> None:

@@ -232,6 +232,36 @@ def test_a_malformed_object_is_stored_as_a_fault() -> None:
         ended(reflector)
 
 
+@pytest.mark.parametrize("ending", [[b"nonsense\n"], [event("ERROR", {"code": 500, "message": "no"})], []])
+def test_watches_that_open_and_fail_at_once_are_a_failure_that_lasts(
+    ending: list[bytes | int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That they open says nothing: the time since which all has failed does not begin anew with each of them."""
+    monkeypatch.setattr(reflector_module, "_FIRST_WAIT", 0.02)
+    monkeypatch.setattr(reflector_module, "_LONGEST_WAIT", 0.05)
+    refused = (500, {"message": "no list"})  # else a new list after nonsense is a sign of life
+    script = Script([page(), *[refused] * 500], [ending] * 500)
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: reflector.failing > 0.5, "half a second of failures")
+        assert len(script.queries) > 5
+        assert reflector.error
+        ended(reflector)
+
+
+def test_a_silent_watch_counts_once_it_has_been_open_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind that rarely changes sends nothing for a minute, and that is no failure."""
+    monkeypatch.setattr(reflector_module, "_SHORTEST_WATCH", 0.3)
+    monkeypatch.setattr(reflector_module, "_FIRST_WAIT", 0.02)
+    script = Script([page()], [[500], [500]])
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: reflector._opened_at is not None, "the third watch")
+        assert 0 < reflector.failing < 5
+        until(lambda: reflector.failing == 0.0, "the watch to be old enough")
+        ended(reflector)
+
+
 def test_what_has_gone_is_forgotten() -> None:
     """Thousands of jobs come and go, each with labels of its own; pods that remain still share equal values."""
 
