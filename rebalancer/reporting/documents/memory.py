@@ -3,10 +3,15 @@
 What must be known before anything is evicted is stored whole: the moves in flight, of which admission allows a fixed
 number, the evictions of the last minute and what failed. The rest is bounded here, because its loss only delays: a
 violation whose beginning is not stored lasts from the next process's first cycle on.
+
+The bound is one of bytes. If the memory exceeds it, parts are left out, in the order in which they are missed least:
+first what delays, then moves that have ended, then the host names by which a move is verified, then what has failed and
+the names that only messages need, and last the domains that have lost their nodes.
 """
 
 import zlib
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -22,6 +27,12 @@ MOST_SINCE: Final = 5_000
 
 MOST_FAILED: Final = 1_000
 """Groups whose failed predictions, and whose refused requests, are stored, the newest."""
+
+MOST_BYTES: Final = 240 * 1024
+"""Of the text; the ConfigMap may have 256 KiB, and people read the status beside it."""
+
+_FEW_VALUES: Final = 4
+"""Domains of a target that is stored even in a memory that is too large; zones are few, host names are many."""
 
 _LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a memory once it is decompressed; more was not written by a controller."""
@@ -40,19 +51,80 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 def memory_text(memory: Memory) -> str:
-    """Encode the memory for the next process."""
-    oldest = sorted((moment, token) for token, moment in memory.seen)[:MOST_SINCE]
-    since: dict[str, list[str]] = {}
-    for moment, token in oldest:
-        since.setdefault(moment.isoformat(), []).append(token)
+    """Encode the memory for the next process, in at most MOST_BYTES.
+
+    Only as many moves in flight as there may be, of workloads that all have other names of over 63 characters, may be
+    larger: they are not left out. If it does not fit into the ConfigMap then, it is not saved, and nothing is evicted.
+    """
     bounded = msgspec.structs.replace(
         memory,
-        seen=(),
+        seen=tuple(sorted(memory.seen, key=lambda seen: (seen[1], seen[0]))[:MOST_SINCE]),
         failed_predictions=tuple(sorted(memory.failed_predictions, key=lambda failure: failure.last)[-MOST_FAILED:]),
         refused=tuple(sorted(memory.refused, key=lambda refused: refused.last)[-MOST_FAILED:]),
     )
-    data = msgspec.json.encode(_StoredMemory(bounded, since))
+    text = _encode(bounded)
+    for reduce in _REDUCTIONS:
+        if len(text) <= MOST_BYTES:
+            break
+        bounded = reduce(bounded)
+        text = _encode(bounded)
+    return text
+
+
+def _encode(memory: Memory) -> str:
+    since: dict[str, list[str]] = {}
+    for token, moment in memory.seen:
+        since.setdefault(moment.isoformat(), []).append(token)
+    data = msgspec.json.encode(_StoredMemory(msgspec.structs.replace(memory, seen=()), since))
     return msgspec.json.encode(_Envelope(_FORMAT, b64encode(zlib.compress(data)).decode())).decode()
+
+
+def _shorten_since(memory: Memory) -> Memory:
+    return msgspec.structs.replace(memory, seen=memory.seen[: MOST_SINCE // 5])
+
+
+def _drop_delaying(memory: Memory) -> Memory:
+    return msgspec.structs.replace(memory, seen=(), changes=(), causes=())
+
+
+def _drop_ended_moves(memory: Memory) -> Memory:
+    return msgspec.structs.replace(memory, moves=memory.in_flight)
+
+
+def _drop_large_targets(memory: Memory) -> Memory:
+    """Leave what is verified of a move to its other keys: where it was predicted in one of many domains."""
+    moves = (
+        msgspec.structs.replace(move, targets=tuple(one for one in move.targets if len(one.values) <= _FEW_VALUES))
+        for move in memory.moves
+    )
+    return msgspec.structs.replace(memory, moves=tuple(moves))
+
+
+def _shorten_failed(memory: Memory) -> Memory:
+    few = MOST_FAILED // 5
+    failed, refused = memory.failed_predictions[-few:], memory.refused[-few:]
+    return msgspec.structs.replace(memory, failed_predictions=failed, refused=refused)
+
+
+def _drop_failed(memory: Memory) -> Memory:
+    moves = tuple(msgspec.structs.replace(move, node="") for move in memory.moves)
+    return msgspec.structs.replace(memory, moves=moves, failed_predictions=(), refused=())
+
+
+def _drop_zones(memory: Memory) -> Memory:
+    return msgspec.structs.replace(memory, zones=())
+
+
+_REDUCTIONS: Final[tuple[Callable[[Memory], Memory], ...]] = (
+    _shorten_since,
+    _drop_delaying,
+    _drop_ended_moves,
+    _drop_large_targets,
+    _shorten_failed,
+    _drop_failed,
+    _drop_zones,
+)
+"""What is left out of a memory that is too large, one after the other until it fits."""
 
 
 def parse_memory(text: str) -> Memory:

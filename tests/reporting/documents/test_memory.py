@@ -4,11 +4,14 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from uuid import UUID
 
+import msgspec
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from rebalancer.adapters.kubernetes.configmaps import LIMIT
 from rebalancer.admission.approval import MOST_PROPOSED
@@ -17,8 +20,10 @@ from rebalancer.assessment.causes import MOST_STORED
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import (
     NO_MEMORY,
+    ExtraEviction,
     FailedPrediction,
     Memory,
+    Move,
     MoveState,
     ObservedChange,
     Proposal,
@@ -29,7 +34,7 @@ from rebalancer.model.moves import (
     make_token,
 )
 from rebalancer.model.reasons import ViolationCause
-from rebalancer.reporting.documents.memory import MOST_SINCE, memory_text, parse_memory
+from rebalancer.reporting.documents.memory import MOST_BYTES, MOST_FAILED, MOST_SINCE, memory_text, parse_memory
 from rebalancer.tracking.changes import MOST_CHANGES
 from rebalancer.tracking.moves import ENDED_MOVES_STORED
 from tests.scheduling.build import NOW
@@ -146,3 +151,81 @@ def test_its_size_is_bounded() -> None:
     assert stored.sent == memory.sent
     assert stored.proposal == memory.proposal
     assert {token for token, _ in stored.seen} == {make_token(name(number)) for number in range(MOST_SINCE)}
+
+
+def largest(*, name_length: int, targets: int, zones: int) -> Memory:
+    """Return a memory with as much of everything as there can be, in which no text repeats another."""
+    random = Random(name_length)
+
+    def text(length: int) -> str:
+        return "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789-", k=length))
+
+    def uid() -> str:
+        return str(UUID(int=random.getrandbits(128)))
+
+    def moment() -> datetime:
+        return NOW - timedelta(microseconds=random.getrandbits(31))
+
+    def group() -> str:
+        return f"{text(min(63, name_length))} Deployment/{text(name_length)} topology.kubernetes.io/zone:1"
+
+    def in_flight(state: MoveState) -> Move:
+        workload = Reference(text(min(63, name_length)), "Deployment", text(name_length))
+        return move(
+            uid(),
+            moment(),
+            namespace=workload.namespace,
+            pod=f"{workload.name[:52]}-{text(10)}",
+            node=text(name_length),
+            owner_uid=uid(),
+            workload=workload,
+            group=f"{workload.namespace} Deployment/{workload.name} kubernetes.io/hostname:1",
+            targets=(
+                Target("topology.kubernetes.io/zone", ("eu-west-1a", "eu-west-1b")),
+                Target("kubernetes.io/hostname", tuple(text(name_length) for _ in range(targets))),
+            ),
+            replacement=uid(),
+            state=state,
+        )
+
+    moves = [in_flight(MoveState.PENDING) for _ in range(MOST_IN_FLIGHT)]
+    moves += [in_flight(MoveState.VERIFIED) for _ in range(ENDED_MOVES_STORED)]
+    return Memory(
+        moves=tuple(moves),
+        sent=tuple(one.requested_at for one in moves),
+        seen=tuple((make_token(str(number)), moment()) for number in range(20_000)),
+        failed_predictions=tuple(FailedPrediction(group(), 2, moment()) for _ in range(2_000)),
+        refused=tuple(RefusedRequest(group(), 3, moment(), timedelta(minutes=8)) for _ in range(2_000)),
+        zones=tuple(ZoneSeen(f"key-{number % 20}", text(63), moment()) for number in range(zones)),
+        extra_evictions=tuple(ExtraEviction(one.group, 3, one.uid) for one in moves),
+        changes=tuple(ObservedChange(ViolationCause.SCALE_DOWN, group(), moment()) for _ in range(MOST_CHANGES)),
+        causes=tuple((make_token(text(9)), ViolationCause.SCALE_DOWN) for _ in range(MOST_STORED)),
+        proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=tuple(uid() for _ in range(MOST_PROPOSED))),
+    )
+
+
+@settings(deadline=None, max_examples=6)
+@given(st.integers(1, 63), st.integers(0, 16), st.integers(0, 4_000))
+@example(63, 16, 4_000)
+def test_no_memory_is_larger_than_the_map(name_length: int, targets: int, zones: int) -> None:
+    """With names of up to 63 characters that share nothing; moves in flight, rates, a proposal always stay."""
+    memory = largest(name_length=name_length, targets=targets, zones=zones)
+    text = memory_text(memory)
+    assert len(text.encode()) <= MOST_BYTES <= LIMIT
+    stored = parse_memory(text)
+
+    def needed(moves: tuple[Move, ...]) -> list[object]:
+        return [msgspec.structs.replace(one, node="", targets=one.targets[:1]) for one in moves]
+
+    assert needed(stored.in_flight) == needed(memory.in_flight)
+    assert (stored.sent, stored.proposal) == (memory.sent, memory.proposal)
+    assert stored.extra_evictions == memory.extra_evictions
+
+
+def test_parts_are_left_out_in_the_order_in_which_they_are_missed_least() -> None:
+    """A memory that is a little too large loses the newest beginnings of violations, and nothing else."""
+    memory = msgspec.structs.replace(largest(name_length=6, targets=0, zones=100), extra_evictions=())
+    stored = parse_memory(memory_text(memory))
+    assert len(stored.seen) == MOST_SINCE // 5
+    assert max(moment for _, moment in stored.seen) <= sorted(moment for _, moment in memory.seen)[MOST_SINCE // 5]
+    assert (stored.moves, stored.zones, len(stored.refused)) == (memory.moves, memory.zones, MOST_FAILED)
