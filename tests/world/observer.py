@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rebalancer.controller.state import LoopState
+from rebalancer.model.moves import MoveState
+from rebalancer.policy import Mode
 
 if TYPE_CHECKING:
     from tests.world.replica import Replica
@@ -20,6 +22,9 @@ class WorldObserver:
         self._turn = 0
         self._ended: set[str] = set()
         self._moves: object = ()
+        self._needed: dict[str, int] = {}
+        """How many evictions the admitted step of each group requires."""
+        self._torn: set[tuple[int, str]] = set()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -42,6 +47,8 @@ class WorldObserver:
             admitted = {eviction.group for eviction in state.cycle.admission.evictions}
             monitor.admits(name, state.turn, admitted, self._requested)
             self._requested = set()
+            self._needed = {eviction.group: eviction.needed for eviction in state.cycle.admission.evictions}
+        self._check_steps(state)
         if state.memory.moves is self._moves:
             return
         self._moves = state.memory.moves
@@ -50,3 +57,20 @@ class WorldObserver:
                 self._ended.add(move.uid)
                 if state.turn > 1:  # a move that ended under another leader is its own
                     monitor.records.ends(name, move, self._replica.stale_for())
+
+    def _check_steps(self, state: LoopState) -> None:
+        """Check that what a begun step requires is requested, unless everything is held back or its group refused."""
+        world, cycle = self._world, state.cycle
+        if cycle is None or not state.leads or state.pause is not None or state.mode is Mode.OBSERVE:
+            return
+        queued = {eviction.group for eviction in state.queue}
+        under_way = {request.uid for request in state.under_way}
+        since = cycle.context.now
+        for group, number in state.sent.items():
+            if not 0 < number < self._needed.get(group, 1) or group in queued or (state.turn, group) in self._torn:
+                continue
+            moves = [move for move in state.memory.moves if move.group == group and move.requested_at >= since]
+            goes_on = all(move.state is MoveState.EVICTED or move.uid in under_way for move in moves)
+            if moves and goes_on and not world.was_unreachable:
+                self._torn.add((state.turn, group))
+                world.monitor.breach(f"{self._replica.name} leaves a step of {group} after {number} evictions")

@@ -62,6 +62,8 @@ class Api:
     pause: Pause | None = None
     approved: str = ""
     faults: Faults = field(default_factory=Faults)
+    unreachable_at: float = -1e9
+    """When a request last met a fault."""
     triggers: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """What begins with the next request of a kind."""
 
@@ -85,6 +87,8 @@ class Port:
         """Let a request travel; return whether it is carried out although its answer is lost. Raise if it is not."""
         faults, random = self._api.faults, self._random
         self._api.begins(what)
+        if faults.refused or faults.lost or faults.slow:
+            self._api.unreachable_at = self._hub.seconds
         self._hub.sleep(random.uniform(*LATENCY) + faults.slow)
         if faults.refused and random.random() < faults.refused:
             raise NoAnswerError(f"{what}: HTTP 500")

@@ -37,6 +37,8 @@ class Records:
         self._created: dict[str, float] = {}
         self._disturbed: dict[str, float] = {}
         """When an owner was scaled last, or lost a pod otherwise than by an eviction of ours, by UID."""
+        self._given_up: set[str] = set()
+        """UIDs of moves that were stored as refused before anything was granted: a stopped process may still send."""
         self._proposals: dict[str, Proposal] = {}
         self._approved: set[str] = set()
         """UIDs of the pods that somebody has approved."""
@@ -81,7 +83,11 @@ class Records:
             holder = "holds" if holds_lease else "does not hold"
             self._breach(f"{who}, which {holder} the lease, stores a memory without the moves of {', '.join(lost)}")
         for move in memory.moves:
-            if move.state is MoveState.REFUSED and self._hub.seconds - self._granted_at(move) < UNANSWERED_SECONDS:
+            if move.state is not MoveState.REFUSED:
+                continue
+            if move.uid not in self.granted:
+                self._given_up.add(move.uid)
+            elif move.uid not in self._given_up and self._hub.seconds - self.granted[move.uid] < UNANSWERED_SECONDS:
                 self._breach(f"{who} stores the eviction of {move.pod} as refused, and it took place")
         if memory.proposal is not None:
             self._proposals[memory.proposal.hash] = memory.proposal

@@ -157,6 +157,12 @@ def _old_plans_are_not_begun(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evictions, "PLAN_VALID_FOR", timedelta(days=1))
 
 
+def _begun_steps_are_finished(patch: pytest.MonkeyPatch) -> None:
+    honest = evictions.drop_queue
+    for module in (evictions, loop):
+        patch.setattr(module, "drop_queue", lambda state, **_: honest(state))
+
+
 def _workloads_keep_enough_pods(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BudgetLedger, "_allowance_of_workload", lambda self, member: 99)
 
@@ -236,6 +242,7 @@ _ALL: tuple[Patch, ...] = (
     _refused_groups_back_off,
     _one_refusal_holds_one_group,
     _old_plans_are_not_begun,
+    _begun_steps_are_finished,
     _workloads_keep_enough_pods,
     _overloaded_servers_are_left_alone,
     _moves_are_stored,

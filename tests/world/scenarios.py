@@ -33,6 +33,14 @@ PAIR = "pair"
 
 LATE = "pair-2"
 
+TRIO = "trio"
+"""The namespace, and the pool of three nodes in two racks, of the workload that one eviction alone does not repair."""
+
+RACK = "rack"
+
+_EDITED_UNTIL = 300.0
+"""Seconds for which the policy is edited again and again."""
+
 
 def _prepare_nothing(world: "World", random: Random) -> None:
     """Begin as drawn."""
@@ -47,6 +55,7 @@ class Scenario:
     mode: Mode = Mode.EVICT
     prepare: Callable[["World", Random], None] = _prepare_nothing
     has_pair: bool = False
+    has_trio: bool = False
 
 
 def _join_late(world: "World", random: Random) -> None:
@@ -69,6 +78,22 @@ def _refuse_for_ever(world: "World", random: Random) -> None:
     world.note(f"the webhook of {namespace} answers {result} for ever")
 
 
+def _edit_amid_steps(world: "World", random: Random) -> None:
+    """Edit the policy right after evictions were granted, when steps have begun."""
+
+    def edit() -> None:
+        minutes = timedelta(minutes=random.randint(20, 60))
+        changed = world.in_force.model_copy(update={"plan_ttl": minutes})
+        world.in_force = changed
+        for replica in world.living:
+            world.hub.after(0.03 * random.random(), lambda replica=replica: replica.load_policy(changed))  # type: ignore[misc]
+        world.note("the policy is edited")
+        if world.hub.seconds < _EDITED_UNTIL:
+            world.at_next("granted", 0.03 * random.random(), edit)
+
+    world.at_next("granted", 0.0, edit)
+
+
 def _approve(world: "World", random: Random) -> None:
     """Let an operator approve what is proposed."""
     Approver(world, random).start()
@@ -83,13 +108,17 @@ SCENARIOS: Mapping[str, Scenario] = {
     "refusing webhook": Scenario(prepare=_refuse_for_ever),
     "refusing webhook, no other fault": Scenario(prepare=_refuse_for_ever, network=()),
     "approvals": Scenario(prepare=_approve, mode=Mode.APPROVE),
+    "large steps": Scenario(prepare=_edit_amid_steps, has_trio=True),
 }
 _WEIGHTS = (8, 1, 1, 1, 1, 1, 1, 2)
 
 
 def draw_scenario(seed: int) -> str:
     """Draw the name of a seed's scenario."""
-    return Random(f"{seed} scenario").choices(list(SCENARIOS), _WEIGHTS)[0]
+    *others, rare = SCENARIOS
+    random = Random(f"{seed} scenario")
+    drawn = random.choices(others, _WEIGHTS)[0]
+    return rare if random.random() < 0.1 else drawn
 
 
 def draw_cluster(random: Random, scenario: Scenario) -> tuple[Snapshot, Node | None]:
@@ -111,6 +140,8 @@ def draw_cluster(random: Random, scenario: Scenario) -> tuple[Snapshot, Node | N
             blueprint.deployment("web", namespace=namespace, on=on, spread=spread)
         if random.random() < 0.4:
             blueprint.budget("web", namespace=namespace, max_unavailable=random.choice([1, 2]))
+    if scenario.has_trio:
+        return _with_trio(blueprint), None
     if not scenario.has_pair:
         return blueprint.snapshot(), None
     blueprint.node("pair-1", pool=PAIR)
@@ -127,25 +158,45 @@ def _soften(snapshot: Snapshot) -> tuple[Snapshot, Node]:
             structs.replace(constraint, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY)
             for constraint in spec.spread
         )
-        return structs.replace(spec, spread=spread, node_affinity=NodeAffinity(selector=Labels({"pool": PAIR})))
+        return structs.replace(_bind(spec, PAIR), spread=spread)
 
-    pods = tuple(structs.replace(pod, spec=change(pod.spec)) if pod.namespace == PAIR else pod for pod in snapshot.pods)
+    snapshot = _change_specs(snapshot, PAIR, change)
+    late = next(node for node in snapshot.nodes if node.name == LATE)
+    nodes = tuple(node for node in snapshot.nodes if node.name != LATE)
+    return replace(snapshot, nodes=nodes), late
+
+
+def _with_trio(blueprint: ClusterBuilder) -> Snapshot:
+    """Add racks of one and two nodes that hold 1 and 4, 0 pods of a workload: its first step is of two evictions."""
+    for name in ("x-1", "y-1", "y-2"):
+        blueprint.node(name, rack=name[0], pool=TRIO)
+    blueprint.deployment("web", namespace=TRIO, on={"x-1": 1, "y-1": 4}, spread={RACK: 2, HOSTNAME: 1})
+    return _change_specs(blueprint.snapshot(), TRIO, lambda spec: _bind(spec, TRIO))
+
+
+def _bind(spec: PodSpec, pool: str) -> PodSpec:
+    return structs.replace(spec, node_affinity=NodeAffinity(selector=Labels({"pool": pool})))
+
+
+def _change_specs(snapshot: Snapshot, namespace: str, change: Callable[[PodSpec], PodSpec]) -> Snapshot:
+    """Change the pods of a namespace, and the templates of its workloads."""
+    pods = tuple(
+        structs.replace(pod, spec=change(pod.spec)) if pod.namespace == namespace else pod for pod in snapshot.pods
+    )
     workloads = tuple(
         structs.replace(workload, template=structs.replace(workload.template, spec=change(workload.template.spec)))
-        if workload.namespace == PAIR and workload.template is not None
+        if workload.namespace == namespace and workload.template is not None
         else workload
         for workload in snapshot.workloads
     )
-    late = next(node for node in snapshot.nodes if node.name == LATE)
-    nodes = tuple(node for node in snapshot.nodes if node.name != LATE)
-    return replace(snapshot, pods=pods, workloads=workloads, nodes=nodes), late
+    return replace(snapshot, pods=pods, workloads=workloads)
 
 
 def draw_policy(random: Random, scenario: Scenario) -> Policy:
     """Draw budgets, interval and durations."""
     budgets = Budgets(
-        max_unavailable=Amount(value=random.choice([1, 1, 2, 3])),
-        per_workload=Amount(value=random.choice([1, 2, 9])),
+        max_unavailable=Amount(value=random.choice([2, 3] if scenario.has_trio else [1, 1, 2, 3])),
+        per_workload=Amount(value=random.choice([2, 9] if scenario.has_trio else [1, 2, 9])),
         per_node=Amount(value=9),
     )
     return eager(

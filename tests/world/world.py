@@ -103,6 +103,11 @@ class World:
         owners = [item.uid for item in self.state.store.workloads if item.owner and item.owner.uid == top.uid]
         return [pod for owner in (top.uid, *owners) for pod in self.state.store.pods.of(owner)]
 
+    @property
+    def was_unreachable(self) -> bool:
+        """Whether a request met a fault of network or server within the last ten seconds."""
+        return self.hub.seconds - self.api.unreachable_at < 10
+
     # What is done to it
 
     def note(self, sentence: str) -> None:
