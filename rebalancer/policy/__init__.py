@@ -5,11 +5,12 @@ meant to forbid, so an unknown field is an error, with its line and the nearest 
 
 `loader` reads bytes, `document` is the policy as a whole, `sections` its parts, `teams` the policy of a team,
 `merging` combines it with the cluster policy. One module each holds the small types (`durations`, `amounts`,
-`selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`).
+`selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`, `topology`, `capacity`).
 """
 
 from rebalancer.policy.amounts import Amount
 from rebalancer.policy.breaker import Breaker, Percentage
+from rebalancer.policy.capacity import Capacity, CapacityMode
 from rebalancer.policy.conditions import Condition
 from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
 from rebalancer.policy.durations import format_duration, parse_duration
@@ -36,6 +37,8 @@ __all__ = [
     "Basis",
     "Breaker",
     "Budgets",
+    "Capacity",
+    "CapacityMode",
     "Condition",
     "Disruption",
     "Eligibility",

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rebalancer.policy.base import Section
 from rebalancer.policy.breaker import Breaker
+from rebalancer.policy.capacity import Capacity
 from rebalancer.policy.durations import PositiveDuration
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
@@ -50,6 +51,8 @@ class Policy(Section):
     """Requirements on the nodes that receive the replacements."""
     topology: Topology = Topology()
     """Domains that exist although no node carries them now."""
+    capacity: Capacity = Capacity()
+    """Whether room is requested from an autoscaler before anything is evicted into it."""
     windows: tuple[Window, ...] = ()
     """When evictions are allowed: while one of these windows is open; []: always."""
     breaker: Breaker = Breaker()

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rebalancer.policy import Policy, PolicyError, Problem, default_policy, load_policy
+from rebalancer.policy import CapacityMode, Policy, PolicyError, Problem, default_policy, load_policy
 from tests.policy.strategies import documents
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -80,7 +80,7 @@ def test_what_is_no_policy_at_all_is_named_with_its_line(text: str | bytes, prob
     assert any(line.startswith(problem) for line in refused(text)), refused(text)
 
 
-@pytest.mark.parametrize("field", ["capacity: {}", "prevention: {}"])
+@pytest.mark.parametrize("field", ["prevention: {}", "canary: {}"])
 def test_what_nothing_acts_on_is_not_accepted(field: str) -> None:
     """A window that is accepted and ignored would evict outside of it."""
     assert refused(HEADER + field)[0].startswith("policy.yaml:3: " + field.split(":", maxsplit=1)[0])
@@ -281,3 +281,16 @@ FRAGMENTS = (
 def test_text_is_read_or_refused_never_anything_else(text: str, header: str) -> None:
     """PyYAML raises more than its own errors for text that it cannot convert."""
     assert all(problem.line >= 1 for problem in _problems((header + text).encode("utf-8", "surrogatepass")))
+
+
+@pytest.mark.parametrize("written", ["Off", '"Off"', "false"])
+def test_off_is_the_mode_off_with_and_without_quotes(written: str) -> None:
+    """YAML 1.1 reads an Off without quotes as false."""
+    policy = load(f"{HEADER}capacity: {{mode: {written}}}\n")
+    assert policy.capacity.mode is CapacityMode.OFF
+    assert policy.hash == load(HEADER).hash
+
+
+@pytest.mark.parametrize("written", ["true", "On", "off course", "0"])
+def test_no_other_value_is_the_mode_off(written: str) -> None:
+    assert refused(f"{HEADER}capacity: {{mode: {written}}}\n")

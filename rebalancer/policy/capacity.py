@@ -1,0 +1,49 @@
+"""Whether room is requested from the cluster's autoscaler before anything is evicted into it."""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from rebalancer.policy.base import Section
+from rebalancer.policy.durations import Duration, PositiveDuration, at_most
+from rebalancer.policy.names import PlainText
+
+_NAMESPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+NamespaceName = Annotated[str, StringConstraints(strict=True, pattern=_NAMESPACE)]
+"""A field for the name of one namespace."""
+
+
+class CapacityMode(StrEnum):
+    """Observe reports what it would request, Request requests it."""
+
+    OFF = "Off"
+    OBSERVE = "Observe"
+    REQUEST = "Request"
+
+
+def _read_off(value: object) -> object:
+    """Return Off for false: that is how YAML 1.1 reads an Off without quotes."""
+    return CapacityMode.OFF if value is False else value
+
+
+class Capacity(Section):
+    """Room for repairs that lack nothing else: requested by Jobs of pods that do nothing, before anything is evicted.
+
+    An autoscaler creates nodes for these placeholder pods; they are deleted step by step as evicted pods need the room.
+    """
+
+    mode: Annotated[CapacityMode, BeforeValidator(_read_off)] = CapacityMode.OFF
+    """Observe reports what it would request; Request requests it while the mode is Evict."""
+    max_pods: Annotated[int, Field(strict=True, ge=1, le=100)] = 20
+    """Placeholder pods that may exist at once; a repair that needs more is not begun."""
+    timeout: Annotated[PositiveDuration, at_most(timedelta(hours=6))] = timedelta(minutes=10)
+    """How long placeholders may wait for a node; also how long a domain is left alone before it is requested again."""
+    settle: Duration = timedelta(seconds=30)
+    """How long placeholders must have run before their room is used."""
+    image: PlainText = "registry.k8s.io/pause:3.10.1"
+    """The image of the placeholder pods: a program that waits."""
+    namespace: NamespaceName = "rebalancer-capacity"
+    """The namespace of the placeholders, which holds nothing else."""
