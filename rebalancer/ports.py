@@ -10,9 +10,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from rebalancer.admission.pause import Pause
+from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Capacity
 
 
 class EvictionResult(StrEnum):
@@ -107,6 +109,26 @@ class Cluster(Protocol):
 
     def load(self, key: str) -> str:
         """Return a stored document, "" if there is none."""
+        ...
+
+
+class Placeholders(Protocol):
+    """The Jobs of placeholder pods in one namespace."""
+
+    def list_placeholders(self, namespace: str) -> frozenset[str]:
+        """Return the names of the Jobs; raise ReadFailedError where that fails."""
+        ...
+
+    def create_placeholder(self, placeholder: Placeholder, rules: Capacity) -> str:
+        """Create a Job; return why it was not created, "" if it was. Never raises."""
+        ...
+
+    def delete_placeholder(self, namespace: str, name: str) -> None:
+        """Delete a Job and its pod, at once; one that does not exist is fine. Never raises."""
+        ...
+
+    def explain_placeholder(self, namespace: str, token: str) -> str:
+        """Return what autoscaler and scheduler say of the pods of a request, "" if nothing. Never raises."""
         ...
 
 

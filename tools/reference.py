@@ -63,6 +63,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.VOLUME_PINNED: "The pod's volumes cannot be attached in the domains that need more pods.",
     Reason.AFFINITY_PINNED: "The pod's affinity keeps it where it is.",
     Reason.NO_CAPACITY: "The nodes that need more of these pods lack capacity.",
+    Reason.AWAITING_CAPACITY: "Only capacity is missing; it was, or with `capacity.mode: Request` would be, requested.",
     Reason.UNREACHABLE: "No sequence of evictions and placements reaches a placement that satisfies everything.",
     Reason.NOT_FORCED: "No safe eviction: the scheduler could place the replacement where it does not help.",
     Reason.NOT_PREDICTABLE: "The group uses a feature that is not modelled; the message names it.",
@@ -117,6 +118,9 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.PLAN_PROPOSED: "In mode Approve a plan waits for approval; on rebalancer-approval.",
     EventReason.PLAN_APPROVED: "Somebody approved the proposed plan, which is now carried out; on rebalancer-approval.",
     EventReason.PLAN_EXPIRED: "A plan was not approved, or made no progress, for `planTTL`; on rebalancer-approval.",
+    EventReason.CAPACITY_REQUESTED: "Capacity was requested by placeholder pods; on the workload.",
+    EventReason.CAPACITY_READY: "The placeholders run, so that the repair can begin; on the workload.",
+    EventReason.CAPACITY_FAILED: "The capacity did not come, or was of no use; on the workload.",
     EventReason.REBALANCE_PAUSED: "Somebody paused the controller: who, until when and why; on rebalancer-control.",
     EventReason.POLICY_INVALID: "A new policy, or a part of a team's, was refused; on the policy's ConfigMap.",
     EventReason.POLICY_RELOADED: "A new policy is in force; on the policy's ConfigMap.",
@@ -276,7 +280,7 @@ def reasons() -> str:
 def _users() -> Mapping[str, set[str]]:
     """Find which packages use which reason, by reading the source."""
     users: dict[str, set[str]] = {}
-    for layer in ("scheduling", "assessment", "planning", "admission"):
+    for layer in ("scheduling", "assessment", "planning", "capacity", "admission"):
         for file in sorted((ROOT / "rebalancer" / layer).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason":

@@ -101,7 +101,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     steps = split_steps(plan.evictions)
     first = context.turn % len(steps) if steps else 0
     steps = steps[first:] + steps[:first]
-    common = _find_common_obstacle(context)
+    common = find_common_obstacle(context)
     obstacles = [common or _find_obstacle(step[0], since, memory, context) for step in steps]
     rates = _Rates(context.policy, snapshot, memory, context.now)
     if context.mode is Mode.APPROVE:
@@ -181,7 +181,7 @@ def _share_rates(steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal 
     return numbers
 
 
-def _find_common_obstacle(context: AdmissionContext) -> Refusal | None:
+def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     """Return what keeps every eviction from being admitted: what people have decided first, then what will pass."""
     if context.pause is not None and context.pause.holds(context.now):
         return Refusal(Reason.PAUSED, Paused(context.pause.message))

@@ -123,6 +123,22 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
                 known[domain.value] = domain
         return tuple(known[value] for value in sorted(known))
 
+    def requestable(self, key: str, needs: NodeNeeds, carried: Collection[str]) -> Mapping[str, KnownDomain]:
+        """Return the domains of a key, with or without nodes, in which an autoscaler may create a node for a pod.
+
+        Where NodePools name domains, only these: one that they no longer name is not to get nodes now.
+        """
+        if is_node_key(key, carried, self.zone_keys):
+            return {}
+        pooled = {domain.value: domain for domain in self._pooled(key, needs)}
+        declared = {
+            domain.value: domain
+            for domain in self._declared(key)
+            if _may_use(needs.affinity, _FixedLabels({key: domain.value}))
+        }
+        ignored = self.ignored.get(key, ())
+        return {value: domain for value, domain in (pooled or declared).items() if value not in ignored}
+
     def _declared(self, key: str) -> Iterator[KnownDomain]:
         return (KnownDomain(value=value, source=DomainSource.DECLARED) for value in self.declared.get(key, ()))
 

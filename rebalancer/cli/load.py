@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec import structs
+
 from rebalancer.adapters.files import UnreadableSnapshot, read_config_maps, read_snapshot
 from rebalancer.adapters.kubernetes.cluster import read_once
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
@@ -12,6 +14,9 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
+from rebalancer.capacity.causes import NotInModeEvict
+from rebalancer.capacity.decision import describe_needs
+from rebalancer.capacity.placeholders import placeholder_pods, without_pods
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
@@ -23,7 +28,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Policy, merge, select_team_namespaces
+from rebalancer.policy import Mode, Policy, merge, select_team_namespaces
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.settings import own_namespace
@@ -131,6 +136,8 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     profile = load_profile(options)
     snapshot, read_teams = _load(options)
     policy = _merge_team_policies(options.policy, snapshot, read_teams)
+    # Placeholders are outside of all counts, as for the controller.
+    snapshot = without_pods(snapshot, placeholder_pods(snapshot, policy.capacity.namespace))
     view = View(snapshot, profile)
     assessment = assess(view, policy, NO_MEMORY)
     unmatched = find_unmatched(view, assessment, policy)
@@ -138,6 +145,9 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
     made = plan(view, assessment, policy, NO_MEMORY)
+    obstacle = None if policy.mode is Mode.EVICT else NotInModeEvict()
+    needs = describe_needs(view, assessment, made, policy, NO_MEMORY, obstacle)
+    made = structs.replace(made, refusals=(*made.refusals, *needs))
     return LoadedCluster(snapshot=snapshot, view=view, assessment=assessment, plan=made, unmatched=unmatched)
 
 

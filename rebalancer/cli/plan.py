@@ -13,6 +13,7 @@ from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.missing_domains import missing_domain_lines
+from rebalancer.reporting.needed_capacity import needed_capacity_lines
 from rebalancer.reporting.plan_totals import count_other_workloads
 from rebalancer.reporting.text.plan import plan_text
 
@@ -52,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
                     mode=options.policy.mode,
                     satisfied=satisfied,
                     unplanned=unplanned,
-                    missing=missing_domain_lines(cluster.assessment.domains_without_nodes, workloads),
+                    missing=(
+                        *missing_domain_lines(cluster.assessment.domains_without_nodes, workloads),
+                        *needed_capacity_lines(made.refusals, workloads),
+                    ),
                     verbose=args.verbose,
                 )
             )

@@ -19,6 +19,14 @@ from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
 from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.capacity.placeholders import placeholder_pods, settle_nodes, without_pods
+from rebalancer.controller.capacity import (
+    NO_CAPACITY,
+    CapacityContext,
+    CapacityOutcome,
+    decide_in_cycle,
+    gate_evictions,
+)
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
@@ -53,6 +61,7 @@ class Cycle:
     admission: Admission
     memory: Memory
     context: AdmissionContext
+    capacity: CapacityOutcome
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
         """Return how many pods a workload wants, and how many are Ready in the snapshot and not terminating."""
@@ -110,15 +119,20 @@ def run_cycle(
     context: AdmissionContext,
     stopwatch: Stopwatch = without_stopwatch,
     before: Snapshot | None = None,
+    capacity: CapacityContext = NO_CAPACITY,
 ) -> Cycle:
     """Track, assess, plan and admit on one snapshot; `before` is the snapshot of the last cycle.
 
+    Placeholders are outside of everything but the last stage, which lets evictions go only into capacity that is free.
+
     The breaker's state after the last cycle is in the memory, that after this one in the result's memory and context.
     """
+    capacity = replace(capacity, held=placeholder_pods(snapshot, context.policy.capacity.namespace))
+    seen, snapshot = snapshot, without_pods(snapshot, capacity.held)
     with stopwatch("assess"):
         # A view of long ago says nothing about what became of an eviction.
         tracked = memory if context.stale else track(memory, before, snapshot, context.policy, context.now)
-        view = View(overlay_moves(snapshot, tracked.moves), profile)
+        view = View(settle_nodes(overlay_moves(snapshot, tracked.moves), tracked.capacity), profile)
         assessment = assess(view, context.policy, tracked)
         causes = find_causes(assessment, view, tracked)
     with stopwatch("plan"):
@@ -130,6 +144,13 @@ def run_cycle(
         breaker = update_breaker(memory.breaker, readings, bounds, context.now)
         context, updated = replace(context, breaker=breaker), structs.replace(updated, breaker=breaker)
         admission = admit(made, snapshot, updated, context)
+        decision = decide_in_cycle(made, assessment, updated, context, view, capacity)
+        made = structs.replace(made, refusals=(*made.refusals, *decision.refusals))
+        crowded = View(overlay_moves(seen, tracked.moves), profile) if capacity.held else view
+        admission, requests, outcome = gate_evictions(admission, decision, crowded, capacity)
+        updated = structs.replace(
+            updated, capacity=requests, capacity_attempts=decision.attempts, capacity_wanted=decision.wanted
+        )
     return Cycle(
         snapshot=snapshot,
         view=view,
@@ -139,4 +160,5 @@ def run_cycle(
         admission=admission,
         memory=structs.replace(updated, proposal=admission.proposal),
         context=context,
+        capacity=outcome,
     )

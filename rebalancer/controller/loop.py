@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from rebalancer.admission.admit import AdmissionContext
+from rebalancer.controller.capacity import CapacityContext
 from rebalancer.controller.cycle import Stopwatch, run_cycle, without_stopwatch
 from rebalancer.controller.evictions import (
     drop_queue,
@@ -19,6 +20,12 @@ from rebalancer.controller.evictions import (
     queue_evictions,
     request_evictions,
     save_if_leading,
+)
+from rebalancer.controller.placeholders import (
+    handle_created,
+    queue_placeholders,
+    release_placeholders,
+    request_placeholders,
 )
 from rebalancer.controller.state import (
     Answered,
@@ -30,6 +37,7 @@ from rebalancer.controller.state import (
     MemoryRead,
     NotSent,
     PauseRead,
+    PlaceholdersCreated,
     PolicyLoaded,
     PolicyRefused,
     Publish,
@@ -45,6 +53,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.merging import UNREAD
 from rebalancer.reporting.events.approval_events import approval_events
+from rebalancer.reporting.events.capacity_events import capacity_events
 from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
 from rebalancer.reporting.events.team_events import problem_events, team_events
@@ -63,7 +72,9 @@ def step(  # noqa: C901, PLR0912  # one case for each event
         case CycleDue():
             return _handle_cycle(state, event, now, stopwatch)
         case Saved():
-            return handle_saved(state, event, now)
+            saved, evictions = handle_saved(state, event, now)
+            following, placeholders = request_placeholders(saved)
+            return following, (*placeholders, *evictions)
         case Answered():
             return handle_answer(state, event, now)
         case NotSent():
@@ -83,9 +94,12 @@ def step(  # noqa: C901, PLR0912  # one case for each event
             return _handle_pause(state, event, now)
         case ApprovalRead():
             return replace(state, approved=event.approved), ()
+        case PlaceholdersCreated():
+            return handle_created(state, event), ()
         case Stopping():
             following, requests = request_evictions(replace(state, stopping=True), now)
-            return following, (*requests, *save_if_leading(following))
+            following, released = release_placeholders(following)
+            return following, (*requests, *released, *save_if_leading(following))
 
 
 def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Requests]:
@@ -103,6 +117,9 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
         reported=dict.fromkeys(violated, State.VIOLATED),
         cycle=None,
         unsaved="",
+        to_create=(),
+        to_delete=(),
+        creating=frozenset(),
     )
     return following, (*_publish_pause(following), *_publish(problem_events(following.team_problems)))
 
@@ -127,13 +144,15 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     state = drop_queue(state)
     # Moves are not followed on a stale view, so it is no view to compare the next one with.
     before = state.cycle.snapshot if state.cycle is not None and not state.cycle.context.stale else None
-    cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before)
+    capacity = CapacityContext(reading=event.capacity, creating=state.creating, refused=state.refused_capacity)
+    cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before, capacity)
     ended = _ended_moves(state.memory, cycle.memory)
     about_limits, reported = limit_events(state.reported, cycle.assessment.limits, cycle.causes)
     about_pods, deadlocked = deadlock_events(state.deadlocked, cycle.assessment.deadlocks)
     events = [*skew_events(state.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
         events += ended_move_events(move)
+    events += capacity_events(cycle.capacity.decision)
     if state.approval_object is not None:
         events += approval_events(state.memory.proposal, cycle.memory.proposal, context, state.approval_object)
     following = replace(
@@ -145,6 +164,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         reported=reported,
         deadlocked=deadlocked,
     )
+    following = queue_placeholders(following, cycle.capacity)
     # Nothing is requested yet: the memory has to be saved first, and the time has to be read again after planning.
     following, requests = queue_evictions(following, () if state.stopping else cycle.admission.evictions, now)
     return following, (*_publish(events), *requests)

@@ -15,6 +15,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
+from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.approvals import watch_approvals
 from rebalancer.controller.election import Election
@@ -139,6 +140,7 @@ class _Controller:
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner()
         self._runner.count_requests = self._telemetry.requests.read
+        self._runner.placeholders = PlaceholderStore(self._transport)
         self._elector = self._make_elector()
         self._watcher = self._make_watcher()
         self._team_policies = TeamPolicyReader(

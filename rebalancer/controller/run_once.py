@@ -40,7 +40,13 @@ class RunOnce:
             return False
         now = cycle.context.now
         is_limited = any(waiting.reason is Reason.RATE_LIMITED for waiting in cycle.admission.waiting)
-        if state.memory.in_flight or cycle.admission.evictions or cycle.context.stale or is_limited:
+        if (
+            state.memory.in_flight
+            or state.memory.capacity
+            or cycle.admission.evictions
+            or cycle.context.stale
+            or is_limited
+        ):
             self._idle, self._idle_since = 0, None
             return False
         self._idle += 1
@@ -67,4 +73,4 @@ def time_to_next_cycle(state: LoopState) -> timedelta:
     interval = state.policy.interval
     if state.cycle is None or not state.leads:
         return interval
-    return min(interval, _MOVE_POLL if state.memory.in_flight else _IDLE_POLL)
+    return min(interval, _MOVE_POLL if state.memory.in_flight or state.memory.capacity else _IDLE_POLL)

@@ -17,12 +17,16 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
+from rebalancer.controller.capacity import read_capacity
 from rebalancer.controller.loop import step
+from rebalancer.controller.placeholder_jobs import PlaceholderJobs
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import (
     Answered,
     Clocks,
+    CreatePlaceholders,
     CycleDue,
+    DeletePlaceholders,
     Evict,
     Held,
     LoopEvent,
@@ -38,7 +42,7 @@ from rebalancer.controller.status import MEMORY, status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
 from rebalancer.model.reasons import State
 from rebalancer.policy import Mode
-from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult
+from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, Placeholders
 from rebalancer.reporting.documents.memory import parse_memory
 
 _log = structlog.get_logger("rebalancer")
@@ -70,6 +74,9 @@ class Observer(Protocol):
         """Take the new state of the loop; called after every event."""
         ...
 
+
+CAPACITY_SECONDS = 2.0
+"""Between cycles while placeholders exist: capacity is paid for, and a step takes several cycles."""
 
 EARLY_SECONDS = 1.0
 """From a change that calls for an early cycle to the cycle, so that changes that come together make one."""
@@ -127,6 +134,8 @@ class Runner:
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
         self.count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS
         """Returns the requests to the API server within a time, for the breaker."""
+        self.placeholders: Placeholders | None = None
+        """Where Jobs of placeholders are created; None: nowhere."""
         self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
         self._waiting_tick = False
         self._next_cycle: float | None = None
@@ -224,8 +233,13 @@ class Runner:
                 stale = self._cluster.staleness()
                 snapshot = self._cluster.snapshot(self._clocks.now())
             requests = self.count_requests(self.state.policy.breaker.window)
-            self._handle(CycleDue(snapshot=snapshot, stale=stale, requests=requests))
+            capacity = read_capacity(
+                self.placeholders, self.state.policy, self.state.memory, snapshot, self._clocks.now()
+            )
+            self._handle(CycleDue(snapshot=snapshot, stale=stale, requests=requests, capacity=capacity))
             self._report()
+            if self.state.memory.capacity or (capacity is not None and capacity.jobs):
+                self.ask_cycle_within(CAPACITY_SECONDS)
             gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
         ended = self._clocks.monotonic()
         self._last_cycle = ended, ended - began
@@ -243,6 +257,11 @@ class Runner:
                         self._cluster.record(request.event)
                     case Save():
                         pending.extend(self._save())
+                    case CreatePlaceholders():
+                        self._spawn(partial(self._create, request))
+                    case DeletePlaceholders():
+                        if self._may_act():  # the Jobs of another leader are not ours to delete
+                            self._jobs.delete(request, self.state.policy.capacity)
 
     def _step(self, event: LoopEvent) -> Requests:
         now = self._clocks.now()
@@ -280,6 +299,13 @@ class Runner:
         if isinstance(outcome, Answered):
             self._observer.answered(outcome.answer.result)
         self.tell(outcome)
+
+    def _create(self, request: CreatePlaceholders) -> None:
+        self.tell(self._jobs.create(request, self.state.policy.capacity))
+
+    @property
+    def _jobs(self) -> PlaceholderJobs:
+        return PlaceholderJobs(self.placeholders, self._find_objection)
 
     def _find_objection(self) -> str:
         """Return why no eviction may be sent now, whatever was requested before; called by the requests' threads."""

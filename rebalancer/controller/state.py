@@ -9,6 +9,8 @@ from typing import NamedTuple
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.pause import Pause
+from rebalancer.capacity.placeholders import Placeholder
+from rebalancer.controller.capacity import CapacityReading
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
@@ -34,12 +36,14 @@ class Clocks(NamedTuple):
 class CycleDue:
     """It is time for a cycle. `stale` says why the snapshot is out of date, "" if it is not.
 
-    `requests` are those to the API server within `breaker.window`.
+    `requests` are those to the API server within `breaker.window`; `capacity` is what was read of placeholders, None
+    where there can be none.
     """
 
     snapshot: Snapshot
     stale: str = ""
     requests: RequestCounts = NO_REQUESTS
+    capacity: CapacityReading | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +133,13 @@ class Leading:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlaceholdersCreated:
+    """Placeholders were created, or not: `refused` says why not, by the token of the request."""
+
+    refused: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stopping:
     """The process is to end: no eviction is requested any more."""
 
@@ -145,6 +156,7 @@ LoopEvent = (
     | PauseRead
     | ApprovalRead
     | Leading
+    | PlaceholdersCreated
     | Stopping
 )
 
@@ -178,6 +190,20 @@ class Save:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreatePlaceholders:
+    """Create placeholders, until one is refused; the shell answers with `PlaceholdersCreated`."""
+
+    placeholders: tuple[Placeholder, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletePlaceholders:
+    """Delete placeholders, by the names of their Jobs."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnderWay:
     """An eviction request without an answer yet, and the group that it is for."""
 
@@ -185,7 +211,7 @@ class UnderWay:
     group: str
 
 
-LoopRequest = Evict | Publish | Save
+LoopRequest = Evict | Publish | Save | CreatePlaceholders | DeletePlaceholders
 Requests = tuple[LoopRequest, ...]
 
 
@@ -205,6 +231,8 @@ class LoopState:
     in force, "" if it is.
     `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
     `approved` is the hash of the plan that a person has approved last, "" if there is none.
+    `to_create` and `to_delete` are placeholders that wait until the memory is saved, `creating` are the names of those
+    whose creation has not been answered, `refused_capacity` says by token why one was not created.
     """
 
     policy: Policy
@@ -235,6 +263,10 @@ class LoopState:
     unsaved: str = ""
     unsent: frozenset[tuple[str, datetime]] = frozenset()
     overload: Overload | None = None
+    to_create: tuple[Placeholder, ...] = ()
+    to_delete: tuple[str, ...] = ()
+    creating: frozenset[str] = frozenset()
+    refused_capacity: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def busy(self) -> bool:

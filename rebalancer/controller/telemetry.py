@@ -129,6 +129,9 @@ class Telemetry:
             self._shown, self._cycle_samples = state.cycle, CycleSamples()
             if state.cycle is not None:
                 cycle = state.cycle
+                for change in cycle.capacity.decision.changes:
+                    if change.result is not None:
+                        self._metrics.count_capacity(change.result)
                 unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
                 if self._web is not None:  # findings cost more than an assessment, and nobody would read them
                     findings = find_findings(cycle.view, cycle.assessment, unmatched)
@@ -243,6 +246,7 @@ def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
         findings=Counter(finding.kind for finding in findings),
         planned_evictions=len(plan.evictions) + len(plan.waiting),
         minimum_evictions=plan.lower_bound,
+        placeholders=cycle.capacity.held,
         plan_pending=len(proposal.uids) if proposal is not None and not proposal.approved else 0,
         refusals={Reason(reason): number for reason, number in refused.items()},
     )

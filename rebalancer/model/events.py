@@ -25,6 +25,9 @@ class EventReason(StrEnum):
     PLAN_PROPOSED = "PlanProposed"
     PLAN_APPROVED = "PlanApproved"
     PLAN_EXPIRED = "PlanExpired"
+    CAPACITY_REQUESTED = "CapacityRequested"
+    CAPACITY_READY = "CapacityReady"
+    CAPACITY_FAILED = "CapacityFailed"
     REBALANCE_PAUSED = "RebalancePaused"
     POLICY_INVALID = "PolicyInvalid"
     POLICY_RELOADED = "PolicyReloaded"
@@ -45,6 +48,9 @@ _ACTIONS = {
     EventReason.PLAN_PROPOSED: "Propose",
     EventReason.PLAN_APPROVED: "Approve",
     EventReason.PLAN_EXPIRED: "Expire",
+    EventReason.CAPACITY_REQUESTED: "RequestCapacity",
+    EventReason.CAPACITY_READY: "RequestCapacity",
+    EventReason.CAPACITY_FAILED: "RequestCapacity",
     EventReason.REBALANCE_PAUSED: "Pause",
     EventReason.POLICY_INVALID: "LoadPolicy",
     EventReason.POLICY_RELOADED: "LoadPolicy",
@@ -57,6 +63,7 @@ _WARNINGS = frozenset(
         EventReason.PLACEMENT_DEADLOCK,
         EventReason.EVICTION_FAILED,
         EventReason.MOVE_INEFFECTIVE,
+        EventReason.CAPACITY_FAILED,
         EventReason.POLICY_INVALID,
     }
 )

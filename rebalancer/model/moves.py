@@ -134,6 +134,55 @@ class ExtraEviction(Struct, frozen=True, gc=False, order=True):
     """UID of the victim; an eviction that is not granted costs nothing."""
 
 
+class CapacityState(StrEnum):
+    """The state of a request for capacity; what has ended is in no state."""
+
+    REQUESTED = "requested"
+    """Its placeholders are to be created, or wait for nodes."""
+    READY = "ready"
+    """Its placeholders ran long enough: the repair goes on step by step."""
+
+
+class DomainName(Struct, frozen=True, gc=False, order=True):
+    """A domain: a value of a topology key."""
+
+    topology_key: str
+    value: str
+
+    def __str__(self) -> str:
+        """Write it as label selectors do."""
+        return f"{self.topology_key}={self.value}"
+
+
+class CapacityRequest(Struct, frozen=True, gc=False, kw_only=True):
+    """Capacity that was requested for the repair of some workloads.
+
+    `token` identifies it from cycle to cycle. `placeholders` are the names of the Jobs that are to exist, `nodes` those
+    on which they ran when the capacity was ready.
+    """
+
+    token: str
+    workloads: tuple[Reference, ...]
+    domains: tuple[DomainName, ...]
+    placeholders: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    state: CapacityState = CapacityState.REQUESTED
+    since: Moment
+
+
+class CapacityAttempt(Struct, frozen=True, gc=False, kw_only=True):
+    """How often in a row capacity in a domain was requested for the same workloads, and when the last request ended.
+
+    `failure` says why it failed, "" if it did not. A node that was gained and lost again counts like one never gained.
+    """
+
+    token: str
+    domain: DomainName
+    times: int
+    last: Moment
+    failure: str = ""
+
+
 class Proposal(Struct, frozen=True, gc=False, kw_only=True):
     """Evictions that wait for the approval of a person, or have it: `uids` are those of the pods, in order.
 
@@ -175,6 +224,12 @@ class Memory(Struct, frozen=True, kw_only=True):
     """After the last cycle."""
     proposal: Proposal | None = None
     """In mode Approve."""
+    capacity: tuple[CapacityRequest, ...] = ()
+    """Requests that have not ended."""
+    capacity_attempts: tuple[CapacityAttempt, ...] = ()
+    """Those of the last days."""
+    capacity_wanted: tuple[tuple[str, Moment], ...] = ()
+    """The time since which a repair has lacked nothing but capacity, by token."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

@@ -1,12 +1,21 @@
 """Nodes."""
 
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
 
 from rebalancer.model.affinity import Taint
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.pods import NOTHING, Resources
+
+BEING_REMOVED: Final = frozenset(
+    {"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"}
+)
+"""Keys of the taints with which Karpenter and the cluster-autoscaler begin to remove a node."""
+
+TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
+"""The same, and that of a node that the cluster-autoscaler may remove soon."""
 
 
 class Node(Struct, frozen=True, gc=False, kw_only=True):

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     VOLUME_PINNED = "VolumePinned"
     AFFINITY_PINNED = "AffinityPinned"
     NO_CAPACITY = "NoCapacity"
+    AWAITING_CAPACITY = "AwaitingCapacity"
     UNREACHABLE = "Unreachable"
     NOT_FORCED = "NotForced"
     NOT_PREDICTABLE = "NotPredictable"

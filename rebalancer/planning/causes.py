@@ -296,6 +296,21 @@ class NodeBeingDeleted(Fact, frozen=True, gc=False):
     node: str
 
 
+class NodeToBeRemoved(Fact, frozen=True, gc=False):
+    """An autoscaler is about to remove a node that may take a replacement, as its taint says."""
+
+    node: str
+    taint: str
+
+
+class PodsNodeBeingRemoved(Fact, frozen=True, gc=False):
+    """An autoscaler is removing the node of a pod, which it will evict."""
+
+    node: str
+    pod: str
+    taint: str
+
+
 class NodeNotReady(Fact, frozen=True, gc=False):
     """A node that may take a replacement is not Ready."""
 

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from rebalancer.assessment.controllers import PodController, members, stray_reference
 from rebalancer.model.labels import Labels
+from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.workloads import Workload, reference_of
@@ -19,10 +20,12 @@ from rebalancer.planning.causes import (
     NodeBeingDeleted,
     NodeNotReady,
     NodeSettling,
+    NodeToBeRemoved,
     ObjectUnreadable,
     OthersPending,
     OthersUncreated,
     OwnPodsNotSelected,
+    PodsNodeBeingRemoved,
     Refusal,
 )
 from rebalancer.planning.multi_class.classes import PodClassesBuilder
@@ -81,7 +84,7 @@ class ProblemBuilder:
     def problem(self, component: Component) -> Problem | Refusal:
         """Make the component's problem, or return why the whole component is refused."""
         refusals = [self._eligibility.refuse_controller(member) for member in component.members]
-        refusal = self._refuse_unreadable(component) or _refuse_rollout(refusals)
+        refusal = self._refuse_unreadable(component) or _refuse_rollout(refusals) or self._refuse_drained(component)
         if refusal is not None:
             return refusal
         requirements = self._requirements(component)
@@ -165,6 +168,26 @@ class ProblemBuilder:
         return None
 
     @cached_property
+    def _being_removed(self) -> Mapping[str, str]:
+        """The nodes that an autoscaler is removing, with the taint that says so."""
+        return {
+            node.name: taint.key
+            for node in self.view.snapshot.nodes
+            for taint in node.taints
+            if taint.key in BEING_REMOVED
+        }
+
+    def _refuse_drained(self, component: Component) -> Refusal | None:
+        """Refuse while an autoscaler removes a node of the component: it evicts pods too, and changes the counts."""
+        if not self._being_removed:
+            return None
+        for pod in component.pods:
+            taint = self._being_removed.get(pod.node or "")
+            if taint is not None:
+                return Refusal(Reason.NODE_LEAVING, PodsNodeBeingRemoved(pod.node or "", pod.name, taint))
+        return None
+
+    @cached_property
     def _unplaced(self) -> Mapping[str, Sequence[Pod]]:
         """Pods that wait for a node, by namespace."""
         waiting: dict[str, list[Pod]] = {}
@@ -223,6 +246,9 @@ class ProblemBuilder:
             node = self.view.nodes.by_name[name]
             if node.deleted is not None:
                 return Refusal(Reason.NODE_LEAVING, NodeBeingDeleted(name))
+            for taint in node.taints:
+                if taint.key in TO_BE_REMOVED:
+                    return Refusal(Reason.NODE_LEAVING, NodeToBeRemoved(name, taint.key))
             if not node.ready:
                 return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
             since = node.ready_since

@@ -1,4 +1,4 @@
-"""Whether room is requested from the cluster's autoscaler before anything is evicted into it."""
+"""Whether capacity is requested from the cluster's autoscaler before anything is evicted into it."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -30,9 +30,9 @@ def _read_off(value: object) -> object:
 
 
 class Capacity(Section):
-    """Room for repairs that lack nothing else: requested by Jobs of pods that do nothing, before anything is evicted.
+    """Capacity for repairs that lack nothing else: requested by Jobs of pods that do nothing, before any eviction.
 
-    An autoscaler creates nodes for these placeholder pods; they are deleted step by step as evicted pods need the room.
+    An autoscaler creates nodes for these placeholder pods; they are deleted step by step as evicted pods need them.
     """
 
     mode: Annotated[CapacityMode, BeforeValidator(_read_off)] = CapacityMode.OFF
@@ -42,7 +42,7 @@ class Capacity(Section):
     timeout: Annotated[PositiveDuration, at_most(timedelta(hours=6))] = timedelta(minutes=10)
     """How long placeholders may wait for a node; also how long a domain is left alone before it is requested again."""
     settle: Duration = timedelta(seconds=30)
-    """How long placeholders must have run before their room is used."""
+    """How long placeholders must have run before their capacity is used."""
     image: PlainText = "registry.k8s.io/pause:3.10.1"
     """The image of the placeholder pods: a program that waits."""
     namespace: NamespaceName = "rebalancer-capacity"

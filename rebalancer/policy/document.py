@@ -52,7 +52,7 @@ class Policy(Section):
     topology: Topology = Topology()
     """Domains that exist although no node carries them now."""
     capacity: Capacity = Capacity()
-    """Whether room is requested from an autoscaler before anything is evicted into it."""
+    """Whether capacity is requested from an autoscaler before anything is evicted into it."""
     windows: tuple[Window, ...] = ()
     """When evictions are allowed: while one of these windows is open; []: always."""
     breaker: Breaker = Breaker()

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from rebalancer.admission import causes as admission
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.capacity import causes as capacity
 from rebalancer.model.breaker import BreakerCause
+from rebalancer.model.moves import DomainName
 from rebalancer.model.pods import LocalStorage
 from rebalancer.planning import causes as planning
 from rebalancer.planning.causes import Fact, Refusal
@@ -19,6 +21,7 @@ from rebalancer.planning.diagnosis.slack import RelaxedBound
 from rebalancer.planning.plan import ComponentPlan, Eviction
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.policy import Share, format_duration
+from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import name_list, plural
 
 Relaxations = Mapping[str, Relaxation]
@@ -220,6 +223,32 @@ def _no_capacity(cause: planning.NoCapacity) -> str:
     return "the nodes that would have to take more of these pods do not have the capacity for them"
 
 
+def domains_text(domains: Iterable[DomainName]) -> str:
+    """Name domains, those of one key together: zone b, c."""
+    by_key: dict[str, list[str]] = {}
+    for domain in domains:
+        by_key.setdefault(domain.topology_key, []).append(domain.value)
+    return " and ".join(_domains(short_key(key), values) for key, values in by_key.items())
+
+
+def _capacity_needed(cause: capacity.CapacityNeeded) -> str:
+    requests = cause.requests
+    amount = [f"{requests.cpu / 1000:.2g} cores"] if requests.cpu else []
+    amount += [f"{requests.memory / 2**30:.2g} GiB"] if requests.memory else []
+    size = " and ".join(amount) or f"capacity for {plural(cause.pods, 'pod')}"
+    text = (
+        f"{plural(cause.evictions, 'eviction')} would repair it with capacity for {plural(cause.pods, 'pod')} in "
+        f"{domains_text(cause.domains)}; needs about {size} there for some minutes"
+    )
+    return text if cause.obstacle is None else f"{text}; not requested: {cause_text(cause.obstacle)}"
+
+
+def _capacity_backing_off(cause: capacity.CapacityBackingOff) -> str:
+    what = f"did not come ({cause.failure})" if cause.failure else "was used and is gone again"
+    left = _whole_seconds(cause.left)
+    return f"capacity requested in {domains_text([cause.domain])} {what}; requested again in {left} at the earliest"
+
+
 def _too_few_domains(cause: planning.TooFewDomains) -> str:
     verb = "exists" if cause.domains == 1 else "exist"
     return (
@@ -336,6 +365,12 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     planning.PendingPodUnpredictable: lambda c: f"pod {c.pod} is pending: {c.message}",
     planning.PendingPodWithVolumes: lambda c: f"a pod of {c.workload} with volumes of its own is pending",
     planning.NodeBeingDeleted: lambda c: f"node {c.node} may take a replacement and is being deleted",
+    planning.NodeToBeRemoved: lambda c: (
+        f"node {c.node} may take a replacement, and an autoscaler is about to remove it (taint {c.taint})"
+    ),
+    planning.PodsNodeBeingRemoved: lambda c: (
+        f"an autoscaler is removing node {c.node} of pod {c.pod} (taint {c.taint}); waiting until it is gone"
+    ),
     planning.NodeNotReady: lambda c: f"node {c.node} may take a replacement and is not Ready",
     planning.NodeSettling: lambda c: (
         f"node {c.node} may take a replacement and has been Ready for {_seconds(c.ready_for)}; "
@@ -382,6 +417,37 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"no placement of {plural(c.pods, 'pod')} over these domains satisfies all{_feasible(c.feasible)}"
     ),
     planning.NoPlacementOfClasses: _no_placement_of_classes,
+    # capacity
+    capacity.CapacityNeeded: _capacity_needed,
+    capacity.CapacityObserves: lambda _: "capacity.mode is Observe",
+    capacity.NotInModeEvict: lambda _: "the mode is not Evict",
+    capacity.PlaceholdersUnread: lambda c: f"placeholders cannot be read: {c.message}",
+    capacity.NotYetLasting: lambda c: (
+        f"capacity has been missing for {_seconds(c.lasted)}; spread.for is {format_duration(c.required)}"
+    ),
+    capacity.OthersRequested: lambda c: (
+        f"{plural(c.present, 'placeholder')} of other requests exist; capacity.maxPods is {c.most}"
+    ),
+    capacity.TooManyPlaceholders: lambda c: (
+        f"needs capacity for {plural(c.pods, 'pod')} in {domains_text(c.domains)}; capacity.maxPods is {c.most}"
+    ),
+    capacity.CapacityBackingOff: _capacity_backing_off,
+    capacity.DomainJustLost: lambda c: (
+        f"{domains_text([c.domain])} lost its nodes {_seconds(c.ago)} ago; capacity is requested there in "
+        f"{_whole_seconds(c.left)} at the earliest"
+    ),
+    capacity.CapacityRequested: lambda c: (
+        f"waiting for capacity in {domains_text(c.domains)}, requested {_seconds(c.ago)} ago: {c.running} of "
+        f"{plural(c.placeholders, 'placeholder')} run"
+    ),
+    capacity.CapacityBeingFreed: lambda c: (
+        f"{plural(c.placeholders, 'placeholder')} being deleted to make capacity for it"
+    ),
+    capacity.CapacityDisputed: lambda c: f"pod {c.pod} waits for a node and could take the capacity",
+    capacity.CapacityIncomplete: lambda _: "waiting until all the capacity that was requested for its repair is there",
+    capacity.CapacityHeld: lambda _: (
+        "the capacity that it needs is held by placeholders for another repair, or is not free"
+    ),
     # admission
     admission.Paused: lambda c: c.message,
     admission.ModeObserves: lambda _: "mode is Observe",

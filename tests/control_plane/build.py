@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -41,6 +42,8 @@ class Program:
     folder: str
     """The module under `tools/control-plane/`."""
     package: str
+    module: str = ""
+    """The Go module of the package where it is not what stands before `/cmd/`."""
 
 
 PROGRAMS: Final = (
@@ -65,6 +68,11 @@ DESCHEDULER: Final = Program(
     name="descheduler", folder="descheduler", package="sigs.k8s.io/descheduler/cmd/descheduler"
 )
 """The peer of benchmarks/comparison.py. No test needs it, so that it is built for the comparison only."""
+
+KARPENTER: Final = Program(
+    name="karpenter", folder="karpenter", package="sigs.k8s.io/karpenter/kwok", module="sigs.k8s.io/karpenter"
+)
+"""Karpenter with its provider of simulated nodes, which KWOK makes Ready: for the tests of requested capacity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +117,7 @@ def cache_folder(program: Program) -> Path:
     """Return the folder in which a built program is stored."""
     if program in PROGRAMS:
         return cache_root() / Versions.wanted().folder
-    module = program.package.partition("/cmd/")[0]
+    module = program.module or program.package.partition("/cmd/")[0]
     return cache_root() / f"{program.folder}-{required_version(program.folder, module)}"
 
 
@@ -134,6 +142,25 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
             # Whoever held the lock before may have built it meanwhile.
             paths[program.name] = _find(program) or _build(program, go=go, folder=folder)
     return paths
+
+
+def karpenter_definitions() -> list[Path]:
+    """Return the files with Karpenter's CustomResourceDefinitions, stored beside the program."""
+    folder = cache_folder(KARPENTER) / "crds"
+    if not folder.exists():
+        command = ["go", "mod", "download", "-json", "sigs.k8s.io/karpenter"]
+        answer = subprocess.run(command, cwd=MODULES / KARPENTER.folder, capture_output=True, text=True, check=False)
+        if answer.returncode != 0:
+            message = f"Karpenter's CustomResourceDefinitions: {_last_line(answer.stderr)}"
+            raise MissingPart(message)
+        module = Path(json.loads(answer.stdout)["Dir"])
+        unfinished = folder.with_name(f".crds.{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        for source in ("pkg/apis/crds", "kwok/apis/crds"):
+            for file in (module / source).glob("*.yaml"):
+                (unfinished / file.name).write_bytes(file.read_bytes())
+        unfinished.replace(folder)
+    return sorted(folder.glob("*.yaml"))
 
 
 def _find(program: Program) -> Path | None:
@@ -198,7 +225,7 @@ def _say(line: str) -> None:
 
 def main() -> int:
     """Find or build everything and say where it is."""
-    everything = (*PROGRAMS, *MONITORING)
+    everything = (*PROGRAMS, *MONITORING, KARPENTER)
     before = {program.name: path for program in everything if (path := _find(program))}
     try:
         paths = programs(everything)

@@ -15,6 +15,7 @@ from rebalancer.model.pods import HostPort, Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Fault
 from rebalancer.planning import causes
+from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
@@ -127,6 +128,32 @@ def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
     plan = planned(nodes(returned(), lambda n: structs.replace(n, **change) if n.name == "c-1" else n))
     assert plan.evictions == ()
     assert plan.groups[0].reason is reason
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"],
+)
+def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> None:
+    taint = Taint(key, TaintEffect.PREFER_NO_SCHEDULE)
+    plan = planned(nodes(returned(), lambda n: structs.replace(n, taints=(taint,)) if n.name == "c-1" else n))
+    assert plan.evictions == ()
+    assert plan.groups[0].refusal == causes.Refusal(Reason.NODE_LEAVING, causes.NodeToBeRemoved("c-1", key))
+
+
+def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> None:
+    """It evicts the pods there itself; a node without pods of the group keeps nobody waiting."""
+    taint = Taint("karpenter.sh/disrupted", TaintEffect.NO_SCHEDULE)
+
+    def disrupted(name: str) -> Plan:
+        return planned(nodes(returned(), lambda n: structs.replace(n, taints=(taint,)) if n.name == name else n))
+
+    plan = disrupted("a-1")
+    assert plan.evictions == ()
+    cause = cause_of(plan.groups[0])
+    assert isinstance(cause, causes.PodsNodeBeingRemoved)
+    assert (cause.node, cause.taint, plan.groups[0].reason) == ("a-1", taint.key, Reason.NODE_LEAVING)
+    assert disrupted("c-1").groups[0].reason is not Reason.NODE_LEAVING
 
 
 def test_members_that_ask_for_different_ports() -> None:

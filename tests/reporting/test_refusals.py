@@ -9,9 +9,10 @@ import pytest
 from rebalancer.adapters.simulator import ZONE
 from rebalancer.admission import causes as admission
 from rebalancer.assessment.assess import assess
+from rebalancer.capacity import causes as capacity
 from rebalancer.model.breaker import BreakerCause, OpenCause
-from rebalancer.model.moves import NO_MEMORY, Reference
-from rebalancer.model.pods import LocalStorage, LocalVolume
+from rebalancer.model.moves import NO_MEMORY, DomainName, Reference
+from rebalancer.model.pods import LocalStorage, LocalVolume, Resources
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning import causes as planning
 from rebalancer.planning.causes import Fact, Refusal
@@ -29,6 +30,7 @@ from tests.planning.diagnosis.test_relaxation import shards
 
 CART = Reference("shop", "Deployment", "cart")
 MINUTE = timedelta(minutes=1)
+IN_C, IN_D = (DomainName(ZONE, zone) for zone in "cd")
 
 BREAKER_AT = datetime(2026, 6, 1, 20, 0, tzinfo=UTC)
 
@@ -218,6 +220,17 @@ SENTENCES: list[tuple[Fact, str]] = [
         "a pod of shop/cart (Deployment) with volumes of its own is pending",
     ),
     (planning.NodeBeingDeleted("c-1"), "node c-1 may take a replacement and is being deleted"),
+    (
+        planning.NodeToBeRemoved("c-1", "ToBeDeletedByClusterAutoscaler"),
+        (
+            "node c-1 may take a replacement, and an autoscaler is about to remove it "
+            "(taint ToBeDeletedByClusterAutoscaler)"
+        ),
+    ),
+    (
+        planning.PodsNodeBeingRemoved("a-1", "web-1", "karpenter.sh/disrupted"),
+        ("an autoscaler is removing node a-1 of pod web-1 (taint karpenter.sh/disrupted); waiting until it is gone"),
+    ),
     (planning.NodeNotReady("c-1"), "node c-1 may take a replacement and is not Ready"),
     (
         planning.NodeSettling("c-1", timedelta(seconds=30), 5 * MINUTE),
@@ -298,6 +311,58 @@ SENTENCES: list[tuple[Fact, str]] = [
             "no placement of 6 pods of 1 class satisfies all; "
             "the nearest placement leaves 1 pod without a node and exceeds the requirements by 3 in all"
         ),
+    ),
+    (
+        capacity.CapacityNeeded((IN_C,), 4, 4, Resources(cpu=3_200, memory=2**30), capacity.CapacityObserves()),
+        (
+            "4 evictions would repair it with capacity for 4 pods in zone c; needs about 3.2 cores and 1 GiB there for "
+            "some minutes; not requested: capacity.mode is Observe"
+        ),
+    ),
+    (
+        capacity.CapacityNeeded((IN_C, IN_D), 1, 1, Resources(), None),
+        (
+            "1 eviction would repair it with capacity for 1 pod in zone c, d; needs about capacity for 1 pod there for "
+            "some minutes"
+        ),
+    ),
+    (capacity.CapacityObserves(), "capacity.mode is Observe"),
+    (capacity.NotInModeEvict(), "the mode is not Evict"),
+    (capacity.PlaceholdersUnread("HTTP 403"), "placeholders cannot be read: HTTP 403"),
+    (
+        capacity.NotYetLasting(timedelta(seconds=30), 2 * MINUTE),
+        "capacity has been missing for 30s; spread.for is 2m",
+    ),
+    (
+        capacity.OthersRequested(18, 20),
+        "18 placeholders of other requests exist; capacity.maxPods is 20",
+    ),
+    (
+        capacity.TooManyPlaceholders((IN_C,), 30, 20),
+        "needs capacity for 30 pods in zone c; capacity.maxPods is 20",
+    ),
+    (
+        capacity.CapacityBackingOff(IN_C, "no node within 10m", 2, 5 * MINUTE),
+        "capacity requested in zone c did not come (no node within 10m); requested again in 300s at the earliest",
+    ),
+    (
+        capacity.CapacityBackingOff(IN_C, "", 1, MINUTE),
+        "capacity requested in zone c was used and is gone again; requested again in 60s at the earliest",
+    ),
+    (
+        capacity.DomainJustLost(IN_C, MINUTE, 9 * MINUTE),
+        "zone c lost its nodes 60s ago; capacity is requested there in 540s at the earliest",
+    ),
+    (
+        capacity.CapacityRequested((IN_C,), 1, 4, MINUTE),
+        "waiting for capacity in zone c, requested 60s ago: 1 of 4 placeholders run",
+    ),
+    (capacity.CapacityBeingFreed(1), "1 placeholder being deleted to make capacity for it"),
+    (capacity.CapacityDisputed("other/x"), "pod other/x waits for a node and could take the capacity"),
+    (capacity.CapacityIncomplete(), "waiting until all the capacity that was requested for its repair is there"),
+    (
+        capacity.CapacityHeld(),
+        "the capacity that it needs is held by placeholders for another repair, or is not free",
     ),
     (admission.Paused("paused by ada until noon"), "paused by ada until noon"),
     (admission.ModeObserves(), "mode is Observe"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rebalancer.capacity.requests import Result
 from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode
@@ -154,6 +155,18 @@ DOMAIN_WITHOUT_NODES: Final = Metric(
     labels=("namespace", "workload_kind", "workload", "topology_key", "domain"),
     leader_only=True,
 )
+CAPACITY_PLACEHOLDERS: Final = Metric(
+    name="rebalancer_capacity_placeholders",
+    help="Placeholder pods that hold capacity, or wait for it.",
+    leader_only=True,
+)
+CAPACITY_REQUESTS: Final = Metric(
+    name="rebalancer_capacity_requests_total",
+    help="Requests for capacity that became ready or failed, by result.",
+    type=Type.COUNTER,
+    labels=("result",),
+    values=tuple(Result),
+)
 FINDINGS: Final = Metric(
     name="rebalancer_findings",
     help="Problems that violate no constraint and no limit, by kind.",
@@ -258,6 +271,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     LIMIT_WORST_DOMAIN,
     REPLACEMENT_BLOCKED,
     DOMAIN_WITHOUT_NODES,
+    CAPACITY_PLACEHOLDERS,
+    CAPACITY_REQUESTS,
     FINDINGS,
     PLANNED_EVICTIONS,
     MINIMUM_EVICTIONS,

@@ -68,6 +68,7 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
         DOMAINS_WITHOUT_NODES, samples.domains_without_nodes, key=lambda row: (row.headroom, row.labels)
     )
     yield _make_gauge(catalog.DOMAIN_WITHOUT_NODES, [(row.labels, int(row.headroom < 0)) for row in missing])
+    yield _make_gauge(catalog.CAPACITY_PLACEHOLDERS, [((), samples.placeholders)])
     findings = {str(kind): number for kind, number in samples.findings.items()}
     yield _make_gauge(catalog.FINDINGS, [((kind,), findings.get(kind, 0)) for kind in catalog.FINDINGS.values])
     yield _make_gauge(catalog.PLANNED_EVICTIONS, [((), samples.planned_evictions)])

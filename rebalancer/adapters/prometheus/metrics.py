@@ -17,6 +17,7 @@ from rebalancer.adapters.prometheus import catalog
 from rebalancer.adapters.prometheus.catalog import Metric, MoveOutcome, Phase
 from rebalancer.adapters.prometheus.collector import CycleCollector, Watches
 from rebalancer.adapters.prometheus.samples import CycleSamples
+from rebalancer.capacity.requests import Result
 from rebalancer.ports import EvictionResult
 
 _ON_ONE: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
@@ -37,6 +38,7 @@ class Metrics:
         self.registry.register(self._collector)
         self._evictions = self._counter(catalog.EVICTIONS)
         self._moves = self._counter(catalog.MOVES)
+        self._capacity = self._counter(catalog.CAPACITY_REQUESTS)
         self._requests = self._counter(catalog.API_REQUESTS)
         duration = catalog.CYCLE_DURATION
         self._duration = Histogram(
@@ -69,6 +71,10 @@ class Metrics:
     def count_move(self, outcome: MoveOutcome) -> None:
         """Count a move that has ended."""
         self._moves.labels(outcome).inc()
+
+    def count_capacity(self, result: Result) -> None:
+        """Count a request for capacity that became ready or failed."""
+        self._capacity.labels(result).inc()
 
     def count_request(self, method: str, path: str, code: int) -> None:
         """Count a request to the API server; code 0 means no response."""

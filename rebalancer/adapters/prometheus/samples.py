@@ -147,6 +147,7 @@ class CycleSamples:
     minimum_evictions: int = 0
     plan_pending: int = 0
     in_flight: int = 0
+    placeholders: int = 0
     refusals: Mapping[Reason, int] = field(default_factory=dict)
 
 

@@ -3,13 +3,15 @@
 `event_queue` is simulated time, `store` the API server's objects, `watch` a client's view of them, `state` all that the
 controllers share, `trace` the record of what happened. `replica_sets`, `stateful_sets`, `deployments`, `scheduler`,
 `kubelets` and `disruption` are the controllers, `pod_factory` makes their pods, `evictions` is the Eviction API, and
-`node_changes` are the actions of operators and outages. `cluster` connects them, `builder` builds a first snapshot.
+`node_changes` are the actions of operators and outages, `autoscaler` creates and removes nodes, `jobs` are those of
+placeholder pods. `cluster` connects them, `builder` builds a first snapshot.
 
 Simulated as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with
 their delay, the responses of the Eviction API. Not simulated: rollouts, preemption, provisioning of volumes,
 taint-based eviction.
 """
 
+from rebalancer.adapters.simulator.autoscaler import Autoscaling
 from rebalancer.adapters.simulator.builder import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.adapters.simulator.cluster import SimulatedCluster
 from rebalancer.adapters.simulator.lease import SimulatedLease
@@ -21,6 +23,7 @@ __all__ = [
     "HOSTNAME",
     "START",
     "ZONE",
+    "Autoscaling",
     "ClusterBuilder",
     "Faults",
     "SimulatedCluster",

@@ -6,10 +6,12 @@ from random import Random
 
 from msgspec import structs
 
+from rebalancer.adapters.simulator.autoscaler import Autoscaler, Autoscaling
 from rebalancer.adapters.simulator.deployments import Deployments
 from rebalancer.adapters.simulator.disruption import Disruptions
 from rebalancer.adapters.simulator.event_queue import EventQueue
 from rebalancer.adapters.simulator.evictions import Evictions
+from rebalancer.adapters.simulator.jobs import Jobs
 from rebalancer.adapters.simulator.kubelets import Kubelets
 from rebalancer.adapters.simulator.node_changes import NodeChanges
 from rebalancer.adapters.simulator.pod_factory import PodFactory
@@ -22,10 +24,13 @@ from rebalancer.adapters.simulator.timings import Faults, Timings
 from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 from rebalancer.adapters.simulator.watch import Watch
 from rebalancer.admission.pause import Pause
+from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
+from rebalancer.policy import Capacity
 from rebalancer.ports import Document, EvictionAnswer, ReadFailedError, ReplicaCount, SaveAnswer
 from rebalancer.scheduling.place import Choose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -38,7 +43,8 @@ class SimulatedCluster:
     """A cluster in memory whose time advances only with `advance`. Equal arguments give equal traces.
 
     `choose` picks one of the feasible nodes for a pod: by default a random one of the top-scoring nodes. `parallel` are
-    the UIDs of the StatefulSets with `podManagementPolicy: Parallel`.
+    the UIDs of the StatefulSets with `podManagementPolicy: Parallel`. `autoscaling` is how an autoscaler behaves, None:
+    there is none.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class SimulatedCluster:
         profile: Profile = DEFAULT_PROFILE,
         choose: Choose | None = None,
         parallel: Collection[str] = (),
+        autoscaling: Autoscaling | None = None,
     ) -> None:
         self._state = ClusterState(
             store=Store(first),
@@ -71,6 +78,9 @@ class SimulatedCluster:
         self._documents: dict[str, str] = {}
         self._saved_by_another = False
         self.nodes = NodeChanges(self._state)
+        self.jobs = Jobs(self._state)
+        """Jobs of placeholder pods."""
+        self.autoscaler = Autoscaler(self._state, self.nodes, autoscaling) if autoscaling is not None else None
         self.pause: Pause | None = None
         """The kill switch, for an operator to set."""
 
@@ -133,6 +143,27 @@ class SimulatedCluster:
         ready = sum(pod.ready and not pod.terminating for uid in (top.uid, *owned) for pod in store.pods.of(uid))
         return ReplicaCount(wanted=top.replicas, ready=ready)
 
+    # Placeholders
+
+    def list_placeholders(self, namespace: str) -> frozenset[str]:
+        """Return the names of the Jobs; there is one namespace for them."""
+        del namespace
+        return self.jobs.names
+
+    def create_placeholder(self, placeholder: Placeholder, rules: Capacity) -> str:
+        """Create a Job."""
+        return self.jobs.create(placeholder, rules)
+
+    def delete_placeholder(self, namespace: str, name: str) -> None:
+        """Delete a Job and its pod."""
+        del namespace
+        self.jobs.delete(name)
+
+    def explain_placeholder(self, namespace: str, token: str) -> str:
+        """Return what the autoscaler says of a request that waits."""
+        del namespace, token
+        return "no machine to be had" if self.autoscaler is not None else ""
+
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Replace the stored documents, unless another process has stored some since they were read."""
         if self._saved_by_another:
@@ -151,6 +182,17 @@ class SimulatedCluster:
         self._saved_by_another = True
 
     # An operator's actions
+
+    def add_pod(self, pod: Pod) -> None:
+        """Create a pod without an owner."""
+        self._state.note(TraceKind.CREATED, f"Pod {pod}")
+        self._state.store.pods.put(pod)
+
+    def delete_pod(self, uid: str) -> None:
+        """Delete a pod, if it exists."""
+        pod = self._state.store.pods.get(uid)
+        if pod is not None:
+            self._state.delete(pod)
 
     def scale(self, namespace: str, kind: str, name: str, replicas: int) -> None:
         """Set the number of replicas of a workload; ValueError if the workload does not exist or the number is < 0."""

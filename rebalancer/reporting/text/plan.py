@@ -46,8 +46,8 @@ def plan_text(
 
     `relaxations` say what would make infeasible groups feasible. `satisfied` is how many other workloads satisfy all
     constraints and limits, `unplanned` how many violate only constraints and limits that no eviction repairs. `missing`
-    are lines about domains without nodes. If `verbose`, each group says which method found its step, and why others did
-    not.
+    are lines about domains without nodes and about capacity that is needed. If `verbose`, each group says which method
+    found its step, and why others did not.
     """
     taken_at = get_known_time(plan.made_at)
     time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"

@@ -1,0 +1,238 @@
+"""The Jobs of placeholder pods.
+
+A Job has no second attempt, a deadline, and is deleted by the control plane when it has ended: whatever becomes of the
+controller, nothing is left. Its pod may be preempted by any other, preempts none, is deleted without grace, and fulfils
+the Pod Security Standard `restricted`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL, Placeholder, lifetime
+from rebalancer.model.affinity import NodeAffinity, Toleration
+from rebalancer.model.labels import SelectorRequirement
+from rebalancer.model.pods import Resources
+from rebalancer.policy import Capacity
+from rebalancer.ports import ReadFailedError
+
+PRIORITY_CLASS: Final = "rebalancer-capacity"
+"""Of a value from -10 to -1: below, the cluster-autoscaler creates no nodes for a pod."""
+
+_CONFLICT: Final = 409
+_SCHEDULER: Final = "default-scheduler"
+_USER: Final = 65535
+_LABELS: Final = {"app.kubernetes.io/name": "rebalancer", "app.kubernetes.io/managed-by": "rebalancer"}
+_ANNOTATIONS: Final = {
+    # An autoscaler that removes the node under a repair would take its capacity away.
+    "karpenter.sh/do-not-disrupt": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+}
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    deletion_timestamp: str | None = msgspec.field(default=None, name="deletionTimestamp")
+
+
+class _Job(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+class _JobList(msgspec.Struct, frozen=True):
+    items: list[_Job]
+
+
+class _Regarding(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class _Source(msgspec.Struct, frozen=True):
+    component: str = ""
+
+
+class _Series(msgspec.Struct, frozen=True, rename="camel"):
+    last_observed_time: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    """An event, as clients of both event APIs write it."""
+
+    regarding: _Regarding = _Regarding()
+    reporting_controller: str = ""
+    deprecated_source: _Source = _Source()
+    note: str = ""
+    event_time: str | None = None
+    deprecated_last_timestamp: str | None = None
+    series: _Series | None = None
+
+    @property
+    def reporter(self) -> str:
+        """Who published it."""
+        return self.reporting_controller or self.deprecated_source.component
+
+    @property
+    def at(self) -> str:
+        """When it was seen last, in RFC 3339."""
+        series = self.series.last_observed_time if self.series is not None else ""
+        return max(series, self.event_time or "", self.deprecated_last_timestamp or "")
+
+
+class _EventList(msgspec.Struct, frozen=True):
+    items: list[_Event]
+
+
+class PlaceholderStore:
+    """The Jobs of placeholders in a cluster."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list_placeholders(self, namespace: str) -> frozenset[str]:
+        """Return the names of the Jobs that are not being deleted."""
+        try:
+            data = self._transport.request("GET", _path(namespace), query={"labelSelector": PLACEHOLDER_LABEL})
+            jobs = msgspec.json.decode(data, type=_JobList).items
+        except (ClusterError, msgspec.DecodeError) as error:
+            raise ReadFailedError(str(error)) from error
+        return frozenset(job.metadata.name for job in jobs if job.metadata.deletion_timestamp is None)
+
+    def create_placeholder(self, placeholder: Placeholder, rules: Capacity) -> str:
+        """Create a Job; one of the name that exists is the same one."""
+        try:
+            self._transport.request("POST", _path(rules.namespace), body=job_manifest(placeholder, rules))
+        except RequestRefused as error:
+            return "" if error.status == _CONFLICT else str(error)
+        except ClusterError as error:
+            return str(error)
+        return ""
+
+    def delete_placeholder(self, namespace: str, name: str) -> None:
+        """Delete a Job; the garbage collector deletes its pod, which has no grace period."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        try:
+            self._transport.request("DELETE", f"{_path(namespace)}/{name}", body=body)
+        except ClusterError:
+            return  # it is still listed in the next cycle, which tries again
+
+    def explain_placeholder(self, namespace: str, token: str) -> str:
+        """Return the newest event of an autoscaler about a request's pods, else of the scheduler."""
+        try:
+            path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+            data = self._transport.request("GET", path, query={"limit": "500"})
+            events = msgspec.json.decode(data, type=_EventList).items
+        except (ClusterError, msgspec.DecodeError):
+            return ""
+        about = [
+            event for event in events if event.regarding.kind == "Pod" and token in event.regarding.name and event.note
+        ]
+        newest = max(about, key=lambda event: (event.reporter != _SCHEDULER, event.at), default=None)
+        return f"{newest.reporter}: {newest.note}" if newest is not None else ""
+
+
+def _path(namespace: str) -> str:
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
+
+
+def job_manifest(placeholder: Placeholder, rules: Capacity) -> Mapping[str, Any]:
+    """Return the Job of a placeholder."""
+    labels = {**_LABELS, REQUEST_LABEL: placeholder.token, PLACEHOLDER_LABEL: placeholder.name}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": placeholder.name, "namespace": rules.namespace, "labels": labels},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": int(lifetime(rules.timeout).total_seconds()),
+            "ttlSecondsAfterFinished": 0,
+            "template": {
+                "metadata": {"labels": labels, "annotations": _ANNOTATIONS},
+                "spec": _pod_spec(placeholder, rules),
+            },
+        },
+    }
+
+
+def _pod_spec(placeholder: Placeholder, rules: Capacity) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "priorityClassName": PRIORITY_CLASS,
+        "schedulerName": placeholder.scheduler,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "placeholder",
+                "image": rules.image,
+                "resources": _resources(placeholder.requests),
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+        "nodeSelector": dict(placeholder.node_affinity.selector),
+        "tolerations": [_toleration(toleration) for toleration in placeholder.tolerations],
+    }
+    required = _required(placeholder.node_affinity)
+    if required is not None:
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    if placeholder.per_node:
+        spec["topologySpreadConstraints"] = [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "maxSkew": placeholder.per_node,
+                "minDomains": placeholder.nodes,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {REQUEST_LABEL: placeholder.token}},
+            }
+        ]
+    return spec
+
+
+def _resources(requests: Resources) -> dict[str, Any]:
+    amounts = {"cpu": f"{requests.cpu}m", "memory": str(requests.memory)}
+    if requests.ephemeral_storage:
+        amounts["ephemeral-storage"] = str(requests.ephemeral_storage)
+    extended = {name: str(amount) for name, amount in requests.extended}
+    # Resources that cannot be shared need a limit equal to the request.
+    return {"requests": {**amounts, **extended}, **({"limits": extended} if extended else {})}
+
+
+def _toleration(toleration: Toleration) -> dict[str, str]:
+    written = {
+        "key": toleration.key,
+        "operator": toleration.operator,
+        "value": toleration.value,
+        "effect": str(toleration.effect or ""),
+    }
+    return {name: value for name, value in written.items() if value}
+
+
+def _required(affinity: NodeAffinity) -> dict[str, Any] | None:
+    if affinity.required is None:
+        return None
+    terms = [
+        {
+            "matchExpressions": [_expression(expression) for expression in term.expressions],
+            "matchFields": [_expression(field) for field in term.fields],
+        }
+        for term in affinity.required
+    ]
+    return {"nodeSelectorTerms": [{name: rows for name, rows in term.items() if rows} for term in terms]}
+
+
+def _expression(requirement: SelectorRequirement) -> dict[str, Any]:
+    written: dict[str, Any] = {"key": requirement.key, "operator": str(requirement.operator)}
+    return {**written, "values": list(requirement.values)} if requirement.values else written

@@ -1,0 +1,234 @@
+"""One cycle's decision about capacity: which requests go on, which begin, and why repairs wait for it or get none."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import Struct, structs
+
+from rebalancer.assessment.assess import Assessment
+from rebalancer.capacity.causes import (
+    CapacityBackingOff,
+    CapacityNeeded,
+    CapacityObserves,
+    CapacityRequested,
+    DomainJustLost,
+    NotYetLasting,
+    OthersRequested,
+    TooManyPlaceholders,
+)
+from rebalancer.capacity.needs import Candidate, Need, find_candidates, find_need
+from rebalancer.capacity.placeholders import Placeholder, placeholder_name
+from rebalancer.capacity.requests import Change, Observation, advance_requests, find_wait
+from rebalancer.model.moves import (
+    CapacityAttempt,
+    CapacityRequest,
+    CapacityState,
+    DomainName,
+    Memory,
+    Reference,
+)
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.causes import Fact, Refusal
+from rebalancer.planning.plan import Plan, PlanRefusal
+from rebalancer.policy import CapacityMode, Policy
+from rebalancer.scheduling.view import View
+
+MOST_REHEARSALS: Final = 5
+"""Repairs that are rehearsed in a cycle, the worst first."""
+
+_MOST_WANTED: Final = 200
+"""Repairs without capacity whose beginning is stored."""
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What a cycle decides: the memory's new parts, why repairs wait, what begins, and what became of requests.
+
+    Every Job that no request of `requests` names is to be deleted.
+    """
+
+    requests: tuple[CapacityRequest, ...] = ()
+    attempts: tuple[CapacityAttempt, ...] = ()
+    wanted: tuple[tuple[str, datetime], ...] = ()
+    refusals: tuple[PlanRefusal, ...] = ()
+    created: tuple[Placeholder, ...] = ()
+    begun: tuple[CapacityRequest, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+
+def decide_capacity(
+    view: View,
+    assessment: Assessment,
+    policy: Policy,
+    memory: Memory,
+    seen: Observation,
+    obstacle: Fact | None = None,
+    lasting: timedelta | None = None,
+) -> Decision:
+    """Decide about every request, and about repairs that lack capacity.
+
+    `obstacle` is why none may begin now, `lasting` how long a repair must have lacked capacity, None: `spread.for`.
+    """
+    progress = advance_requests(memory, seen, policy.capacity)
+    if policy.capacity.mode is CapacityMode.OFF:
+        return Decision(requests=progress.requests, attempts=progress.attempts, changes=progress.changes)
+    memory = structs.replace(memory, capacity_attempts=progress.attempts)
+    busy = {workload for request in progress.requests for workload in request.workloads}
+    busy |= {move.workload for move in memory.in_flight}
+    wishes = _Wishes(view, policy, memory, obstacle, policy.spread.for_ if lasting is None else lasting)
+    for candidate in find_candidates(view, assessment, seen.plan, policy, memory):
+        if busy.isdisjoint(candidate.workloads):
+            wishes.consider(candidate)
+    begun = wishes.begin(progress.requests, seen.held)
+    requests = (*progress.requests, *(request for request, _ in begun))
+    return Decision(
+        requests=requests,
+        attempts=progress.attempts,
+        wanted=tuple(wishes.wanted[:_MOST_WANTED]),
+        refusals=(*wishes.refusals, *_describe_requests(requests, seen)),
+        created=tuple(placeholder for _, placeholders in begun for placeholder in placeholders),
+        begun=tuple(request for request, _ in begun),
+        changes=progress.changes,
+    )
+
+
+def describe_needs(
+    view: View, assessment: Assessment, made: Plan, policy: Policy, memory: Memory, obstacle: Fact | None = None
+) -> tuple[PlanRefusal, ...]:
+    """Return why repairs wait for capacity, for a command that only reads."""
+    if policy.capacity.mode is CapacityMode.OFF:
+        return ()
+    wishes = _Wishes(view, policy, memory, obstacle, policy.spread.for_)
+    for candidate in find_candidates(view, assessment, made, policy, memory):
+        wishes.consider(candidate)
+    wishes.report()
+    return tuple(wishes.refusals)
+
+
+def _describe_requests(requests: Iterable[CapacityRequest], seen: Observation) -> Iterator[PlanRefusal]:
+    """Yield why the workloads of requests wait whose capacity is not there yet."""
+    running = {placeholder_name(pod) for pod in seen.held if pod.ready}
+    for request in requests:
+        if request.state is CapacityState.REQUESTED:
+            present = len(running.intersection(request.placeholders))
+            ago = max(timedelta(0), seen.now - request.since)
+            cause = CapacityRequested(request.domains, present, len(request.placeholders), ago)
+            yield from _refuse(request.workloads, Refusal(Reason.AWAITING_CAPACITY, cause))
+
+
+def _refuse(workloads: Iterable[Reference], refusal: Refusal) -> Iterator[PlanRefusal]:
+    yield from (PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in workloads)
+
+
+class _Wishes:
+    """Collects the repairs that lack capacity, and those of them for which it may be requested."""
+
+    def __init__(self, view: View, policy: Policy, memory: Memory, obstacle: Fact | None, lasting: timedelta) -> None:
+        self._view = view
+        self._policy = policy
+        self._memory = memory
+        self._now = view.snapshot.taken_at
+        self._obstacle = CapacityObserves() if policy.capacity.mode is CapacityMode.OBSERVE else obstacle
+        self._lasting = lasting
+        self._since = dict(memory.capacity_wanted)
+        self._rehearsed = 0
+        self._granted: list[Need] = []
+        self.refusals: list[PlanRefusal] = []
+        self.wanted: list[tuple[str, datetime]] = []
+
+    def consider(self, candidate: Candidate) -> None:
+        """Refuse a candidate, or rehearse its repair and note that it lacks capacity."""
+        waits = {name: self._find_wait(candidate.token, name) for name in candidate.names}
+        left = tuple(
+            domain for domain, name in zip(candidate.domains, candidate.names, strict=True) if waits[name] is None
+        )
+        if not left:
+            wait = next(iter(waits.values()))
+            assert wait is not None
+            self._refuse(candidate, Reason.NO_CAPACITY, wait)
+            return
+        if self._rehearsed == MOST_REHEARSALS:
+            return
+        self._rehearsed += 1
+        candidate = structs.replace(candidate, domains=left)
+        need = find_need(candidate, self._view, self._policy, self._memory)
+        if need is None:
+            return
+        number, most = len(need.placeholders), self._policy.capacity.max_pods
+        if number > most:
+            self._refuse(candidate, Reason.NO_CAPACITY, TooManyPlaceholders(candidate.names, number, most))
+            return
+        since = self._since.get(candidate.token, self._now)
+        self.wanted.append((candidate.token, since))
+        self._granted.append(need)
+
+    def _find_wait(self, token: str, domain: DomainName) -> Fact | None:
+        """Return why a domain is left alone: what came of the last request, or that it has just lost its nodes."""
+        timeout = self._policy.capacity.timeout
+        waiting = find_wait(self._memory, token, domain, self._now, timeout)
+        if waiting is not None:
+            attempt, left = waiting
+            return CapacityBackingOff(domain, attempt.failure, attempt.times, left)
+        if domain.value in self._view.nodes.values(domain.topology_key).values():
+            return None
+        for zone in self._memory.zones:
+            if (zone.key, zone.zone) == (domain.topology_key, domain.value):
+                ago = max(timedelta(0), self._now - zone.last)
+                return DomainJustLost(domain, ago, timeout - ago) if ago < timeout else None
+        return None
+
+    def begin(
+        self, requests: Sequence[CapacityRequest], held: Sequence[Pod]
+    ) -> list[tuple[CapacityRequest, tuple[Placeholder, ...]]]:
+        """Return the requests that begin now with their placeholders; the other needs are refused."""
+        names = {name for request in requests for name in request.placeholders} | set(map(placeholder_name, held))
+        begun = []
+        for need in self._granted:
+            obstacle = self._find_obstacle(need, len(names))
+            if obstacle is not None:
+                self._await(need, obstacle)
+                continue
+            request, placeholders = _make_request(need, self._now)
+            names.update(request.placeholders)
+            begun.append((request, placeholders))
+        return begun
+
+    def report(self) -> None:
+        """Refuse every need for a command that only reads: it begins nothing."""
+        for need in self._granted:
+            self._await(need, self._obstacle)
+
+    def _find_obstacle(self, need: Need, present: int) -> Fact | None:
+        """Return why capacity for a need is not requested now; `present` is the number of placeholders that exist."""
+        if self._obstacle is not None:
+            return self._obstacle
+        lasted = self._now - dict(self.wanted)[need.candidate.token]
+        if lasted < self._lasting:
+            return NotYetLasting(lasted, self._lasting)
+        most = self._policy.capacity.max_pods
+        return OthersRequested(present, most) if present + len(need.placeholders) > most else None
+
+    def _await(self, need: Need, obstacle: Fact | None) -> None:
+        number = len(need.placeholders)
+        cause = CapacityNeeded(need.candidate.names, need.evictions, number, need.requests, obstacle)
+        self._refuse(need.candidate, Reason.AWAITING_CAPACITY, cause)
+
+    def _refuse(self, candidate: Candidate, reason: Reason, cause: Fact) -> None:
+        self.refusals += _refuse(candidate.workloads, Refusal(reason, cause))
+
+
+def _make_request(need: Need, now: datetime) -> tuple[CapacityRequest, tuple[Placeholder, ...]]:
+    """Return the request for a need; the names of its Jobs are new, so that those of an earlier one are left to end."""
+    placeholders = tuple(
+        structs.replace(placeholder, name=f"placeholder-{need.candidate.token}-{int(now.timestamp()):x}-{number}")
+        for number, placeholder in enumerate(need.placeholders, start=1)
+    )
+    request = CapacityRequest(
+        token=need.candidate.token,
+        workloads=need.candidate.workloads,
+        domains=need.candidate.names,
+        placeholders=tuple(placeholder.name for placeholder in placeholders),
+        since=now,
+    )
+    return request, placeholders

@@ -1,0 +1,82 @@
+"""Placeholders: pods that do nothing but hold capacity, each of a Job of its own, and snapshots without them.
+
+A Job, because the control plane ends it without us: at its deadline, whatever has become of the controller. The pods
+are outside of every count: they belong to no workload, and are deleted before anybody is moved into their capacity.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct, structs
+
+from rebalancer.model.affinity import NodeAffinity, Toleration
+from rebalancer.model.moves import CapacityRequest, CapacityState
+from rebalancer.model.pods import Pod, Resources
+from rebalancer.model.snapshot import Snapshot
+
+REQUEST_LABEL: Final = "rebalancer.dev/capacity-request"
+"""On Jobs and their pods: the token of the request."""
+
+PLACEHOLDER_LABEL: Final = "rebalancer.dev/placeholder"
+"""On Jobs and their pods: the name of the Job."""
+
+LIFETIME: Final = 3
+"""A Job ends after so many times `capacity.timeout`: one for the nodes to come, two for the repair."""
+
+
+class Placeholder(Struct, frozen=True, kw_only=True):
+    """A placeholder that is to be created: it requests what the pod that will come requests, and where it may go.
+
+    At most `per_node` placeholders of a request may be on a node, 0: any number; in its domain they need `nodes` nodes.
+    """
+
+    name: str
+    token: str
+    requests: Resources
+    node_affinity: NodeAffinity
+    tolerations: tuple[Toleration, ...] = ()
+    per_node: int = 0
+    nodes: int = 0
+    scheduler: str = "default-scheduler"
+
+
+def placeholder_pods(snapshot: Snapshot, namespace: str) -> tuple[Pod, ...]:
+    """Return the pods that hold capacity, terminating ones too."""
+    return tuple([pod for pod in snapshot.pods_in.get(namespace, ()) if is_placeholder(pod, namespace)])
+
+
+def is_placeholder(pod: Pod, namespace: str) -> bool:
+    """Return whether a pod holds capacity; a label alone takes no pod of other namespaces out of the counts."""
+    return pod.namespace == namespace and PLACEHOLDER_LABEL in pod.labels
+
+
+def placeholder_name(pod: Pod) -> str:
+    """Return the name of a placeholder's Job."""
+    return pod.labels[PLACEHOLDER_LABEL]
+
+
+def without_pods(snapshot: Snapshot, pods: Collection[Pod]) -> Snapshot:
+    """Return the snapshot without some pods."""
+    if not pods:
+        return snapshot
+    gone = {pod.uid for pod in pods}
+    return replace(snapshot, pods=tuple([pod for pod in snapshot.pods if pod.uid not in gone]))
+
+
+def settle_nodes(snapshot: Snapshot, requests: Iterable[CapacityRequest]) -> Snapshot:
+    """Return the snapshot in which the nodes of ready requests count as settled: `capacity.settle` has passed."""
+    settled = {name for request in requests if request.state is CapacityState.READY for name in request.nodes}
+    if settled.isdisjoint(snapshot.node):
+        return snapshot
+    nodes = tuple(
+        structs.replace(node, ready_since=None) if node.name in settled and node.ready else node
+        for node in snapshot.nodes
+    )
+    return replace(snapshot, nodes=nodes)
+
+
+def lifetime(timeout: timedelta) -> timedelta:
+    """Return after which time the control plane ends a Job."""
+    return LIFETIME * timeout

@@ -1,0 +1,130 @@
+"""The whole repair on supposed nodes: how many evictions it takes, and which pods end on the supposed nodes.
+
+Problem: how much capacity does a repair need, and where, if nobody knows yet what the planner will do with it? Idea:
+plan, carry the step out on paper, plan again, until nothing is left; whatever node the scheduler picks in truth, a
+forced step leads to a state from which the repair goes on. Example: zones a:6 b:6 and one supposed node in c; the plan
+evicts two of each, and all four end on the supposed node. Bound: a plan of one component for each step, at most
+`_MOST_STEPS`.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from msgspec import Struct, structs
+
+from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.capacity.supposed import is_supposed
+from rebalancer.model.moves import Memory, Reference
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.causes import Refusal
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
+from rebalancer.planning.planner import plan
+from rebalancer.planning.scope.components import find_components, stuck_pods
+from rebalancer.policy import Policy
+from rebalancer.scheduling.place import candidate_nodes, most_likely
+from rebalancer.scheduling.replacement import replacement
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+_MOST_STEPS: Final = 40
+
+
+class Rehearsal(Struct, frozen=True, kw_only=True):
+    """A repair that supposed nodes make possible: its evictions, and the pods that end on them, by the node's name.
+
+    `first` are the evictions that the first plan decided, `component` the name of what it repairs.
+    """
+
+    component: str
+    workloads: tuple[Reference, ...]
+    evictions: int
+    placed: tuple[tuple[str, Pod], ...]
+    first: tuple[Eviction, ...]
+
+
+# Many branches: each step may be the last, in several ways.
+def rehearse(
+    view: View, nodes: Collection[Node], workloads: Collection[Reference], policy: Policy, memory: Memory
+) -> Rehearsal | Refusal | None:
+    """Repair the component of some workloads with these nodes besides; None where nothing would be repaired.
+
+    A refusal says what else than capacity the repair lacks.
+    """
+    snapshot = replace(view.snapshot, nodes=(*view.snapshot.nodes, *nodes))
+    evictions = 0
+    first: Plan | None = None
+    component: ComponentPlan | None = None
+    for _ in range(_MOST_STEPS):
+        state = View(snapshot, view.profile)
+        made = _plan_component(state, workloads, policy, memory)
+        group = made.groups[0] if made is not None and made.groups else None
+        if made is None or group is None:
+            break
+        if first is None:
+            first, component = made, group
+        victims = [*made.evictions, *(waiting.eviction for waiting in made.waiting)]
+        if not victims:
+            return group.refusal
+        following = _carry_out(state, victims)
+        if following is None:
+            return None
+        snapshot, evictions = following, evictions + len(victims)
+    else:
+        return None
+    if first is None or component is None:
+        return None
+    owners = {eviction.owner_uid for eviction in first.evictions} | {
+        waiting.eviction.owner_uid for waiting in first.waiting
+    }
+    return Rehearsal(
+        component=component.name,
+        workloads=component.workloads,
+        evictions=evictions,
+        placed=tuple(
+            (pod.node, pod)
+            for pod in snapshot.pods
+            if pod.node is not None and is_supposed(pod.node) and pod.owner is not None and pod.owner.uid in owners
+        ),
+        first=(*first.evictions, *(waiting.eviction for waiting in first.waiting)),
+    )
+
+
+def _plan_component(view: View, workloads: Collection[Reference], policy: Policy, memory: Memory) -> Plan | None:
+    """Plan for the component of some workloads alone; None where it needs no repair."""
+    assessment = assess(view, policy, memory)
+    namespaces = {workload.namespace for workload in workloads}
+    near = replace(
+        assessment,
+        groups=tuple(group for group in assessment.groups if group.group.namespace in namespaces),
+        limits=tuple(limit for limit in assessment.limits if limit.namespace in namespaces),
+    )
+    for component in find_components(near, stuck_pods(view), policy.spread.act_on):
+        if not set(component.workloads).isdisjoint(workloads):
+            alone: Assessment = replace(near, groups=component.groups, limits=component.limits)
+            return plan(view, alone, policy, memory)
+    return None
+
+
+def _carry_out(view: View, evictions: Collection[Eviction]) -> Snapshot | None:
+    """Return the snapshot after a step: the pods run where they are most likely placed; None where one is not."""
+    uids = {eviction.pod.uid for eviction in evictions}
+    state = view.without([eviction.pod for eviction in evictions])
+    moved: dict[str, Pod] = {}
+    for eviction in evictions:
+        new = replacement(eviction.pod, view)
+        if isinstance(new, Unpredictable):
+            return None
+        chosen = candidate_nodes(new, state, most_likely).chosen
+        if not chosen:
+            return None
+        node = next(iter(chosen))
+        state = state.with_placed(new, node)
+        # It counts as settled: how long the repair takes is not the question.
+        moved[eviction.pod.uid] = structs.replace(
+            eviction.pod, labels=new.labels, spec=new.spec, requests=new.requests, node=node, phase=PodPhase.RUNNING
+        )
+    pods = tuple([moved[pod.uid] if pod.uid in uids else pod for pod in view.snapshot.pods])
+    return replace(view.snapshot, pods=pods)

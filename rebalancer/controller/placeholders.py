@@ -1,0 +1,52 @@
+"""Placeholders in the loop: created and deleted once the memory is saved, and released when the process ends.
+
+The memory is saved first, so that the next leader knows what a Job is for. One that no request in the memory names is
+deleted, by whoever leads.
+"""
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from rebalancer.controller.capacity import CapacityOutcome
+from rebalancer.controller.state import CreatePlaceholders, DeletePlaceholders, LoopState, PlaceholdersCreated, Requests
+
+
+def queue_placeholders(state: LoopState, outcome: CapacityOutcome) -> LoopState:
+    """Store which placeholders a cycle wants to be created and deleted."""
+    return replace(state, to_create=outcome.decision.created, to_delete=outcome.unneeded, refused_capacity={})
+
+
+def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
+    """Request what is queued, after an attempt to save the memory; without a saved memory nothing is created."""
+    if not state.leads or not (state.to_create or state.to_delete):
+        return state, ()
+    creating, deleting = state.to_create, state.to_delete
+    following = replace(state, to_create=(), to_delete=())
+    if state.unsaved and creating:
+        tokens = {placeholder.token for placeholder in creating}
+        others = tuple(request for request in state.memory.capacity if request.token not in tokens)
+        memory = structs.replace(state.memory, capacity=others)
+        following, creating = replace(following, memory=memory), ()
+    requests: list[CreatePlaceholders | DeletePlaceholders] = []
+    if creating:
+        following = replace(following, creating=frozenset(placeholder.name for placeholder in creating))
+        requests.append(CreatePlaceholders(placeholders=creating))
+    if deleting:
+        requests.append(DeletePlaceholders(names=deleting))
+    return following, tuple(requests)
+
+
+def handle_created(state: LoopState, event: PlaceholdersCreated) -> LoopState:
+    """Note which placeholders were refused, for the next cycle."""
+    return replace(state, creating=frozenset(), refused_capacity=event.refused)
+
+
+def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
+    """End all requests because the process ends; the next leader begins anew."""
+    names = tuple(sorted({name for request in state.memory.capacity for name in request.placeholders}))
+    if not state.leads or not names:
+        return state, ()
+    memory = structs.replace(state.memory, capacity=())
+    following = replace(state, memory=memory, to_create=(), to_delete=())
+    return following, (DeletePlaceholders(names=names),)

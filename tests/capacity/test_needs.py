@@ -1,0 +1,151 @@
+"""Which repairs lack nothing but capacity, and which placeholders would bring it."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.assessment.assess import assess
+from rebalancer.capacity.decision import describe_needs
+from rebalancer.capacity.needs import Need, find_candidates, find_need
+from rebalancer.model.affinity import NodeAffinity, Taint, TaintEffect, Toleration
+from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.moves import NO_MEMORY, Memory, ZoneSeen
+from rebalancer.model.node_pools import NodePool
+from rebalancer.model.pods import Pod, Resources
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.planner import plan
+from rebalancer.policy import Capacity, CapacityMode, Policy, Topology
+from rebalancer.reporting.refusals import refusal_text
+from rebalancer.scheduling.view import View
+from tests.controller.simulated import eager
+
+OBSERVE = Capacity(mode=CapacityMode.OBSERVE)
+DECLARED = Topology(domains={ZONE: ("a", "b", "c")})
+
+
+def pool(*zones: str, **fields: object) -> NodePool:
+    row = SelectorRequirement(ZONE, Operator.IN, zones)
+    return structs.replace(NodePool(name="general", requirements=(row,)), **fields)
+
+
+def two_zones(spread: dict[str, int], *, nodes: int = 2, per_node: int = 3, zones: str = "ab") -> Snapshot:
+    builder = ClusterBuilder()
+    builder.zones(zones, nodes)
+    on = {f"{zone}-{number}": per_node for zone in "ab" for number in range(1, nodes + 1)}
+    builder.deployment("web", on=on, spread=spread, cpu=800)
+    return builder.snapshot()
+
+
+def needs(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> list[Need]:
+    view = View(snapshot)
+    assessment = assess(view, policy, memory)
+    made = plan(view, assessment, policy, memory)
+    candidates = find_candidates(view, assessment, made, policy, memory)
+    return [need for candidate in candidates if (need := find_need(candidate, view, policy, memory)) is not None]
+
+
+def with_pods(snapshot: Snapshot, **spec: object) -> Snapshot:
+    def change(pod: Pod) -> Pod:
+        return structs.replace(pod, spec=structs.replace(pod.spec, **spec), requests=pod.requests)
+
+    return replace(snapshot, pods=tuple(change(pod) for pod in snapshot.pods))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_node", "spread", "apart"), [(2, 3, {ZONE: 1}, 0), (3, 2, {ZONE: 1, HOSTNAME: 1}, 2)]
+)
+def test_a_zone_without_nodes_needs_as_many_placeholders_as_pods_will_go_there(
+    nodes: int, per_node: int, spread: dict[str, int], apart: int
+) -> None:
+    """Four of twelve pods, each with what the pod requests; two share a node where host names are counted."""
+    (need,) = needs(two_zones(spread, nodes=nodes, per_node=per_node), eager(topology=DECLARED))
+    assert (need.evictions, len(need.placeholders)) == (4, 4)
+    assert need.requests == Resources(cpu=3_200, memory=3_200_000_000)
+    (placeholder,) = {structs.replace(placeholder, name="") for placeholder in need.placeholders}
+    assert placeholder.node_affinity.selector == {ZONE: "c"}
+    assert (placeholder.per_node, placeholder.nodes) == (apart, 2 if apart else 0)
+
+
+def test_placeholders_may_run_where_the_pods_may() -> None:
+    """Node selector, required affinity, tolerations and requests as admitted are the pods' own."""
+    dedicated = Toleration(key="dedicated", operator="Exists")
+    affinity = NodeAffinity(selector=Labels({"disk": "ssd"}))
+    snapshot = with_pods(two_zones({ZONE: 1}), tolerations=(dedicated,), node_affinity=affinity)
+    labelled = tuple(structs.replace(node, labels=Labels({**node.labels, "disk": "ssd"})) for node in snapshot.nodes)
+    tainted = pool("a", "b", "c", labels=Labels({"disk": "ssd"}), taints=(Taint("dedicated", TaintEffect.NO_SCHEDULE),))
+    (need,) = needs(replace(snapshot, nodes=labelled, node_pools=(tainted,)), eager())
+    assert {placeholder.tolerations for placeholder in need.placeholders} == {(dedicated,)}
+    assert {placeholder.node_affinity.selector for placeholder in need.placeholders} == {
+        Labels({"disk": "ssd", ZONE: "c"})
+    }
+
+
+def test_two_zones_without_nodes_are_one_need() -> None:
+    """Asked for one after the other they would cost an eviction more."""
+    (need,) = needs(two_zones({ZONE: 1}), eager(topology=Topology(domains={ZONE: ("a", "b", "c", "d")})))
+    assert need.evictions == len(need.placeholders) == 6
+    assert [str(name) for name in need.candidate.names] == [f"{ZONE}=c", f"{ZONE}=d"]
+
+
+def test_a_zone_whose_nodes_are_full_needs_capacity() -> None:
+    snapshot = two_zones({ZONE: 1}, zones="abc")
+    full = tuple(
+        structs.replace(node, allocatable=Resources(cpu=100)) if node.labels[ZONE] == "c" else node
+        for node in snapshot.nodes
+    )
+    (need,) = needs(replace(snapshot, nodes=full), eager(topology=DECLARED))
+    assert need.evictions == len(need.placeholders) == 4
+    assert not needs(replace(snapshot, nodes=full), eager())  # nobody says that nodes can be had there
+
+
+@pytest.mark.parametrize(
+    ("topology", "pools"),
+    [
+        (Topology(domains=DECLARED.domains, ignore={ZONE: ("c",)}), ()),
+        (DECLARED, (pool("a", "b"),)),
+        (Topology(), ()),
+    ],
+)
+def test_ignored_and_unnamed_zones_are_not_requested(topology: Topology, pools: tuple[NodePool, ...]) -> None:
+    """Nor is one that the NodePools no longer name, as in a zonal shift, or that is only remembered."""
+    snapshot = replace(two_zones({ZONE: 1}), node_pools=pools)
+    remembered = Memory(zones=(ZoneSeen(ZONE, "c", snapshot.taken_at),))
+    assert not needs(snapshot, eager(topology=topology), remembered)
+
+
+def test_a_repair_that_lacks_more_than_capacity_is_none() -> None:
+    """A balanced workload, and one of which no pod may be evicted."""
+    balanced = two_zones({ZONE: 1}, nodes=1, per_node=1)
+    assert not needs(balanced, eager(topology=DECLARED))
+    excluded = two_zones({ZONE: 1})
+    pods = tuple(
+        structs.replace(pod, annotations=Labels({"karpenter.sh/do-not-disrupt": "true"})) for pod in excluded.pods
+    )
+    assert not needs(replace(excluded, pods=pods), eager(topology=DECLARED))
+
+
+def test_the_key_of_a_new_node_that_nobody_knows_prevents_a_request() -> None:
+    """A constraint over racks: which rack a new node in zone c would be in is left open."""
+    snapshot = two_zones({ZONE: 1, "rack": 2}, nodes=4, per_node=2)
+    racks = tuple(
+        structs.replace(node, labels=Labels({**node.labels, "rack": f"{node.labels[ZONE]}{number % 2}"}))
+        for number, node in enumerate(snapshot.nodes)
+    )
+    assert not needs(replace(snapshot, nodes=racks), eager(topology=DECLARED))
+
+
+def test_a_command_that_reads_says_what_a_repair_needs_and_why_it_is_not_requested() -> None:
+    snapshot, policy = two_zones({ZONE: 1}), eager(topology=DECLARED, capacity=OBSERVE)
+    view = View(snapshot)
+    assessment = assess(view, policy, NO_MEMORY)
+    made = plan(view, assessment, policy, NO_MEMORY)
+    (refusal,) = describe_needs(view, assessment, made, policy, NO_MEMORY)
+    assert refusal.reason is Reason.AWAITING_CAPACITY
+    assert refusal_text(refusal.refusal) == (
+        "4 evictions would repair it with capacity for 4 pods in zone c; needs about 3.2 cores and 3 GiB there for "
+        "some minutes; not requested: capacity.mode is Observe"
+    )
+    assert not describe_needs(view, assessment, made, eager(topology=DECLARED), NO_MEMORY)
