@@ -23,7 +23,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Policy, merge, select_team_namespaces
+from rebalancer.policy import Policy, ScaleDownPrevention, merge, select_team_namespaces
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.settings import own_namespace
@@ -58,7 +58,8 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams]:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
             warn(transport.warnings)
             read_teams = _make_live_reader(transport)
-            snapshot = read_once(transport, datetime.now(UTC))
+            autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
+            snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
         except ClusterError as error:
             raise CliError(str(error)) from None
         warnings = tuple(f"left out: {fault}" for fault in snapshot.faults)

@@ -32,6 +32,7 @@ from rebalancer.controller.state import (
     PauseRead,
     PolicyLoaded,
     PolicyRefused,
+    PreventionReported,
     Publish,
     Requests,
     Saved,
@@ -42,9 +43,11 @@ from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
 from rebalancer.policy import Mode, Policy, TeamReading, merge
+from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events.approval_events import approval_events
 from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
+from rebalancer.reporting.events.prevention_events import prevention_events
 from rebalancer.reporting.events.team_events import problem_events, team_events
 from rebalancer.reporting.events.workload_events import ended_move_events, skew_events
 from rebalancer.tracking.moves import adopt_moves, merge_memory
@@ -81,6 +84,8 @@ def step(  # noqa: C901, PLR0912  # one case for each event
             return _handle_pause(state, event, now)
         case ApprovalRead():
             return replace(state, approved=event.approved), ()
+        case PreventionReported():
+            return replace(state, prevention=event.report), _publish_prevention(state, event.report)
         case Stopping():
             following, requests = request_evictions(replace(state, stopping=True), now)
             return following, (*requests, *save_if_leading(following))
@@ -90,7 +95,7 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
     """Begin with what the last leader saved, and without a snapshot from before; or end."""
     state = drop_queue(state)
     if not event.leads:
-        return replace(state, leads=False), ()
+        return replace(state, leads=False, prevention=NO_REPORT), ()
     memory = merge_memory(state.memory, event.memory)
     violated = frozenset(token for token, _ in memory.seen)
     following = replace(
@@ -205,6 +210,10 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
         return state, ()
     following = drop_queue(replace(state, pause=pause))
     return following, (*_publish_pause(following), *save_if_leading(following))
+
+
+def _publish_prevention(state: LoopState, report: PreventionReport) -> Requests:
+    return _publish(prevention_events(state.prevention, report, state.policy_object)) if state.leads else ()
 
 
 def _publish_pause(state: LoopState) -> Requests:

@@ -14,6 +14,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer
+from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events.limit_events import ReportedStates
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
@@ -111,6 +112,13 @@ class ApprovalRead:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreventionReported:
+    """Prevention has evaluated a cycle, or has met an obstacle."""
+
+    report: PreventionReport
+
+
+@dataclass(frozen=True, kw_only=True)
 class Leading:
     """Leadership was won, with the memory that the last leader saved, or lost."""
 
@@ -134,6 +142,7 @@ LoopEvent = (
     | TeamPoliciesRead
     | PauseRead
     | ApprovalRead
+    | PreventionReported
     | Leading
     | Stopping
 )
@@ -191,7 +200,7 @@ class LoopState:
     `unsaved` says why the memory could not be saved the last time, "" if it was. `overloaded_until` is the time until
     which the API server asked to send nothing. `policy_error` says why the newest policy is not in force, "" if it is.
     `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
-    `approved` is the hash of the plan that a person has approved last, "" if there is none.
+    `approved` is the hash of the plan that a person has approved last, "" if there is none. `prevention` is its last report.
     """
 
     policy: Policy
@@ -222,6 +231,7 @@ class LoopState:
     unsaved: str = ""
     unsent: frozenset[tuple[str, datetime]] = frozenset()
     overloaded_until: datetime | None = None
+    prevention: PreventionReport = NO_REPORT
 
     @property
     def busy(self) -> bool:

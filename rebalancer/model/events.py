@@ -28,6 +28,8 @@ class EventReason(StrEnum):
     REBALANCE_PAUSED = "RebalancePaused"
     POLICY_INVALID = "PolicyInvalid"
     POLICY_RELOADED = "PolicyReloaded"
+    PREVENTION_STOPPED = "PreventionStopped"
+    PREVENTION_RESUMED = "PreventionResumed"
 
 
 _ACTIONS = {
@@ -48,6 +50,8 @@ _ACTIONS = {
     EventReason.REBALANCE_PAUSED: "Pause",
     EventReason.POLICY_INVALID: "LoadPolicy",
     EventReason.POLICY_RELOADED: "LoadPolicy",
+    EventReason.PREVENTION_STOPPED: "Prevent",
+    EventReason.PREVENTION_RESUMED: "Prevent",
 }
 _WARNINGS = frozenset(
     {
@@ -58,6 +62,7 @@ _WARNINGS = frozenset(
         EventReason.EVICTION_FAILED,
         EventReason.MOVE_INEFFECTIVE,
         EventReason.POLICY_INVALID,
+        EventReason.PREVENTION_STOPPED,
     }
 )
 

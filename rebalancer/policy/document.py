@@ -14,6 +14,7 @@ from rebalancer.policy.breaker import Breaker
 from rebalancer.policy.durations import PositiveDuration
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
+from rebalancer.policy.prevention import Prevention
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
 from rebalancer.policy.teams import NO_TEAM_RULES, TeamPolicies, TeamRules
 from rebalancer.policy.topology import Topology
@@ -50,6 +51,8 @@ class Policy(Section):
     """Requirements on the nodes that receive the replacements."""
     topology: Topology = Topology()
     """Domains that exist although no node carries them now."""
+    prevention: Prevention = Prevention()
+    """Prevents skew by scale-downs."""
     windows: tuple[Window, ...] = ()
     """When evictions are allowed: while one of these windows is open; []: always."""
     breaker: Breaker = Breaker()

@@ -123,7 +123,7 @@ def _extremes(fixed: Sequence[int], counted: Sequence[int]) -> tuple[list[int | 
             stuck = held[domain] if stuck is None else max(stuck, held[domain])
         low = held[domain] if low is None else min(low, held[domain])
         lows.append(low)
-        highs.append(max(filter(lambda number: number is not None, (max(by_count, default=None), stuck)), default=None))
+        highs.append(max([*by_count, *([stuck] if stuck is not None else [])], default=None))
     return lows, highs
 
 
@@ -150,9 +150,7 @@ def _delete_fullest(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
 
 def _delete_least_harmful(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
     def harm(tallies: Sequence[Tally], place: Sequence[int], remaining: int) -> tuple[int, ...]:
-        excess = sum(
-            tally.excess_without(domain, remaining - 1) for tally, domain in zip(tallies, place, strict=True)
-        )
+        excess = sum(tally.excess_without(domain, remaining - 1) for tally, domain in zip(tallies, place, strict=True))
         return excess, *_emptiness(tallies, place)
 
     return _delete(group, ranks, harm)

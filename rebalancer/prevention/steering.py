@@ -45,6 +45,9 @@ class Steering(Struct, frozen=True, kw_only=True):
 def steer(group: ScaleDown, ranks: Sequence[int]) -> Steering:
     """Return the fewest patches after which the ranks are as good as the best order; a rank of 0 is none."""
     present = find_outcome(group, ranks)
+    if price(present) == Price():
+        pods = tuple(sorted(range(group.size), key=ranks.__getitem__))
+        return Steering(present=present, order=Order(pods=pods, excess=present, bound=Price()))
     order = find_order(group, ranks)
     goal = order.price
     if price(present) <= goal:
@@ -116,9 +119,7 @@ def _apply(ranks: Sequence[int], patches: dict[int, int]) -> list[int]:
     return [patches.get(pod, rank) for pod, rank in enumerate(ranks)]
 
 
-def _arrange(
-    group: ScaleDown, ranks: Sequence[int], present: Excess, patches: dict[int, int]
-) -> tuple[Patches, Price]:
+def _arrange(group: ScaleDown, ranks: Sequence[int], present: Excess, patches: dict[int, int]) -> tuple[Patches, Price]:
     """Return the patches one after the other, so that no number of remaining pods is ever worse off than before.
 
     Where that is not possible for all of them they end with the last one that makes the order better.
@@ -161,5 +162,5 @@ def _improve_once(group: ScaleDown, ranks: Sequence[int], present: Excess) -> Pa
 
 
 def removals(ranks: Sequence[int]) -> tuple[int, ...]:
-    """Return the pods with a rank in the order in which their ranks are removed: those that go first anyway first."""
-    return tuple(sorted((pod for pod, rank in enumerate(ranks) if rank), key=lambda pod: ranks[pod]))
+    """Return all pods in the order in which their ranks are removed: those that go first anyway come first."""
+    return tuple(sorted(range(len(ranks)), key=ranks.__getitem__))

@@ -51,7 +51,9 @@ def draw_bound(random: Random, size: int) -> Bounds:
             return Bound(cap=random.randint(1, max(1, size // 2)))
         case 3:
             parts, least = random.randint(2, 4), random.randint(0, 3)
-            return [Bound(cap=max(1, remaining // parts)) if remaining > least else None for remaining in range(size + 1)]
+            return [
+                Bound(cap=max(1, remaining // parts)) if remaining > least else None for remaining in range(size + 1)
+            ]
         case _:
             return Bound(least=1)
 

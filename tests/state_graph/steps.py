@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from rebalancer.adapters.simulator import START
-from rebalancer.adapters.simulator.replica_sets import sort_for_deletion
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Cycle, run_cycle
 from rebalancer.controller.evictions import queue_evictions
