@@ -11,6 +11,7 @@ from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.controllers import stray_reference
+from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
@@ -24,6 +25,8 @@ from rebalancer.model.workloads import reference_of
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Policy, ScaleDownPrevention, merge, select_team_namespaces
+from rebalancer.prevention.findings import find_risks, scale_down_findings
+from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.settings import own_namespace
@@ -34,12 +37,13 @@ _MOST_WARNINGS: Final = 50
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCluster:
-    """A snapshot with its assessment and plan, and what the policy references and the cluster lacks."""
+    """A snapshot with its assessment and plan, the policy in force, and what it references and the cluster lacks."""
 
     snapshot: Snapshot
     view: View
     assessment: Assessment
     plan: Plan
+    policy: Policy
     unmatched: tuple[Unmatched, ...]
 
 
@@ -139,7 +143,16 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
     made = plan(view, assessment, policy, NO_MEMORY)
-    return LoadedCluster(snapshot=snapshot, view=view, assessment=assessment, plan=made, unmatched=unmatched)
+    return LoadedCluster(
+        snapshot=snapshot, view=view, assessment=assessment, plan=made, policy=policy, unmatched=unmatched
+    )
+
+
+def find_scale_down_findings(cluster: LoadedCluster) -> tuple[Finding, ...]:
+    """Return what scale-downs are likely to leave; nothing where `prevention.scaleDown` is Off."""
+    policy, view = cluster.policy, cluster.view
+    results = evaluate_groups(view, cluster.assessment, policy, NO_MEMORY, cluster.snapshot.taken_at)
+    return scale_down_findings(find_risks(results, view, policy), policy)
 
 
 def select_workloads(options: ReadOptions, snapshot: Snapshot) -> frozenset[Reference] | None:

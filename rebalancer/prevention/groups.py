@@ -19,7 +19,7 @@ from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.scope.bounds import FREE, Bound
@@ -55,8 +55,15 @@ class PodGroup:
         return self.owner.observed and len(self.pods) == len(self.member.pods) == self.owner.replicas
 
 
-def find_pod_groups(view: View, assessment: Assessment, policy: Policy, memory: Memory) -> Iterator[PodGroup]:
-    """Yield the groups with at least two pods and one rule, by namespace, kind and name."""
+def find_pod_groups(
+    view: View,
+    assessment: Assessment,
+    policy: Policy,
+    memory: Memory,
+    kinds: frozenset[str] = CHOOSING_KINDS,
+    workload: Reference | None = None,
+) -> Iterator[PodGroup]:
+    """Yield the groups with at least two pods and one rule, of all workloads or one, by namespace, kind and name."""
     if "Node" in view.snapshot.unknown:
         return
     constraints = _index_constraints(assessment, view)
@@ -64,7 +71,9 @@ def find_pod_groups(view: View, assessment: Assessment, policy: Policy, memory: 
     avoided = _find_avoided(assessment)
     for member in members(view):
         owner = member.owner
-        if owner is None or owner.kind not in CHOOSING_KINDS or len(member.pods) < 2:
+        if owner is None or owner.kind not in kinds or len(member.pods) < 2:
+            continue
+        if workload is not None and member.reference != workload:
             continue
         mine, meant = constraints.get(owner.uid, ()), limits.get(owner.uid, ())
         if not mine and not meant:

@@ -128,20 +128,27 @@ def evaluate_groups(
 
     With `Off` there is none.
     """
-    if policy.prevention.scale_down is ScaleDownPrevention.OFF:
-        return
-    steers = policy.prevention.scale_down is ScaleDownPrevention.STEER
-    for group in find_pod_groups(view, assessment, policy, memory):
-        uid = group.owner.uid
-        ranks = tuple([_rank(pod, carried.written) for pod in group.pods])
-        known = carried.known.get(uid)
-        if known is None or known[0] != group.problem or known[1] != ranks:
-            known = group.problem, ranks, steer(group.problem, ranks)
-        since = None if group.settled else carried.unsettled.get(uid, now)
-        unsteered = _refuse(group, known[2], since, now)
-        steered = steers and unsteered is None and is_selected(group.owner.namespace, group.member.pods, policy)
-        patches = [_patch(group.pods[number], rank, carried.written) for number, rank in known[2].patches if steered]
-        yield GroupResult(group=group, known=known, patches=tuple(patches), unsteered=unsteered, unsettled_since=since)
+    if policy.prevention.scale_down is not ScaleDownPrevention.OFF:
+        for group in find_pod_groups(view, assessment, policy, memory):
+            yield evaluate_group(group, policy, now, carried)
+
+
+def evaluate_group(group: PodGroup, policy: Policy, now: datetime, carried: Carried = NOTHING_CARRIED) -> GroupResult:
+    """Return the order of one group, and with `Steer` the patches that keep it."""
+    uid = group.owner.uid
+    ranks = tuple([_rank(pod, carried.written) for pod in group.pods])
+    known = carried.known.get(uid)
+    if known is None or known[0] != group.problem or known[1] != ranks:
+        known = group.problem, ranks, steer(group.problem, ranks)
+    since = None if group.settled else carried.unsettled.get(uid, now)
+    unsteered = _refuse(group, known[2], since, now)
+    steered = (
+        policy.prevention.scale_down is ScaleDownPrevention.STEER
+        and unsteered is None
+        and is_selected(group.owner.namespace, group.member.pods, policy)
+    )
+    patches = [_patch(group.pods[number], rank, carried.written) for number, rank in known[2].patches if steered]
+    return GroupResult(group=group, known=known, patches=tuple(patches), unsteered=unsteered, unsettled_since=since)
 
 
 def _rank(pod: Pod, written: Mapping[str, Written]) -> int:

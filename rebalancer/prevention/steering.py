@@ -9,7 +9,7 @@
    patch is part of the result only if after it no number of remaining pods is worse off than before it. Where no order
    of the patches does that, single changes are tried, and after that the group is left alone.
 
-Cost: one evaluation of the order for each patch.
+Cost: one evaluation of the order for each patch of a pod that has a rank, or gets one above others.
 """
 
 from collections.abc import Sequence
@@ -108,11 +108,18 @@ def _ranks_for(group: ScaleDown, pods: Sequence[int], ranks: Sequence[int], goal
     alike = 0
     while alike < unranked and group.kinds[pods[alike]] == group.kinds[pods[0]]:
         alike += 1
-    for number in range(unranked, alike - 1, -1):
-        left = {pod: rank for pod, rank in assigned.items() if pod not in pods[:number]}
-        if number == alike or price(find_outcome(group, _apply(ranks, left))) <= goal:
-            return left
-    return assigned
+
+    def without(number: int) -> dict[int, int]:
+        return {pod: rank for pod, rank in assigned.items() if pod not in pods[:number]}
+
+    # The more pods have a rank, the fewer orders are possible: so the greatest number is found by halving.
+    while alike < unranked:
+        middle = (alike + unranked + 1) // 2
+        if price(find_outcome(group, _apply(ranks, without(middle)))) <= goal:
+            alike = middle
+        else:
+            unranked = middle - 1
+    return without(alike)
 
 
 def _apply(ranks: Sequence[int], patches: dict[int, int]) -> list[int]:
@@ -125,23 +132,49 @@ def _arrange(group: ScaleDown, ranks: Sequence[int], present: Excess, patches: d
     Where that is not possible for all of them they end with the last one that makes the order better.
     """
     left = sorted(patches.items(), key=lambda patch: -patch[1])
-    now, before = list(ranks), present
+    now = list(ranks)
+    before: Excess | None = present
     arranged: list[tuple[int, int]] = []
     good, best = 0, price(present)
     while left:
-        for position, (pod, rank) in enumerate(left):
-            after = now.copy()
-            after[pod] = rank
-            excess = find_outcome(group, after)
-            if is_no_worse(excess, before):
-                now, before = after, excess
-                arranged.append(left.pop(position))
+        position = 0 if _only_decides_ties(now, *left[0]) else None
+        if position is None:
+            before = find_outcome(group, now) if before is None else before
+            if price(before) < best:
+                good, best = len(arranged), price(before)
+            position, before = _find_harmless(group, now, left, before)
+            if position is None:
                 break
         else:
-            break
-        if price(before) < best:
-            good, best = len(arranged), price(before)
+            before = None
+        pod, rank = left.pop(position)
+        now[pod] = rank
+        arranged.append((pod, rank))
+    before = find_outcome(group, now) if before is None else before
+    if price(before) < best:
+        good, best = len(arranged), price(before)
     return tuple(arranged[:good]), best
+
+
+def _only_decides_ties(ranks: Sequence[int], pod: int, rank: int) -> bool:
+    """Return whether a new rank only excludes some of the orders that were possible: so it cannot do harm.
+
+    It does for a pod without a rank that gets the lowest one: pods without a rank could be deleted in any order.
+    """
+    return not ranks[pod] and not any(0 < other < rank for other in ranks)
+
+
+def _find_harmless(
+    group: ScaleDown, ranks: Sequence[int], patches: Sequence[tuple[int, int]], before: Excess
+) -> tuple[int | None, Excess]:
+    """Return the first patch after which no number of remaining pods is worse off, and what it leaves."""
+    for position, (pod, rank) in enumerate(patches):
+        after = list(ranks)
+        after[pod] = rank
+        excess = find_outcome(group, after)
+        if is_no_worse(excess, before):
+            return position, excess
+    return None, before
 
 
 def _improve_once(group: ScaleDown, ranks: Sequence[int], present: Excess) -> Patches:
