@@ -11,6 +11,8 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.controller import ACCOUNT, NAMESPACE, USER, Controller, install, manifests, policy
+from tests.cluster.prevention import STATUS, living, status, wait_ordered, wait_restricted
+from tests.cluster.scale_downs import PLAIN, STEERED, Result, draw_cases, measure, run_cases
 from tests.control_plane.api import Api, ApiError, wait_until
 from tests.control_plane.audit import Mark, Request
 from tests.control_plane.layout import deployment, lay_out, node, nodes, spread, wait_settled
@@ -20,7 +22,6 @@ from tests.control_plane.resources import object_path
 
 COST, MARKER = "controller.kubernetes.io/pod-deletion-cost", "rebalancer.dev/deletion-cost"
 ZONES: Final = {"a": 4, "b": 4, "c": 4}
-STATUS = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status"
 CONTROL = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-control"
 WEB = "/apis/apps/v1/namespaces/shop/deployments/web"
 
@@ -41,11 +42,6 @@ def lay_out_web(plane: ControlPlane, replicas: int, **fields: Any) -> None:
             deployment("web", [], namespace="shop", replicas=replicas, topologySpreadConstraints=constraints, **fields),
         ],
     )
-
-
-def living(api: Api, namespace: str = "shop") -> list[dict[str, Any]]:
-    pods = api.list(f"/api/v1/namespaces/{namespace}/pods")
-    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 
 def skews(api: Api, namespace: str = "shop") -> Mapping[str, int]:
@@ -75,30 +71,6 @@ def scale(plane: ControlPlane, replicas: int) -> None:
     wait_until(lambda: len(living(plane.api)) == replicas, what=f"{replicas} pods", timeout=60)
 
 
-def status(plane: ControlPlane) -> dict[str, Any]:
-    document = json.loads(plane.api.get(STATUS).get("data", {}).get("status.json", "{}"))
-    prevention: dict[str, Any] = document.get("prevention", {})
-    return prevention
-
-
-def wait_ordered(plane: ControlPlane, workloads: int = 1, *, timeout: float = 60.0) -> None:
-    """Wait until the pods have an order, and a status that knows the present pods says so."""
-
-    def ordered() -> bool:
-        shown = status(plane)
-        return shown.get("ordered") == workloads and not shown.get("waiting") and not shown.get("unsteered")
-
-    wait_until(ordered, what="an order of all pods", timeout=timeout, interval=0.2)
-    seen = json.loads(plane.api.get(STATUS)["data"]["status.json"])["lastCycle"]
-
-    def newer() -> bool:
-        return bool(json.loads(plane.api.get(STATUS)["data"]["status.json"])["lastCycle"] > seen) and ordered()
-
-    for _ in range(2):
-        wait_until(newer, what="another cycle", timeout=timeout, interval=0.2)
-        seen = json.loads(plane.api.get(STATUS)["data"]["status.json"])["lastCycle"]
-
-
 def patches(plane: ControlPlane, since: Mark | None = None) -> list[Request]:
     """Return the requests of the controller that changed pods, or tried to."""
     return plane.audit.requests(
@@ -115,21 +87,6 @@ def check_patches(requests: list[Request]) -> None:
         assert metadata.keys() == {"uid", "resourceVersion", "annotations"}
         assert metadata["annotations"].keys() == {COST, MARKER}
         assert metadata["annotations"][COST] == metadata["annotations"][MARKER]
-
-
-def wait_restricted(plane: ControlPlane) -> None:
-    """Wait until the API server has read the policy and its binding."""
-    pod = living(plane.api)[0]["metadata"]["name"]
-    account = plane.api_as(ACCOUNT)
-
-    def denied() -> bool:
-        try:
-            account.patch(f"/api/v1/namespaces/shop/pods/{pod}?dryRun=All", {"metadata": {"labels": {"x": "y"}}})
-        except ApiError as error:
-            return "ValidatingAdmissionPolicy" in str(error)
-        return False
-
-    wait_until(denied, what="the admission policy", timeout=60)
 
 
 def test_the_api_server_lets_the_controllers_account_change_nothing_but_deletion_costs(cluster: ControlPlane) -> None:
@@ -271,3 +228,24 @@ def test_observe_reads_the_autoscalers_and_reports_where_the_night_ends(cluster:
     assert cluster.audit.requests(user=USER, verb="watch", resource="horizontalpodautoscalers")
     assert patches(cluster) == []
     assert object_path(node("x"))
+
+
+def test_steered_scale_downs_end_without_violation_and_their_twins_do_not(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    result = Result()
+    run_cases(cluster, tmp_path, draw_cases(1, 7), "nothing", result)
+    steered, plain = result.of("nothing", STEERED), result.of("nothing", PLAIN)
+    print(result)
+    assert steered.scale_downs >= 10
+    assert steered.avoidable == 0
+    assert plain.avoidable > 0
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+def test_hundreds_of_steered_scale_downs_end_without_violation(cluster: ControlPlane, tmp_path: Path) -> None:
+    result = measure(cluster, tmp_path)
+    assert sum(tally.scale_downs for (_, space), tally in result.tallies.items() if space == STEERED) >= 200
+    assert all(tally.avoidable == 0 for (_, space), tally in result.tallies.items() if space == STEERED)
+    assert sum(tally.avoidable for (_, space), tally in result.tallies.items() if space == PLAIN) > 100

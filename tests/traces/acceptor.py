@@ -30,10 +30,10 @@ from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause
 from rebalancer.ports import EvictionResult
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.scheduling.place import candidate_nodes, top_scoring
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
-from rebalancer.prevention.controller_order import sort_for_deletion
 from tests.traces.changes import Change, Trace, What
 
 
