@@ -1,8 +1,8 @@
 """Prevention at scale: `python -m benchmarks.prevention` prints what a large cluster with constant churn costs.
 
-A model of 5,000 nodes in three zones and 150,000 pods in Deployments of 30, with hard constraints over zone and host name.
-Twenty pods a second are lost and replaced where kube-scheduler would place them. Each minute is one cycle: assessed and
-evaluated by the controller's own functions, its patches applied at `perMinute: 1500`.
+A model of 5,000 nodes in three zones and 150,000 pods in Deployments of 30, with hard constraints over zone and host
+name. Twenty pods a second are lost and replaced where kube-scheduler would place them. Each minute is one cycle:
+assessed and evaluated by the controller's own functions, its patches applied at `perMinute: 1500`.
 """
 
 import argparse
@@ -90,7 +90,7 @@ class Churn:
 
 
 def measure(churn: Churn, minutes: int, starts: int) -> Iterator[tuple[int, int, float, float, float, int]]:
-    """Yield for each minute: pod starts, patches, seconds of assessment, of evaluation, of patches, workloads behind."""
+    """Yield for each minute: pod starts, patches, seconds of assessing, evaluating and patching, workloads behind."""
     policy = default_policy().model_copy(
         update={
             "groups": (),

@@ -136,7 +136,8 @@ class PodAnnotator(Protocol):
     def find_missing_restriction(self, namespace: str, pod: str) -> str:
         """Return why this identity might change more of pods than their deletion costs, "" if it cannot.
 
-        A change of a label is tried without effect: the API server must refuse it by the admission policy. Never raises.
+        A change of a label is tried without effect: the API server must refuse it by the admission policy. Never
+        raises.
         """
         ...
 

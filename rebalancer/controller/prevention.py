@@ -1,7 +1,7 @@
 """Keeps the deletion costs in order: evaluates the last cycle's cluster, then sends patches one by one.
 
-It has a thread of its own, since a first pass over a large cluster takes minutes and patches are sent at a rate, and the
-loop must not wait for either. What it does follows from the last cycle; it has no memory that must survive.
+It has a thread of its own, since a first pass over a large cluster takes minutes and patches are sent at a rate, and
+the loop must not wait for either. What it does follows from the last cycle; it has no memory that must survive.
 
 Before each patch it is checked that this process leads, that nobody has paused it (read from the API server), that the
 policy still says Steer, and that the cycle is recent. Every ten minutes the API server must refuse to change a label:
@@ -187,7 +187,7 @@ class Prevention:
             left=left,
             stopped=self._find_obstacle(cycle) if waiting or left else "",
             unsteered=dict(sorted(unsteered.items())),
-            judged=tuple(sorted({result.group.member.reference for result in selected})),
+            evaluated=tuple(sorted({result.group.member.reference for result in selected})),
             risky=frozenset(risk.workload for risk in risks),
             findings=scale_down_findings(risks, policy),
         )
@@ -268,7 +268,7 @@ class Prevention:
         return self._clocks.now() - cycle.context.now > VALID_FOR or self._latest is not cycle
 
     def _find_obstacle(self, cycle: Cycle, patch: PodPatch | None = None) -> str:
-        """Return why nothing may be patched now, "" if this patch may be; without a patch only what is known is said."""
+        """Return why nothing may be patched now, "" if this patch may be; without a patch, as far as it is known."""
         state = self._get_state()
         policy = state.policy.prevention
         if state.limit is Mode.OBSERVE:

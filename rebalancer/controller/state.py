@@ -190,17 +190,17 @@ Requests = tuple[LoopRequest, ...]
 class LoopState:
     """The state of the loop.
 
-    `violated`, `reported` and `deadlocked` are what the last events reported: groups and limits that are not Satisfied,
-    by token, and pending pods by UID.
-    `cycle` is the last one, None before the first; `turn` counts them. `queue` has the admitted evictions that are not
-    yet requested, `under_way` the requests without an answer. `sent` counts the evictions of the present step that were
-    requested, by group. `silent` are the namespaces of requests that had no answer or a server's error in this cycle.
-    `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in the stored memory.
-    `policy` is the one in force, with what `teams` add; `team_problems` says by namespace what of a team policy is not.
-    `unsaved` says why the memory could not be saved the last time, "" if it was. `overloaded_until` is the time until
-    which the API server asked to send nothing. `policy_error` says why the newest policy is not in force, "" if it is.
-    `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
-    `approved` is the hash of the plan that a person has approved last, "" if there is none. `prevention` is its last report.
+    `violated`, `reported` and `deadlocked` are what the last events reported: groups and limits that are not
+    Satisfied, by token, and pending pods by UID. `cycle` is the last one, None before the first; `turn` counts them.
+    `queue` has the admitted evictions that are not yet requested, `under_way` the requests without an answer. `sent`
+    counts the evictions of the present step that were requested, by group. `silent` are the namespaces of requests
+    that had no answer or a server's error in this cycle. `unsent` are moves, by UID and time, that were stored and
+    then not sent, and may still be in the stored memory. `policy` is the one in force, with what `teams` add;
+    `team_problems` says by namespace what of a team policy is not. `unsaved` says why the memory could not be saved
+    the last time, "" if it was. `overloaded_until` is the time until which the API server asked to send nothing.
+    `policy_error` says why the newest policy is not in force, "" if it is. `limit` is the furthest mode that the
+    process allows, `at_once` ignores `spread.for`. `pause` is the pause in force. `approved` is the hash of the plan
+    that a person has approved last, "" if there is none. `prevention` is its last report.
     """
 
     policy: Policy

@@ -237,7 +237,7 @@ def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
 
 def _scale_down_samples(report: PreventionReport) -> Iterable[ScaleDownSamples]:
     """Yield a row for each workload; made once per report, because most events of the loop change none of them."""
-    for workload in report.judged:
+    for workload in report.evaluated:
         yield ScaleDownSamples(
             namespace=workload.namespace,
             workload_kind=workload.kind,

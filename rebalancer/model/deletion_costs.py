@@ -3,7 +3,8 @@
 A value of its own is a field of the pod and not among its annotations, so that nothing else than the prevention of
 skew can depend on it: plans are the same with and without.
 
-Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks), `pkg/apis/core/v1/helper` (GetDeletionCostFromPodAnnotations).
+Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks), `pkg/apis/core/v1/helper`
+(GetDeletionCostFromPodAnnotations).
 """
 
 import re

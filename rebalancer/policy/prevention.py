@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from rebalancer.policy.amounts import LARGEST
 from rebalancer.policy.base import Section
@@ -19,10 +19,15 @@ class ScaleDownPrevention(StrEnum):
     STEER = "Steer"
 
 
+def _read_off(value: object) -> object:
+    """Return Off for false: that is how YAML 1.1 reads an Off without quotes."""
+    return ScaleDownPrevention.OFF if value is False else value
+
+
 class Prevention(Section):
     """Keeps the pods' deletion costs in an order that leaves every smaller number of replicas spread."""
 
-    scale_down: ScaleDownPrevention = ScaleDownPrevention.OFF
+    scale_down: Annotated[ScaleDownPrevention, BeforeValidator(_read_off)] = ScaleDownPrevention.OFF
     """Observe reports what scale-downs would leave; Steer also writes `controller.kubernetes.io/pod-deletion-cost`."""
     namespaces: NamespaceFilter = NamespaceFilter()
     """Namespaces whose workloads are steered."""

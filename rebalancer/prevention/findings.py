@@ -54,6 +54,7 @@ def find_risks(results: Iterable[GroupResult], view: View, policy: Policy) -> It
             yield from _find_group_risks(result, view, autoscalers)
 
 
+# Many branches: each number of replicas is tried, and left out where nothing can be said or done about it.
 def _find_group_risks(
     result: GroupResult, view: View, autoscalers: Mapping[tuple[str, str, str], Autoscaler]
 ) -> Iterator[ScaleDownRisk]:

@@ -2,8 +2,8 @@
 
 A group are the Ready pods of one ReplicaSet or ReplicationController: pods that are not Ready go before any cost. Its
 rules are the hard constraints of its next pod, and the policy's limits that count its pods. All other pods are fixed.
-Where constraints tell revisions apart (matchLabelKeys), the pods of an old ReplicaSet are not counted with the new ones,
-so that nothing is required of them.
+Where constraints tell revisions apart (matchLabelKeys), the pods of an old ReplicaSet are not counted with the new
+ones, so that nothing is required of them.
 """
 
 from collections import Counter
@@ -55,6 +55,7 @@ class PodGroup:
         return self.owner.observed and len(self.pods) == len(self.member.pods) == self.owner.replicas
 
 
+# Many branches: one for each kind of owner, pod or rule that is left out.
 def find_pod_groups(
     view: View,
     assessment: Assessment,
@@ -115,7 +116,7 @@ def _index_constraints(assessment: Assessment, view: View) -> Mapping[str, Seque
 def _index_limits(
     view: View, assessment: Assessment, policy: Policy, memory: Memory
 ) -> Mapping[str, Sequence[EvaluatedLimit]]:
-    """Return the limits that count pods, by the UID of the pods' controller; also those in force for fewer pods only."""
+    """Return the limits that count pods, by their controller's UID; also those that are in force for fewer pods only."""
     limits = assessment.limits
     if any(_may_begin(limit) for group in policy.groups for limit in group.limits):
         # Evaluated as if every number of pods were meant; which numbers are is part of the rule.
@@ -182,6 +183,7 @@ def _constraint_rule(evaluated: EvaluatedConstraint, living: Sequence[Pod], pods
     )
 
 
+# Many branches: which pods a limit counts, and how its bound depends on their number.
 def _limit_rule(limit: EvaluatedLimit, pods: Sequence[Pod], view: View) -> Rule | None:
     if _is_share_within(limit):
         return None

@@ -145,7 +145,7 @@ _Key = tuple[tuple[int, ...], tuple[bool, int, int]]
 
 
 def _delete_fullest(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
-    return _delete(group, ranks, lambda tallies, place, remaining: _emptiness(tallies, place))
+    return _delete(group, ranks, lambda tallies, place, _: _emptiness(tallies, place))
 
 
 def _delete_least_harmful(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
@@ -163,9 +163,9 @@ def _emptiness(tallies: Sequence[Tally], place: Sequence[int]) -> tuple[int, ...
 def _delete(
     group: ScaleDown,
     ranks: Sequence[int],
-    judge: Callable[[Sequence[Tally], Sequence[int], int], tuple[int, ...]],
+    evaluate: Callable[[Sequence[Tally], Sequence[int], int], tuple[int, ...]],
 ) -> tuple[int, ...]:
-    """Delete the pod of the kind that is judged least, one after the other."""
+    """Delete the pod of the kind that is evaluated as least harmful, one after the other."""
     tallies = [Tally(rule, range(group.size)) for rule in group.rules]
     queues = _queues(group, ranks)
     alive = list(range(len(queues)))
@@ -173,9 +173,9 @@ def _delete(
     for remaining in range(group.size, 0, -1):
         best: tuple[_Key, int] | None = None
         for kind in alive:
-            judged = judge(tallies, group.places[kind], remaining)
-            if best is None or judged <= best[0][0]:
-                key = judged, _sort_key(group, ranks, queues[kind][-1])
+            cost = evaluate(tallies, group.places[kind], remaining)
+            if best is None or cost <= best[0][0]:
+                key = cost, _sort_key(group, ranks, queues[kind][-1])
                 if best is None or key < best[0]:
                     best = key, kind
         assert best is not None
@@ -200,7 +200,8 @@ class _Search:
         self._below = list(accumulate(inner, lambda one, other: (one[0] + other[0], one[1] + other[1])))
         """The least price of all numbers up to k together."""
 
-    def improve(self, best: Order) -> Order:
+    # Many branches: one level of the search, with what is dropped and where it is cut.
+    def improve(self, best: Order) -> Order:  # noqa: C901  # one search
         """Return the best order, with the bound raised where the search was complete."""
         group = self._group
         queues = _queues(group, self._ranks)

@@ -34,18 +34,18 @@ def keep_most(order: Sequence[int], ranks: Sequence[int]) -> frozenset[int]:
             last.append(pod)
         else:
             ends[place], last[place] = rank, pod
-    kept: set[int] = set()
+    unchanged: set[int] = set()
     pod_or_none = last[-1] if last else None
     while pod_or_none is not None:
-        kept.add(pod_or_none)
+        unchanged.add(pod_or_none)
         pod_or_none = before[pod_or_none]
-    return frozenset(kept)
+    return frozenset(unchanged)
 
 
-def assign_ranks(order: Sequence[int], kept: frozenset[int], ranks: Sequence[int]) -> dict[int, int]:
-    """Return the ranks of all pods that are not kept; where there is no space, of further pods beside them."""
+def assign_ranks(order: Sequence[int], unchanged: frozenset[int], ranks: Sequence[int]) -> dict[int, int]:
+    """Return the ranks of all pods that are not unchanged; where there is no space, of further pods beside them."""
     assigned: dict[int, int] = {}
-    positions = [position for position, pod in enumerate(order) if pod in kept]
+    positions = [position for position, pod in enumerate(order) if pod in unchanged]
     borders = [-1, *positions, len(order)]
     at = 0
     while at < len(borders) - 1:
@@ -69,8 +69,7 @@ def assign_ranks(order: Sequence[int], kept: frozenset[int], ranks: Sequence[int
             else:
                 del borders[at + 1]
             continue
-        for pod, rank in zip(order[first + 1 : last], _between(low, high, number, len(order)), strict=True):
-            assigned[pod] = rank
+        assigned.update(zip(order[first + 1 : last], _between(low, high, number, len(order)), strict=True))
         at += 1
     return assigned
 

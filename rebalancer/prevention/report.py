@@ -16,7 +16,7 @@ class PreventionReport:
     proved that it is the best. `waiting` patches are still to be sent; `left` costs of the rebalancer's own are to be
     removed. `stopped` says why nothing is written although something should be, "" if nothing stands in the way.
     `unsteered` counts the workloads that are left alone, by reason. `risky` are the workloads for which a scale-down is
-    likely to violate a rule, of `judged` ones.
+    likely to violate a rule, of `evaluated` ones.
     """
 
     mode: ScaleDownPrevention = ScaleDownPrevention.OFF
@@ -27,7 +27,7 @@ class PreventionReport:
     left: int = 0
     stopped: str = ""
     unsteered: Mapping[str, int] = field(default_factory=dict)
-    judged: tuple[Reference, ...] = ()
+    evaluated: tuple[Reference, ...] = ()
     risky: frozenset[Reference] = frozenset()
     findings: tuple[Finding, ...] = ()
 

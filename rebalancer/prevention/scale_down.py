@@ -63,7 +63,7 @@ class ScaleDown(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def kinds(self) -> tuple[int, ...]:
-        """The kind of each pod: pods of one kind are in the same domains for every rule, so that any of them will do."""
+        """The kind of each pod: pods of one kind are in the same domains for every rule, so any of them will do."""
         known: dict[tuple[int, ...], int] = {}
         return tuple(
             known.setdefault(tuple(rule.domains[pod] for rule in self.rules), len(known)) for pod in range(self.size)

@@ -1,9 +1,9 @@
 """From an order of deletion to the fewest patches that establish it.
 
 1. An order that is still good is left alone: the present ranks cost no more than the best order.
-2. Else two orders are compared. One follows the present order from the pod that stays longest on, and takes another pod
-   only where the next one would do harm. The other is the best order itself. Of those that are good enough, the one that
-   keeps more of the present ranks is chosen.
+2. Else two orders are compared. One follows the present order from the pod that stays longest on, and takes another
+   pod only where the next one would do harm. The other is the best order itself. Of those that are good enough, the
+   one that keeps more of the present ranks is chosen.
 3. The pods that go first need no rank as long as it does not matter which of them is the first.
 4. Patches are sent one by one, and anything may end in between. So the pods that stay longest are patched first, and a
    patch is part of the result only if after it no number of remaining pods is worse off than before it. Where no order
@@ -185,8 +185,8 @@ def _improve_once(group: ScaleDown, ranks: Sequence[int], present: Excess) -> Pa
         others = [other for other in order if other != pod]
         for position in range(len(others) + 1):
             moved = [*others[:position], pod, *others[position:]]
-            kept = frozenset(other for other in others if ranks[other])
-            assigned = assign_ranks(moved, kept, ranks)
+            unchanged = frozenset(other for other in others if ranks[other])
+            assigned = assign_ranks(moved, unchanged, ranks)
             if assigned.keys() == {pod}:
                 excess = find_outcome(group, _apply(ranks, assigned))
                 if is_no_worse(excess, present) and price(excess) < best[0]:

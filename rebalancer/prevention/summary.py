@@ -39,7 +39,7 @@ class ScaleDownAnswer(NamedTuple):
 def explain_scale_downs(
     workload: Reference, view: View, assessment: Assessment, policy: Policy
 ) -> Iterator[ScaleDownAnswer]:
-    """Yield what a scale-down of a workload would leave; nothing where no rule counts its pods, or prevention is Off."""
+    """Yield what a scale-down of a workload would leave; nothing where no rule counts its pods, or with Off."""
     if policy.prevention.scale_down is ScaleDownPrevention.OFF:
         return
     mine = [member for member in members(view) if member.reference == workload and member.owner is not None]
@@ -62,7 +62,7 @@ def _explain_group(result: GroupResult, view: View, policy: Policy) -> ScaleDown
     if order.price.violated:
         proof = "no order leaves fewer" if order.proved else f"another order may leave {order.gap} fewer"
         lines.append(
-            f"The best order violates a rule at {order.price.violated} of the {size - 1} smaller numbers of pods ({proof})."
+            f"The best order violates a rule at {order.price.violated} of {size - 1} smaller numbers of pods ({proof})."
         )
     if not is_selected(result.group.owner.namespace, result.group.member.pods, policy):
         lines.append("Its order is not kept: prevention.namespaces or prevention.selector does not select it.")

@@ -67,11 +67,11 @@ def scale_all(api: Api, numbers: Mapping[tuple[str, str], int]) -> None:
     in_parallel(scale, numbers.items())
 
     def scaled() -> bool:
-        found: dict[tuple[str, str], int] = {}
+        numbers_now: dict[tuple[str, str], int] = {}
         for namespace in {namespace for namespace, _ in numbers}:
             for pod in living(api, namespace):
                 key = namespace, pod["metadata"]["labels"]["app"]
-                found[key] = found.get(key, 0) + 1
-        return all(found.get(key, 0) == replicas for key, replicas in numbers.items())
+                numbers_now[key] = numbers_now.get(key, 0) + 1
+        return all(numbers_now.get(key, 0) == replicas for key, replicas in numbers.items())
 
     wait_until(scaled, what="the scale-downs", timeout=120, interval=0.2)

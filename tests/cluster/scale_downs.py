@@ -1,9 +1,10 @@
-"""Scale-downs on a real control plane, each twice: of a workload whose order is kept, and of its twin that is left alone.
+"""Scale-downs on a real control plane, each twice: of a workload whose order is kept, and of its twin.
 
 Both have the same constraints and numbers, and the real scheduler places their pods. Whatever happens to one happens to
 the other: steps of an autoscaler or one big step, a lost node or a rollout before it.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -119,12 +120,12 @@ def steering_policy() -> str:
 def run_cases(plane: ControlPlane, folder: Path, cases: Sequence[Case], before: str, result: Result) -> None:
     """Lay out, let the controller order the pods, do what happens before, then scale down step by step."""
     install(plane, "base", "prevention")
-    lay_out(plane, [*nodes(ZONES), *(each for case in cases for each in _twins(case))], timeout=180)
+    lay_out(plane, [*nodes(ZONES), *(part for case in cases for part in _twins(case))], timeout=180)
     wait_restricted(plane, STEERED)
     folder.mkdir(parents=True, exist_ok=True)
     with Controller(plane, folder, steering_policy()) as controller:
         wait_ordered(plane, len(cases), timeout=180)
-        lost = _happen(plane, before, cases)
+        _happen(plane, before, cases)
         if before != "nothing":
             wait_ordered(plane, len(cases), timeout=180)
         for step in range(max(len(case.ladder) for case in cases)):
@@ -133,12 +134,10 @@ def run_cases(plane: ControlPlane, folder: Path, cases: Sequence[Case], before: 
             scale_all(
                 plane.api, {(space, case.name): number for case, number in due.items() for space in (STEERED, PLAIN)}
             )
-            _judge(plane, due, possible, before, result)
+            _evaluate(plane, due, possible, before, result)
         metrics = controller.metrics()
         result.patches += round(metrics['rebalancer_prevention_patches_total{result="patched"}'])
         assert metrics['rebalancer_prevention_patches_total{result="failed"}'] == 0
-    if lost:
-        return_nodes(plane, lost)
 
 
 def _twins(case: Case) -> Iterator[Any]:
@@ -155,18 +154,18 @@ def _twins(case: Case) -> Iterator[Any]:
         )
 
 
-def _happen(plane: ControlPlane, before: str, cases: Sequence[Case]) -> list[dict[str, Any]]:
+def _happen(plane: ControlPlane, before: str, cases: Sequence[Case]) -> None:
     """Let happen what comes before the scale-downs."""
-    if before == "a node lost":
+    if before == "a node lost and back":
         lost = lose_nodes(plane, "b-1")
+        time.sleep(3)  # pods are placed elsewhere as far as their constraints allow
+        return_nodes(plane, lost)
         _wait_ready(plane.api, cases)
-        return lost
     if before == "a rollout":
         patch = {"spec": {"template": {"metadata": {"annotations": {"rollout": "1"}}}}}
         paths = [_path(space, case.name) for case in cases for space in (STEERED, PLAIN)]
         in_parallel(lambda path: plane.api.patch(path, patch), paths)
         wait_settled(plane, timeout=180)
-    return []
 
 
 def _wait_ready(api: Api, cases: Sequence[Case]) -> None:
@@ -203,7 +202,7 @@ def _find_possible(plane: ControlPlane, due: Mapping[Case, int]) -> set[tuple[st
     return possible
 
 
-def _judge(
+def _evaluate(
     plane: ControlPlane, due: Mapping[Case, int], possible: set[tuple[str, str]], before: str, result: Result
 ) -> None:
     view, rules = _view(plane)
@@ -246,8 +245,8 @@ def _judge(
 BATCHES: Final = (
     (1, "nothing"),
     (2, "nothing"),
-    (3, "a node lost"),
-    (4, "a node lost"),
+    (3, "a node lost and back"),
+    (4, "a node lost and back"),
     (5, "a rollout"),
     (6, "a rollout"),
 )

@@ -1,6 +1,5 @@
 """Prevention on a real control plane: scale-downs stay spread, and nothing but deletion costs can be or is written."""
 
-import json
 import signal
 import time
 from collections import Counter
@@ -11,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.controller import ACCOUNT, NAMESPACE, USER, Controller, install, manifests, policy
-from tests.cluster.prevention import STATUS, living, status, wait_ordered, wait_restricted
+from tests.cluster.prevention import living, status, wait_ordered, wait_restricted
 from tests.cluster.scale_downs import PLAIN, STEERED, Result, draw_cases, measure, run_cases
 from tests.control_plane.api import Api, ApiError, wait_until
 from tests.control_plane.audit import Mark, Request
@@ -46,24 +45,24 @@ def lay_out_web(plane: ControlPlane, replicas: int, **fields: Any) -> None:
 
 def skews(api: Api, namespace: str = "shop") -> Mapping[str, int]:
     """Return the skew over zones and nodes of the pods that are there."""
-    labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in api.list("/api/v1/nodes")}
+    labels = {item["metadata"]["name"]: item["metadata"]["labels"] for item in api.list("/api/v1/nodes")}
     pods = living(api, namespace)
-    found = {}
+    result = {}
     for key in (ZONE, HOSTNAME):
         counts = Counter({values[key]: 0 for values in labels.values()})
         counts.update(labels[pod["spec"]["nodeName"]][key] for pod in pods)
-        found[key] = max(counts.values()) - min(counts.values())
-    return found
+        result[key] = max(counts.values()) - min(counts.values())
+    return result
 
 
 def costs(api: Api, namespace: str = "shop") -> list[str]:
     """Return the deletion costs of the pods, "" for none; each must have its marker."""
-    found = []
+    result = []
     for pod in living(api, namespace):
         annotations = pod["metadata"].get("annotations") or {}
         assert annotations.get(COST) == annotations.get(MARKER)
-        found.append(annotations.get(COST, ""))
-    return found
+        result.append(annotations.get(COST, ""))
+    return result
 
 
 def scale(plane: ControlPlane, replicas: int) -> None:
@@ -140,7 +139,7 @@ def test_without_the_policy_or_its_binding_nothing_is_patched(
     cluster: ControlPlane, tmp_path: Path, missing: str
 ) -> None:
     install(cluster, "base")
-    cluster.api.apply(each for each in manifests("prevention") if each["kind"] != missing)
+    cluster.api.apply(manifest for manifest in manifests("prevention") if manifest["kind"] != missing)
     lay_out_web(cluster, 6)
     with Controller(cluster, tmp_path, steering()) as controller:
         controller.wait_for("prevention stopped")
@@ -218,11 +217,11 @@ def test_observe_reads_the_autoscalers_and_reports_where_the_night_ends(cluster:
         controller.wait_for("cycle", count=3)
         label = 'namespace="shop",workload="web",workload_kind="Deployment"'
 
-        def judged() -> bool:
+        def reported() -> bool:
             metrics = controller.metrics()
             return any(name.startswith("rebalancer_scale_down_unsafe{") for name in metrics)
 
-        wait_until(judged, what="the metric", timeout=20)
+        wait_until(reported, what="the metric", timeout=20)
         assert label
         assert costs(cluster.api) == [""] * 20
     assert cluster.audit.requests(user=USER, verb="watch", resource="horizontalpodautoscalers")

@@ -39,7 +39,7 @@ def make_group(*rules: Rule, avoided: Sequence[int] = ()) -> ScaleDown:
 
 def spread(*domains: Sequence[int], skew: int = 1, avoided: Sequence[int] = ()) -> ScaleDown:
     """Make a group with one constraint for each list of domains, the coarsest first, over exactly these domains."""
-    return make_group(*(make_rule(each, Bound(max_skew=skew)) for each in domains), avoided=avoided)
+    return make_group(*(make_rule(domains_of_key, Bound(max_skew=skew)) for domains_of_key in domains), avoided=avoided)
 
 
 def draw_bound(random: Random, size: int) -> Bounds:
@@ -74,7 +74,7 @@ def draw_nested(random: Random, size: int) -> ScaleDown:
 
 
 def draw_any(random: Random, size: int) -> ScaleDown:
-    """Draw rules whose domains have nothing to do with each other, and which need not count every pod."""
+    """Draw rules whose domains have nothing to do with domains_of_key other, and which need not count every pod."""
     rules = []
     for number in range(random.randint(1, 3)):
         count = random.randint(1, 4)

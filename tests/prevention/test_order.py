@@ -113,9 +113,9 @@ def test_pods_that_kube_scheduler_has_spread_have_an_order_without_violation() -
         counts = [[0] * nodes for _ in range(3)]
         for _ in range(random.choice([12, 20, 30])):
             least = min(map(sum, counts))
-            zone = random.choice([each for each in range(3) if sum(counts[each]) == least])
+            zone = random.choice([zone for zone in range(3) if sum(counts[zone]) == least])
             low = min(min(row) for row in counts)
-            node = random.choice([n for n in range(nodes) if counts[zone][n] == min(low, min(counts[zone]))] or [0])
+            node = random.choice([n for n in range(nodes) if counts[zone][n] == min(low, *counts[zone])] or [0])
             counts[zone][node] += 1
         where = [(zone, node) for zone in range(3) for node in range(nodes) for _ in range(counts[zone][node])]
         group = spread([zone for zone, _ in where], [zone * nodes + node for zone, node in where])

@@ -98,12 +98,12 @@ def test_removing_the_ranks_begins_with_the_pods_that_go_first() -> None:
     ranks = [1, 4, 2, 5, 3, 6]
     assert removals(ranks) == (0, 2, 4, 1, 3, 5)
     remaining = list(ranks)
-    kept = group.size
+    remaining_pods = group.size
     for pod in removals(ranks):
         remaining[pod] = 0
-        kept -= 1
+        remaining_pods -= 1
         outcome = find_outcome(group, remaining)
-        assert outcome[: kept + 1] == (0,) * (kept + 1)
+        assert outcome[: remaining_pods + 1] == (0,) * (remaining_pods + 1)
 
 
 def test_a_group_without_rules_is_left_alone() -> None:

@@ -8,8 +8,8 @@ from threading import Thread
 import msgspec
 
 from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap, find_pause
-from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.deletion_costs import find_missing_restriction, patch_cost
+from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport

@@ -84,10 +84,10 @@ class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """What prevention does. Of `workloads` that have constraints or limits, `ordered` have the best order that was found.
+    """What prevention does. Of `workloads` with constraints or limits, `ordered` have the best order that was found.
 
-    `waiting` patches are still to be sent, `left` costs of the rebalancer's own to be removed. `stopped` says why nothing
-    is written, "" if nothing stands in the way; `unsteered` counts the workloads that are left alone, by reason.
+    `waiting` patches are still to be sent, `left` costs of the rebalancer's own to be removed. `stopped` says why
+    nothing is written, "" if nothing stands in the way; `unsteered` counts workloads that are left alone, by reason.
     """
 
     mode: Text
