@@ -30,11 +30,11 @@ _HEADS = (
 
 _TEXT = """\
 Twelve nodes in three zones; Deployments of 6 to 30 pods with hard constraints over zone and host name, a part of them
-also with limits. The real scheduler places the pods, the real controllers delete them. Each Deployment exists twice: in
-one namespace `prevention.scaleDown` is `Steer`, in the other it is not. Both are scaled down by the same steps, in one go
-or as an autoscaler does, right after each other; before that nothing happens, or a node is lost and comes back, or all
-Deployments are rolled out. A scale-down ends violated if a hard constraint or a limit does not hold afterwards, avoidably
-if the pods that were there could have been deleted in an order that leaves none violated."""
+also with limits. The real scheduler places the pods, the real controllers delete them. Each Deployment exists twice:
+in one namespace `prevention.scaleDown` is `Steer`, in the other it is not. Both are scaled down by the same steps, in
+one go or as an autoscaler does, right after each other; before that nothing happens, or a node is lost and comes
+back, or all Deployments are rolled out. A scale-down ends violated if a hard constraint or a limit does not hold
+afterwards, avoidably if the pods that were there could have been deleted in an order that leaves none violated."""
 
 
 def page(result: Result, seconds: float) -> str:
@@ -46,8 +46,7 @@ def page(result: Result, seconds: float) -> str:
     lines = [
         "# Scale-downs with and without prevention",
         "",
-        f"Written by `{COMMAND}` on {datetime.now(UTC):%Y-%m-%d}, Rebalancer {__version__}, "
-        f"Kubernetes {Versions.wanted().kubernetes}.",
+        f"Written by `{COMMAND}` on {datetime.now(UTC):%Y-%m-%d}. {_versions()}",
         "",
         _TEXT,
         "",
@@ -59,6 +58,10 @@ def page(result: Result, seconds: float) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _versions() -> str:
+    return f"Rebalancer {__version__}, Kubernetes {Versions.wanted().kubernetes}."
 
 
 def _sum(result: Result, space: str) -> Tally:

@@ -116,7 +116,7 @@ def _index_constraints(assessment: Assessment, view: View) -> Mapping[str, Seque
 def _index_limits(
     view: View, assessment: Assessment, policy: Policy, memory: Memory
 ) -> Mapping[str, Sequence[EvaluatedLimit]]:
-    """Return the limits that count pods, by their controller's UID; also those that are in force for fewer pods only."""
+    """Return the limits that count pods, by their controller's UID; also those in force for fewer pods only."""
     limits = assessment.limits
     if any(_may_begin(limit) for group in policy.groups for limit in group.limits):
         # Evaluated as if every number of pods were meant; which numbers are is part of the rule.

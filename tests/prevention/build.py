@@ -1,8 +1,9 @@
 """Groups of pods by hand, drawn ones, and the best order by trying all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from random import Random
+from typing import Any
 
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.prevention.outcome import Price
@@ -95,7 +96,7 @@ def _draw_fixed(random: Random, count: int) -> list[int]:
     return [random.choice([0, 0, 0, 1, 2]) for _ in range(count)]
 
 
-def _others(random: Random) -> dict[str, int | None]:
+def _others(random: Random) -> Mapping[str, Any]:
     if random.random() < 0.7:
         return {}
     lowest = random.randint(0, 2)
