@@ -88,6 +88,10 @@ mutation: install ## Change the code that decides about evictions in a hundred p
 comparison: install ## Compare with the descheduler on the same states (builds it once, then minutes); writes docs/comparison.md
 	$(BIN)/python -m benchmarks.comparison
 
+.PHONY: scale-downs
+scale-downs: install ## Scale down on a real control plane with and without prevention (minutes); writes docs/scale-downs.md
+	$(BIN)/python -m benchmarks.scale_downs
+
 .PHONY: lock
 lock: install ## Compile the lock files from pyproject.toml
 	$(UV_COMPILE) pyproject.toml -o requirements.lock

@@ -15,6 +15,7 @@ from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Capacity
+from rebalancer.prevention.plan import PodPatch
 
 
 class EvictionResult(StrEnum):
@@ -129,6 +130,48 @@ class Placeholders(Protocol):
 
     def explain_placeholder(self, namespace: str, token: str) -> str:
         """Return what autoscaler and scheduler say of the pods of a request, "" if nothing. Never raises."""
+        ...
+
+
+class PatchResult(StrEnum):
+    """The result of a patch of a pod's deletion cost; also the label of `rebalancer_prevention_patches_total`."""
+
+    PATCHED = "patched"
+    CONFLICT = "conflict"
+    """The pod has changed since it was read, or is gone; nothing was written."""
+    FAILED = "failed"
+    """Refused, or without an answer."""
+
+
+class PatchAnswer(Struct, frozen=True):
+    """The answer to a patch, with the pod's resourceVersion after it and a message for people.
+
+    `retry_after` is for how many seconds the server asked not to try again, 0 if it did not say.
+    """
+
+    result: PatchResult
+    resource_version: str = ""
+    message: str = ""
+    retry_after: float = 0.0
+
+
+class PodAnnotator(Protocol):
+    """Writes pods' deletion costs, and nothing else."""
+
+    def patch_cost(self, patch: PodPatch) -> PatchAnswer:
+        """Write or remove one pod's cost if the pod is unchanged since it was read. Never raises."""
+        ...
+
+    def find_missing_restriction(self, namespace: str, pod: str) -> str:
+        """Return why this identity might change more of pods than their deletion costs, "" if it cannot.
+
+        A change of a label is tried without effect: the API server must refuse it by the admission policy. Never
+        raises.
+        """
+        ...
+
+    def watch_autoscalers(self, *, wanted: bool) -> None:
+        """Begin or end to read HorizontalPodAutoscalers, where they are served and may be read."""
         ...
 
 

@@ -124,6 +124,8 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.REBALANCE_PAUSED: "Somebody paused the controller: who, until when and why; on rebalancer-control.",
     EventReason.POLICY_INVALID: "A new policy, or a part of a team's, was refused; on the policy's ConfigMap.",
     EventReason.POLICY_RELOADED: "A new policy is in force; on the policy's ConfigMap.",
+    EventReason.PREVENTION_STOPPED: "Deletion costs cannot be written or removed now; on the policy's ConfigMap.",
+    EventReason.PREVENTION_RESUMED: "Deletion costs are written again; on the policy's ConfigMap.",
 }
 VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "The workload was scaled down, and Kubernetes removes pods without regard to domains.",
@@ -144,6 +146,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that cannot be satisfied together.",
     FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than exist.",
     FindingKind.DOMAIN_WITHOUT_NODES: "A domain exists, no node carries it, and with a node a constraint is violated.",
+    FindingKind.SCALE_DOWN_UNSAFE: "A scale-down is likely to leave skew that another order would not leave.",
     FindingKind.DOMAIN_UNUSED: "No pod runs in a zone that affinity or a limit names.",
     FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together have different values of a constraint.",
     FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",

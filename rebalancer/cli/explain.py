@@ -12,6 +12,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.planner import find_relaxations
+from rebalancer.prevention.summary import explain_scale_downs
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.reporting.text.explanation import explanation_text
@@ -45,7 +46,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         # A Deployment's ReplicaSet is explained as the Deployment.
         top = cluster.snapshot.workload.get(target.owner.uid, target) if target.owner is not None else target
-        document = explain_workload(reference_of(top), cluster.assessment, cluster.plan, cluster.snapshot, details)
+        workload = reference_of(top)
+        scale_downs = explain_scale_downs(workload, cluster.view, cluster.assessment, cluster.policy)
+        details = details._replace(scale_downs=tuple(scale_downs))
+        document = explain_workload(workload, cluster.assessment, cluster.plan, cluster.snapshot, details)
     match options.output:
         case "json":
             sys.stdout.write(to_json(document).decode())

@@ -13,6 +13,7 @@ from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.controllers import stray_reference
+from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.causes import NotInModeEvict
 from rebalancer.capacity.decision import describe_needs
@@ -28,7 +29,9 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Mode, Policy, merge, select_team_namespaces
+from rebalancer.policy import Mode, Policy, ScaleDownPrevention, merge, select_team_namespaces
+from rebalancer.prevention.findings import find_risks, scale_down_findings
+from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.settings import own_namespace
@@ -39,12 +42,13 @@ _MOST_WARNINGS: Final = 50
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCluster:
-    """A snapshot with its assessment and plan, and what the policy references and the cluster lacks."""
+    """A snapshot with its assessment and plan, the policy in force, and what it references and the cluster lacks."""
 
     snapshot: Snapshot
     view: View
     assessment: Assessment
     plan: Plan
+    policy: Policy
     unmatched: tuple[Unmatched, ...]
 
 
@@ -63,7 +67,8 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams]:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
             warn(transport.warnings)
             read_teams = _make_live_reader(transport)
-            snapshot = read_once(transport, datetime.now(UTC))
+            autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
+            snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
         except ClusterError as error:
             raise CliError(str(error)) from None
         warnings = tuple(f"left out: {fault}" for fault in snapshot.faults)
@@ -148,7 +153,16 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     obstacle = None if policy.mode is Mode.EVICT else NotInModeEvict()
     needs = describe_needs(view, assessment, made, policy, NO_MEMORY, obstacle)
     made = structs.replace(made, refusals=(*made.refusals, *needs))
-    return LoadedCluster(snapshot=snapshot, view=view, assessment=assessment, plan=made, unmatched=unmatched)
+    return LoadedCluster(
+        snapshot=snapshot, view=view, assessment=assessment, plan=made, policy=policy, unmatched=unmatched
+    )
+
+
+def find_scale_down_findings(cluster: LoadedCluster) -> tuple[Finding, ...]:
+    """Return what scale-downs are likely to leave; nothing where `prevention.scaleDown` is Off."""
+    policy, view = cluster.policy, cluster.view
+    results = evaluate_groups(view, cluster.assessment, policy, NO_MEMORY, cluster.snapshot.taken_at)
+    return scale_down_findings(find_risks(results, view, policy), policy)
 
 
 def select_workloads(options: ReadOptions, snapshot: Snapshot) -> frozenset[Reference] | None:

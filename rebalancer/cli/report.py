@@ -8,7 +8,7 @@ from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.errors import Exit
-from rebalancer.cli.load import load_cluster, select_workloads
+from rebalancer.cli.load import find_scale_down_findings, load_cluster, select_workloads
 from rebalancer.cli.options import FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.model.moves import NO_MEMORY
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         assessment,
         cluster.plan,
         find_causes(assessment, view, NO_MEMORY),
-        find_findings(view, assessment, cluster.unmatched),
+        (*find_findings(view, assessment, cluster.unmatched), *find_scale_down_findings(cluster)),
         every_workload if workloads is None else workloads.__contains__,
         simulate_failures(assessment.pod_groups, assessment.limits, view) if args.failures else None,
         find_relaxations(cluster.plan),

@@ -40,6 +40,7 @@ from rebalancer.controller.state import (
     PlaceholdersCreated,
     PolicyLoaded,
     PolicyRefused,
+    PreventionReported,
     Publish,
     Requests,
     Saved,
@@ -52,10 +53,12 @@ from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.merging import UNREAD
+from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events.approval_events import approval_events
 from rebalancer.reporting.events.capacity_events import capacity_events
 from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
+from rebalancer.reporting.events.prevention_events import prevention_events
 from rebalancer.reporting.events.team_events import problem_events, team_events
 from rebalancer.reporting.events.workload_events import ended_move_events, skew_events
 from rebalancer.tracking.moves import adopt_moves, merge_memory
@@ -96,6 +99,8 @@ def step(  # noqa: C901, PLR0912  # one case for each event
             return replace(state, approved=event.approved), ()
         case PlaceholdersCreated():
             return handle_created(state, event), ()
+        case PreventionReported():
+            return replace(state, prevention=event.report), _publish_prevention(state, event.report)
         case Stopping():
             following, requests = request_evictions(replace(state, stopping=True), now)
             following, released = release_placeholders(following)
@@ -106,7 +111,7 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
     """Begin with what the last leader saved, and without a snapshot from before; or end."""
     state = drop_queue(state)
     if not event.leads:
-        return replace(state, leads=False), ()
+        return replace(state, leads=False, prevention=NO_REPORT), ()
     memory = merge_memory(state.memory, event.memory)
     violated = frozenset(token for token, _ in memory.seen)
     following = replace(
@@ -242,6 +247,10 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
         return state, ()
     following = drop_queue(replace(state, pause=pause))
     return following, (*_publish_pause(following), *save_if_leading(following))
+
+
+def _publish_prevention(state: LoopState, report: PreventionReport) -> Requests:
+    return _publish(prevention_events(state.prevention, report, state.policy_object)) if state.leads else ()
 
 
 def _publish_pause(state: LoopState) -> Requests:

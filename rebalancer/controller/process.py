@@ -22,6 +22,7 @@ from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policy_source import CONFIG_MAP, OpenedPolicy, PolicyWatcher, open_policy
+from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, Stopping
@@ -142,6 +143,14 @@ class _Controller:
         self._runner.count_requests = self._telemetry.requests.read
         self._runner.placeholders = PlaceholderStore(self._transport)
         self._elector = self._make_elector()
+        self._prevention = Prevention(
+            cluster=self._cluster,
+            clocks=clocks,
+            get_state=lambda: self._runner.state,
+            may_act=self._leads,
+            tell=self._runner.tell,
+            count=self._telemetry.patched,
+        )
         self._watcher = self._make_watcher()
         self._team_policies = TeamPolicyReader(
             list_namespaces=self._list_team_namespaces, read=self._read_team_policy, tell=self._tell
@@ -220,6 +229,7 @@ class _Controller:
             self._policy.reflector,
             self._approvals,
             self._team_policies,
+            self._prevention,
         )
         self._telemetry.start()
         self._cluster.start(self._runner.observe)
@@ -233,6 +243,8 @@ class _Controller:
             return
         self._team_policies.start()
         self._runner.thread.start()
+        if self._run_once is None:  # an order has to be kept: a process that ends leaves it to the next
+            self._prevention.thread.start()
         self._elector.start()
         if self._run_once is None:
             self._scheduler.add_job(self._runner.ask_cycle, self._make_trigger(), id=_CYCLE, next_run_time=_now())
@@ -264,6 +276,7 @@ class _Controller:
 
     def _cycle_ended(self) -> None:
         self._telemetry.beat()
+        self._prevention.cycle_ended()
         state = self._runner.state
         if self._run_once is not None:
             if self._run_once.is_done(state):
@@ -298,6 +311,7 @@ class _Controller:
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
         deadline = time.monotonic() + STOP_SECONDS
+        self._prevention.stop()
         self._runner.tell(Stopping())
         if self._runner.thread.is_alive():
             self._runner.thread.join(LOOP_STOP_SECONDS)

@@ -2,26 +2,18 @@
 
 A watch may be silent for minutes before anybody notices, so two things are read afresh. Before each step, the workloads
 concerned: they must want as many pods as the plan assumes, and as many must be Ready. Before each request, the kill
-switch: it must answer within a second, and one answer serves the requests of the next half second. So from a second
-after a pause was stored no request is begun, whatever the watches do.
+switch (`kill_switch`).
 """
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Final
 
 import structlog
 
-from rebalancer.admission.pause import Pause
+from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.ports import Cluster, EvictionResult, ReadFailedError
-
-ANSWER_SERVES: Final = 0.5
-"""Seconds after its request was begun for which an answer about the kill switch serves other requests."""
-
-ANSWER_USABLE: Final = 0.8
-"""Seconds after which a slow answer is too old for the request that waited for it."""
 
 OVERLOAD_WAIT: Final = 5.0
 """Seconds for which nothing is sent after an overloaded server's answer, or as long as the server asks."""
@@ -47,8 +39,7 @@ class Sender:
         self._find_objection = find_objection
         self._clocks = clocks
         self._tell = tell
-        self._reading = threading.Lock()
-        self._read_at: float | None = None
+        self._kill_switch = KillSwitch(cluster, clocks)
         self._overloaded_until = -math.inf
 
     def send(self, request: Evict) -> Answered | NotSent:
@@ -107,10 +98,10 @@ class Sender:
         """Return why nothing may be sent any more: a pause, an unreadable kill switch, a lost lease, the mode, time."""
         uid = request.move.uid
         try:
-            pause = self._read_pause()
+            pause = self._kill_switch.read()
         except ReadFailedError as error:
             return NotSent(uid=uid, why=f"the kill switch cannot be read: {error}", held=Held.ALL)
-        if pause is not None and pause.holds(self._clocks.now()):
+        if pause is not None:
             self._tell(PauseRead(pause=pause))
             return NotSent(uid=uid, why=pause.message, held=Held.ALL)
         objection = self._find_objection()
@@ -119,18 +110,3 @@ class Sender:
         if request.expected and self._clocks.now() > request.not_after:  # the reads before this one may have been slow
             return NotSent(uid=uid, why="its plan is too old; waiting for the next one")
         return None
-
-    def _read_pause(self) -> Pause | None:
-        """Return the pause, None where there is none: from the last answer if it is recent, else from a new one."""
-        with self._reading:
-            began = self._clocks.monotonic()
-            if self._read_at is not None and began - self._read_at < ANSWER_SERVES:
-                return None
-            self._read_at = None
-            pause = self._cluster.read_pause()
-            took = self._clocks.monotonic() - began
-            if took > ANSWER_USABLE:
-                raise ReadFailedError(f"the answer took {took:.1f}s, more than {ANSWER_USABLE}s")
-            if pause is None or not pause.holds(self._clocks.now()):
-                self._read_at = began
-            return pause

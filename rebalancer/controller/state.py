@@ -18,6 +18,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
+from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events.limit_events import ReportedStates
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
@@ -125,6 +126,13 @@ class ApprovalRead:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreventionReported:
+    """Prevention has evaluated a cycle, or has met an obstacle."""
+
+    report: PreventionReport
+
+
+@dataclass(frozen=True, kw_only=True)
 class Leading:
     """Leadership was won, with the memory that the last leader saved, or lost."""
 
@@ -155,6 +163,7 @@ LoopEvent = (
     | TeamPoliciesRead
     | PauseRead
     | ApprovalRead
+    | PreventionReported
     | Leading
     | PlaceholdersCreated
     | Stopping
@@ -233,6 +242,7 @@ class LoopState:
     `approved` is the hash of the plan that a person has approved last, "" if there is none.
     `to_create` and `to_delete` are placeholders that wait until the memory is saved, `creating` are the names of those
     whose creation has not been answered, `refused_capacity` says by token why one was not created.
+    `prevention` is its last report.
     """
 
     policy: Policy
@@ -267,6 +277,7 @@ class LoopState:
     to_delete: tuple[str, ...] = ()
     creating: frozenset[str] = frozenset()
     refused_capacity: Mapping[str, str] = field(default_factory=dict)
+    prevention: PreventionReport = NO_REPORT
 
     @property
     def busy(self) -> bool:

@@ -13,6 +13,7 @@ from rebalancer.reporting.documents.status import (
     count_refusals,
     move_entry,
     pause_status,
+    prevention_status,
     team_errors,
 )
 
@@ -55,5 +56,6 @@ def _status(state: LoopState, identity: str, policy_source: str) -> str:
             teams_invalid=len(state.team_problems),
             team_errors=team_errors(state.team_problems),
         ),
+        prevention=prevention_status(state.prevention),
     )
     return to_json(document).decode()

@@ -21,6 +21,7 @@ from rebalancer.adapters.prometheus import (
     MoveOutcome,
     Phase,
     ReplacementSamples,
+    ScaleDownSamples,
     WatchSamples,
 )
 from rebalancer.adapters.web import WebServer
@@ -34,7 +35,8 @@ from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.policy import NO_TEAM_POLICY
 from rebalancer.policy.merging import MOST_TEAMS
-from rebalancer.ports import EvictionResult
+from rebalancer.ports import EvictionResult, PatchResult
+from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.documents.status import count_refusals
 from rebalancer.reporting.events.team_events import TEAM_CONFIG_MAP
 from rebalancer.reporting.state_reasons import StateReasons
@@ -80,6 +82,8 @@ class Telemetry:
         self._led = False
         self._shown: Cycle | None = None
         self._cycle_samples = CycleSamples()
+        self._reported = NO_REPORT
+        self._scale_downs: tuple[ScaleDownSamples, ...] = ()
         self._unmatched = UnmatchedLog()
         self._threads: list[Thread] = []
 
@@ -137,7 +141,14 @@ class Telemetry:
                     findings = find_findings(cycle.view, cycle.assessment, unmatched)
                     self._cycle_samples = cycle_samples(cycle, findings)
                 self._unmatched.update(cycle.context.policy.cluster.hash, unmatched)
-        self._metrics.publish(loop_samples(state, self._cycle_samples))
+        if state.prevention is not self._reported:
+            self._reported, self._scale_downs = state.prevention, tuple(_scale_down_samples(state.prevention))
+        samples = replace(loop_samples(state, self._cycle_samples), scale_downs=self._scale_downs)
+        self._metrics.publish(samples)
+
+    def patched(self, result: PatchResult) -> None:
+        """Count an answer to a patch of a deletion cost."""
+        self._metrics.count_patch(result)
 
     def _count_ended(self, state: LoopState) -> None:
         """Count the moves that have ended since the last state; those that ended under another leader are its own."""
@@ -211,8 +222,12 @@ def _outcome(move: Move) -> MoveOutcome | None:
 
 def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
     """Return the samples of a state of the loop, given those of its cycle."""
+    unsafe = Counter({FindingKind.SCALE_DOWN_UNSAFE: len(state.prevention.findings)})
     return replace(
         samples,
+        prevention_left=state.prevention.left,
+        prevention_stopped=bool(state.prevention.stopped),
+        findings=Counter(samples.findings) + unsafe,
         leader=state.leads,
         mode=state.mode,
         paused=state.pause is not None,
@@ -222,6 +237,17 @@ def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
         team_policies={name: name not in state.team_problems for name in _list_teams(state)},
         in_flight=len(state.memory.in_flight),
     )
+
+
+def _scale_down_samples(report: PreventionReport) -> Iterable[ScaleDownSamples]:
+    """Yield a row for each workload; made once per report, because most events of the loop change none of them."""
+    for workload in report.evaluated:
+        yield ScaleDownSamples(
+            namespace=workload.namespace,
+            workload_kind=workload.kind,
+            workload=workload.name,
+            unsafe=workload in report.risky,
+        )
 
 
 def _list_teams(state: LoopState) -> Iterable[str]:

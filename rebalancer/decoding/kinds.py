@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rebalancer.decoding import cluster, node_pools, nodes, pods, wire, workloads
+from rebalancer.decoding import autoscalers, cluster, node_pools, nodes, pods, wire, workloads
 from rebalancer.decoding.interning import Interner
 
 
@@ -101,5 +101,12 @@ KIND_NAMED = {kind.name: kind for kind in KINDS}
 NODE_POOLS = _make_kind(
     wire.NodePool, node_pools.decode_node_pool, "karpenter.sh/v1/nodepools", "node_pools", namespaced=False
 )
-OPTIONAL_KINDS = (NODE_POOLS,)
-"""Kinds of other projects: read where they are served. Without them nothing is unknown."""
+AUTOSCALERS = _make_kind(
+    wire.Autoscaler,
+    autoscalers.decode_autoscaler,
+    "autoscaling/v2/horizontalpodautoscalers",
+    "autoscalers",
+    name="HorizontalPodAutoscaler",
+)
+OPTIONAL_KINDS = (NODE_POOLS, AUTOSCALERS)
+"""Kinds that are read where they are served, autoscalers only for prevention. Without them nothing is unknown."""

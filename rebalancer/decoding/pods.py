@@ -8,9 +8,11 @@ from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import decode_annotations, decode_labels, find_controller, get_creation_time
+from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
 from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, Pod, PodPhase, PodSpec
 from rebalancer.model.workloads import PodTemplate
 
+_OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
 _MIRROR = "kubernetes.io/config.mirror"
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
 
@@ -20,13 +22,17 @@ def decode_pod(source: wire.Pod, intern: Interner) -> Pod:
     metadata, status = source.metadata, source.status
     requests, scored = resources.compute_requests(source.spec, status)
     ready, ready_since = _read_condition(status, "Ready")
+    annotations = metadata.annotations
+    own_cost = read_own_cost(annotations) if annotations and OWN_DELETION_COST in annotations else 0
+    if annotations and own_cost:
+        annotations = {key: text for key, text in annotations.items() if key not in _OWN_ANNOTATIONS}
     return Pod(
         namespace=metadata.namespace,
         name=metadata.name,
         # Hand-written files have no UIDs, and pods are identified by them.
         uid=metadata.uid or f"{metadata.namespace}/{metadata.name}",
         labels=intern(decode_labels(metadata.labels)),
-        annotations=intern(decode_annotations(metadata.annotations)),
+        annotations=intern(decode_annotations(annotations)),
         spec=intern(decode_spec(source.spec)),
         node=source.spec.node_name or None,
         nominated_node=status.nominated_node_name or None,
@@ -35,6 +41,7 @@ def decode_pod(source: wire.Pod, intern: Interner) -> Pod:
         ready_since=ready_since if ready else None,
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
+        own_deletion_cost=own_cost,
         owner=find_controller(metadata),
         claims=list_claims(source.spec, metadata.name),
         requests=intern(requests),

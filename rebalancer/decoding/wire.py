@@ -460,3 +460,18 @@ class NodePoolSpec(Wire, frozen=True):
 class NodePool(Wire, frozen=True):
     metadata: Metadata
     spec: NodePoolSpec = NodePoolSpec()
+
+
+class ScaleTarget(Wire, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class AutoscalerSpec(Wire, frozen=True):
+    scale_target_ref: ScaleTarget = ScaleTarget()
+    min_replicas: int = 1
+
+
+class Autoscaler(Wire, frozen=True):
+    metadata: Metadata
+    spec: AutoscalerSpec = AutoscalerSpec()

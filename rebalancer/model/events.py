@@ -31,6 +31,8 @@ class EventReason(StrEnum):
     REBALANCE_PAUSED = "RebalancePaused"
     POLICY_INVALID = "PolicyInvalid"
     POLICY_RELOADED = "PolicyReloaded"
+    PREVENTION_STOPPED = "PreventionStopped"
+    PREVENTION_RESUMED = "PreventionResumed"
 
 
 _ACTIONS = {
@@ -54,6 +56,8 @@ _ACTIONS = {
     EventReason.REBALANCE_PAUSED: "Pause",
     EventReason.POLICY_INVALID: "LoadPolicy",
     EventReason.POLICY_RELOADED: "LoadPolicy",
+    EventReason.PREVENTION_STOPPED: "Prevent",
+    EventReason.PREVENTION_RESUMED: "Prevent",
 }
 _WARNINGS = frozenset(
     {
@@ -65,6 +69,7 @@ _WARNINGS = frozenset(
         EventReason.MOVE_INEFFECTIVE,
         EventReason.CAPACITY_FAILED,
         EventReason.POLICY_INVALID,
+        EventReason.PREVENTION_STOPPED,
     }
 )
 

@@ -102,6 +102,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     `node` is None until it is bound. `claims` are the names of its PersistentVolumeClaims, with those that ephemeral
     volumes create. `requests` are the spec's, or more during an in-place resize. `local_volumes` do not affect
     scheduling, so they are no part of the spec. `deleted` is its deletionTimestamp: such a pod is terminating.
+    `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
     `finished` means Succeeded or Failed.
     """
 
@@ -118,6 +119,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     ready_since: datetime | None = None
     created: datetime
     deleted: datetime | None = None
+    own_deletion_cost: int = 0
     owner: OwnerReference | None = None
     claims: tuple[str, ...] = ()
     requests: Resources = NOTHING

@@ -97,6 +97,8 @@ class FindingKind(StrEnum):
     TOO_FEW_DOMAINS = "TooFewDomains"
     DOMAIN_WITHOUT_NODES = "DomainWithoutNodes"
     """A domain exists although no node carries it; with a node there, a constraint would be violated."""
+    SCALE_DOWN_UNSAFE = "ScaleDownUnsafe"
+    """A scale-down is likely to leave pods skewed, and need not."""
     DOMAIN_UNUSED = "DomainUnused"
     MIXED_CONSTRAINTS = "MixedConstraints"
     SEVERAL_BUDGETS = "SeveralBudgets"

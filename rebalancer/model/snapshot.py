@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
+from rebalancer.model.autoscalers import Autoscaler
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import NEWEST, Namespace, PriorityClass, Service, Version
 from rebalancer.model.node_pools import NodePool
@@ -64,6 +65,7 @@ class Snapshot:
     csi_nodes: Sequence[CSINode] = ()
     priority_classes: Sequence[PriorityClass] = ()
     node_pools: Sequence[NodePool] = ()
+    autoscalers: Sequence[Autoscaler] = ()
     unknown: frozenset[str] = frozenset()
     faults: tuple[Fault, ...] = field(default=())
 

@@ -19,6 +19,7 @@ from rebalancer.policy.loader import is_team_policy, load_policy, load_team_poli
 from rebalancer.policy.merging import Merged, MergedPolicy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
+from rebalancer.policy.prevention import Prevention, ScaleDownPrevention
 from rebalancer.policy.problems import PolicyError, Problem
 from rebalancer.policy.schema import json_schema, team_json_schema
 from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
@@ -55,7 +56,9 @@ __all__ = [
     "Policy",
     "PolicyError",
     "PolicyGroup",
+    "Prevention",
     "Problem",
+    "ScaleDownPrevention",
     "Scheduler",
     "Selector",
     "Severity",

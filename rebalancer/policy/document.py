@@ -15,6 +15,7 @@ from rebalancer.policy.capacity import Capacity
 from rebalancer.policy.durations import PositiveDuration
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
+from rebalancer.policy.prevention import Prevention
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
 from rebalancer.policy.teams import NO_TEAM_RULES, TeamPolicies, TeamRules
 from rebalancer.policy.topology import Topology
@@ -53,6 +54,8 @@ class Policy(Section):
     """Domains that exist although no node carries them now."""
     capacity: Capacity = Capacity()
     """Whether capacity is requested from an autoscaler before anything is evicted into it."""
+    prevention: Prevention = Prevention()
+    """Prevents skew by scale-downs."""
     windows: tuple[Window, ...] = ()
     """When evictions are allowed: while one of these windows is open; []: always."""
     breaker: Breaker = Breaker()

@@ -40,7 +40,7 @@ class Request:
     received: datetime
     answered: datetime
     body: dict[str, Any] | None = field(default=None, repr=False)
-    """The request's document: for evictions and bindings."""
+    """The request's document: for evictions, bindings and patches of pods."""
 
     @property
     def dry_run(self) -> bool:

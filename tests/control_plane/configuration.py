@@ -35,6 +35,7 @@ def write_audit_policy(path: Path) -> Path:
             "resources": [{"group": "", "resources": ["pods"]}],
         },
         {"level": "None", "users": _SERVERS},
+        {"level": "Request", "verbs": ["patch"], "resources": [{"group": "", "resources": ["pods"]}]},
         {"level": "Metadata", "users": [HARNESS], "nonResourceURLs": [MARK_PATH]},
         {"level": "None", "users": [HARNESS], "verbs": ["get", "list", "watch"]},
         {"level": "None", "users": ["system:anonymous"], "nonResourceURLs": ["/readyz", "/livez", "/healthz"]},

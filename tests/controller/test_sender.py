@@ -7,7 +7,8 @@ import pytest
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.sender import ANSWER_SERVES, ANSWER_USABLE, Sender
+from rebalancer.controller.kill_switch import ANSWER_SERVES, ANSWER_USABLE
+from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReplicaCount

@@ -10,6 +10,7 @@ import yaml
 from rebalancer import __version__
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
 from rebalancer.policy import Mode, Policy, default_policy, load_policy
 from tests.deploy.manifests import DEPLOY, ROOT, Manifest, build, documents
 
@@ -196,6 +197,7 @@ def test_the_rights_are_exactly_the_documented_ones() -> None:
     cluster = rules(manifests["ClusterRole", "", "rebalancer"]) | rules(
         manifests["ClusterRole", "", "rebalancer-evict"]
     )
+    cluster |= rules(build(DEPLOY / "prevention")["ClusterRole", "", "rebalancer-prevention"])
     assert cluster == documented(["API group", "resources", "verbs", "why"])
     assert rules(manifests["Role", NAMESPACE, "rebalancer"]) == documented(
         ["API group", "resources", "names", "verbs", "why"]
@@ -277,6 +279,33 @@ def test_manifests_are_plain_yaml() -> None:
     for file in DEPLOY.rglob("*.yaml"):
         tokens = (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)
         assert not [token for token in yaml.scan(file.read_text(encoding="utf-8")) if isinstance(token, tokens)], file
+
+
+def test_the_right_to_patch_pods_comes_with_its_restriction() -> None:
+    """The admission policy is about the account that gets the right, and is in force: it denies, and fails closed."""
+    manifests = build(DEPLOY / "prevention")
+    role, binding = (
+        manifests["ClusterRole", "", "rebalancer-prevention"],
+        manifests["ClusterRoleBinding", "", "rebalancer-prevention"],
+    )
+    policy = manifests["ValidatingAdmissionPolicy", "", "rebalancer-prevention"]["spec"]
+    bound = manifests["ValidatingAdmissionPolicyBinding", "", "rebalancer-prevention"]["spec"]
+    assert {rule for rule in rules(role) if rule[3] not in {"get", "list", "watch"}} == {
+        ("core", "pods", "any", "patch")
+    }
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "rebalancer", "namespace": NAMESPACE}]
+    assert binding["roleRef"]["name"] == "rebalancer-prevention"
+    (condition,) = policy["matchConditions"]
+    user = f"system:serviceaccount:{NAMESPACE}:rebalancer"
+    assert condition["expression"] == f"request.userInfo.username == '{user}'"
+    assert policy["failurePolicy"] == "Fail"
+    assert policy["matchConstraints"]["resourceRules"] == [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods", "pods/*"]}
+    ]
+    assert bound == {"policyName": "rebalancer-prevention", "validationActions": ["Deny"]}
+    assert {DELETION_COST, OWN_DELETION_COST} == set(
+        yaml.safe_load(next(variable["expression"] for variable in policy["variables"] if variable["name"] == "own"))
+    )
 
 
 def test_a_team_policy_is_readable_by_its_name_alone() -> None:

@@ -131,6 +131,7 @@ REPORTED_BY_THE_LEADER = {
     "TopologyPlacementDeadlock": ['rebalancer_refusals{reason="PlacementDeadlock"}'],
     "TopologyReplacementBlocked": ['rebalancer_replacement_blocked{namespace="shop"}'],
     "TopologyDomainWithoutNodes": ['rebalancer_domain_without_nodes{namespace="shop",domain="c"}'],
+    "TopologyScaleDownUnsafe": ['rebalancer_scale_down_unsafe{namespace="shop"}'],
     "TopologyRebalanceBlocked": ['rebalancer_refusals{reason="StepExceedsBudget"}', 'rebalancer_mode{mode="Evict"}'],
     "TopologyRebalanceBlocked one": ['rebalancer_refusals{reason="BlockedByBudget"}', 'rebalancer_mode{mode="Evict"}'],
     "RebalancerPlanAwaitingApproval": ["rebalancer_plan_pending{}"],

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from msgspec import structs
 
 from rebalancer.adapters.simulator import START
-from rebalancer.adapters.simulator.replica_sets import sort_for_deletion
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Cycle, run_cycle
 from rebalancer.controller.evictions import queue_evictions
@@ -19,6 +18,7 @@ from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.scheduling.place import any_feasible, candidate_nodes
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View

@@ -20,7 +20,7 @@ from rebalancer.adapters.simulator.evictions import Evictions
 from rebalancer.adapters.simulator.kubelets import Kubelets
 from rebalancer.adapters.simulator.node_changes import NodeChanges
 from rebalancer.adapters.simulator.pod_factory import PodFactory
-from rebalancer.adapters.simulator.replica_sets import ReplicaSets, sort_for_deletion
+from rebalancer.adapters.simulator.replica_sets import ReplicaSets
 from rebalancer.adapters.simulator.scheduler import SimulatedScheduler
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.stateful_sets import StatefulSets
@@ -30,6 +30,7 @@ from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause
 from rebalancer.ports import EvictionResult
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.scheduling.place import candidate_nodes, top_scoring
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View

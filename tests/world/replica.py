@@ -70,7 +70,7 @@ class Replica:
             identity=Identity(name=name, policy_source="world"),
             spawn=self._spawn_request,
         )
-        self.runner._sender._reading = HubLock(hub)  # type: ignore[assignment]  # between tasks here
+        self.runner._sender._kill_switch._reading = HubLock(hub)  # type: ignore[assignment]  # between tasks here
         self.elector = Elector(
             lease=self.port,
             election=election,

@@ -9,6 +9,7 @@ from threading import Thread
 import msgspec
 
 from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap, find_pause
+from rebalancer.adapters.kubernetes.deletion_costs import find_missing_restriction, patch_cost
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.reflector import Reflector
@@ -16,14 +17,15 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KINDS, OPTIONAL_KINDS, ResourceKind
+from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, OPTIONAL_KINDS, ResourceKind
 from rebalancer.decoding.lists import DecodedObjects, decode, decode_page, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.ports import Document, EvictionAnswer, ReadFailedError, ReplicaCount, SaveAnswer
+from rebalancer.ports import Document, EvictionAnswer, PatchAnswer, ReadFailedError, ReplicaCount, SaveAnswer
+from rebalancer.prevention.plan import PodPatch
 
 STALE_AFTER = 150.0
 """Seconds without an event of one watch after which nothing is evicted; bookmarks come about every 60 seconds."""
@@ -70,8 +72,9 @@ class KubernetesCluster:
         self._control = ControlMap(transport, namespace)
         self.reflectors = {kind.name: Reflector(transport, kind) for kind in KINDS}
         self.reflectors[CONFIG_MAPS.name] = control
-        self.optional = {kind.name: Reflector(transport, kind, optional=True) for kind in OPTIONAL_KINDS}
+        self.optional = {NODE_POOLS.name: Reflector(transport, NODE_POOLS, optional=True)}
         self._all = (*self.reflectors.values(), *self.optional.values())
+        self._autoscalers: Reflector | None = None
 
     def start(self, observe: Callable[[object, object], None] | None = None) -> None:
         """Start to watch every kind; `observe` is called with each object before and after its change."""
@@ -84,6 +87,7 @@ class KubernetesCluster:
         deadline = time.monotonic() + timeout
         for reflector in self._all:
             reflector.stop()
+        self.watch_autoscalers(wanted=False)
         self._recorder.close(timeout / 2)
         self._transport.interrupt()  # a list, or a watch without a header yet, does not end by itself
         for reflector in self._all:
@@ -117,7 +121,8 @@ class KubernetesCluster:
     def snapshot(self, now: datetime) -> Snapshot:
         """Return all objects that the watches have received."""
         objects: dict[str, list[object]] = {kind.field: [] for kind in KINDS}
-        for optional in self.optional.values():
+        autoscalers = self._autoscalers
+        for optional in (*self.optional.values(), *([autoscalers] if autoscalers is not None else [])):
             objects[optional.kind.field] = list(optional.contents().objects)
         faults: list[Fault] = []
         known = []
@@ -133,6 +138,23 @@ class KubernetesCluster:
     def evict(self, move: Move) -> EvictionAnswer:
         """Request an eviction; see `evictions`."""
         return evict(self._transport, move)
+
+    def patch_cost(self, patch: PodPatch) -> PatchAnswer:
+        """Write or remove a pod's deletion cost; see `deletion_costs`."""
+        return patch_cost(self._transport, patch)
+
+    def find_missing_restriction(self, namespace: str, pod: str) -> str:
+        """Return why this identity might change more of pods; see `deletion_costs`."""
+        return find_missing_restriction(self._transport, namespace, pod)
+
+    def watch_autoscalers(self, *, wanted: bool) -> None:
+        """Begin or end to watch HorizontalPodAutoscalers; nothing depends on their watch being healthy."""
+        if wanted and self._autoscalers is None:
+            self._autoscalers = Reflector(self._transport, AUTOSCALERS, optional=True)
+            self._autoscalers.start()
+        elif not wanted and self._autoscalers is not None:
+            self._autoscalers.stop()
+            self._autoscalers = None
 
     def record(self, event: Event) -> None:
         """Publish an event; see `events`. Workloads get their UID: `kubectl describe` selects events by it."""
@@ -178,8 +200,8 @@ class KubernetesCluster:
         return self._status.load(key)
 
 
-def read_once(transport: Transport, now: datetime) -> Snapshot:
-    """List every kind once, for a command that only reads.
+def read_once(transport: Transport, now: datetime, *, autoscalers: bool = False) -> Snapshot:
+    """List every kind once, for a command that only reads; HorizontalPodAutoscalers if they are wanted.
 
     A kind that may not be listed is unknown, as if a file did not contain it; pods and nodes are required. An optional
     kind need not be served.
@@ -194,10 +216,12 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
                 raise
     forbidden = set()
     for kind in OPTIONAL_KINDS:
+        if kind is AUTOSCALERS and not autoscalers:
+            continue
         try:
             _list_into(gathered, transport, kind)
         except RequestRefused as error:
-            if error.status in _FORBIDDEN:
+            if error.status in _FORBIDDEN and kind is not AUTOSCALERS:
                 forbidden.add(kind.name)
     made = make_snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
     return replace(made, unknown=made.unknown | forbidden)

@@ -12,6 +12,7 @@ from rebalancer.adapters.prometheus.samples import (
     DomainSamples,
     LimitSamples,
     ReplacementSamples,
+    ScaleDownSamples,
     WatchSamples,
 )
 
@@ -26,6 +27,7 @@ __all__ = [
     "MoveOutcome",
     "Phase",
     "ReplacementSamples",
+    "ScaleDownSamples",
     "Stability",
     "Type",
     "WatchSamples",

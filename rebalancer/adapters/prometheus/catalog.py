@@ -12,7 +12,7 @@ from rebalancer.capacity.requests import Result
 from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode
-from rebalancer.ports import EvictionResult
+from rebalancer.ports import EvictionResult, PatchResult
 
 
 class Type(StrEnum):
@@ -246,6 +246,29 @@ MOVES: Final = Metric(
     labels=("outcome",),
     values=tuple(MoveOutcome),
 )
+PREVENTION_PATCHES: Final = Metric(
+    name="rebalancer_prevention_patches_total",
+    help="Patches of pods' deletion costs, by result.",
+    type=Type.COUNTER,
+    labels=("result",),
+    values=tuple(PatchResult),
+)
+PREVENTION_LEFT: Final = Metric(
+    name="rebalancer_prevention_left",
+    help="Deletion costs of the controller's own that are still to be removed.",
+    leader_only=True,
+)
+PREVENTION_STOPPED: Final = Metric(
+    name="rebalancer_prevention_stopped",
+    help="1 while deletion costs should be written or removed and something stands in the way; the status says what.",
+    leader_only=True,
+)
+SCALE_DOWN_UNSAFE: Final = Metric(
+    name="rebalancer_scale_down_unsafe",
+    help="1 if a scale-down of the workload is likely to leave its pods skewed, and need not.",
+    labels=("namespace", "workload_kind", "workload"),
+    leader_only=True,
+)
 API_REQUESTS: Final = Metric(
     name="rebalancer_api_requests_total",
     help="Requests to the API server; code 0 without a response, verb list also for watches.",
@@ -278,6 +301,10 @@ METRICS: Final[tuple[Metric, ...]] = (
     MINIMUM_EVICTIONS,
     PLAN_PENDING,
     IN_FLIGHT,
+    SCALE_DOWN_UNSAFE,
+    PREVENTION_PATCHES,
+    PREVENTION_LEFT,
+    PREVENTION_STOPPED,
     EVICTIONS,
     MOVES,
     REFUSALS,

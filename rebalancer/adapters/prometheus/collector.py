@@ -69,6 +69,10 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
     )
     yield _make_gauge(catalog.DOMAIN_WITHOUT_NODES, [(row.labels, int(row.headroom < 0)) for row in missing])
     yield _make_gauge(catalog.CAPACITY_PLACEHOLDERS, [((), samples.placeholders)])
+    scale_downs = select_rows(samples.scale_downs)
+    yield _make_gauge(catalog.SCALE_DOWN_UNSAFE, [(row.labels, int(row.unsafe)) for row in scale_downs])
+    yield _make_gauge(catalog.PREVENTION_LEFT, [((), samples.prevention_left)])
+    yield _make_gauge(catalog.PREVENTION_STOPPED, [((), int(samples.prevention_stopped))])
     findings = {str(kind): number for kind, number in samples.findings.items()}
     yield _make_gauge(catalog.FINDINGS, [((kind,), findings.get(kind, 0)) for kind in catalog.FINDINGS.values])
     yield _make_gauge(catalog.PLANNED_EVICTIONS, [((), samples.planned_evictions)])

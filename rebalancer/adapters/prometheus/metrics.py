@@ -18,7 +18,7 @@ from rebalancer.adapters.prometheus.catalog import Metric, MoveOutcome, Phase
 from rebalancer.adapters.prometheus.collector import CycleCollector, Watches
 from rebalancer.adapters.prometheus.samples import CycleSamples
 from rebalancer.capacity.requests import Result
-from rebalancer.ports import EvictionResult
+from rebalancer.ports import EvictionResult, PatchResult
 
 _ON_ONE: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _ON_ALL: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -37,6 +37,7 @@ class Metrics:
         self._collector = CycleCollector(watches, revision)
         self.registry.register(self._collector)
         self._evictions = self._counter(catalog.EVICTIONS)
+        self._patches = self._counter(catalog.PREVENTION_PATCHES)
         self._moves = self._counter(catalog.MOVES)
         self._capacity = self._counter(catalog.CAPACITY_REQUESTS)
         self._requests = self._counter(catalog.API_REQUESTS)
@@ -67,6 +68,10 @@ class Metrics:
     def count_eviction(self, result: EvictionResult) -> None:
         """Count an eviction request by its result."""
         self._evictions.labels(result).inc()
+
+    def count_patch(self, result: PatchResult) -> None:
+        """Count a patch of a pod's deletion cost by its result."""
+        self._patches.labels(result).inc()
 
     def count_move(self, outcome: MoveOutcome) -> None:
         """Count a move that has ended."""

@@ -103,6 +103,36 @@ class ReplacementSamples:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaleDownSamples:
+    """Whether a scale-down of a workload is likely to leave its pods skewed."""
+
+    namespace: str
+    workload_kind: str
+    workload: str
+    unsafe: bool
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """The workload."""
+        return self.labels
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of its labels, in the order of the metric's declaration."""
+        return self.namespace, self.workload_kind, self.workload
+
+    @property
+    def headroom(self) -> int:
+        """-1 if it is, else 0."""
+        return -1 if self.unsafe else 0
+
+    @property
+    def state(self) -> State:
+        """The state by which series are limited."""
+        return State.VIOLATED if self.unsafe else State.SATISFIED
+
+
+@dataclass(frozen=True, kw_only=True)
 class DomainSamples:
     """A domain without nodes that a constraint of a workload would count.
 
@@ -142,6 +172,9 @@ class CycleSamples:
     limits: tuple[LimitSamples, ...] = ()
     replacements: tuple[ReplacementSamples, ...] = ()
     domains_without_nodes: tuple[DomainSamples, ...] = ()
+    scale_downs: tuple[ScaleDownSamples, ...] = ()
+    prevention_left: int = 0
+    prevention_stopped: bool = False
     findings: Mapping[FindingKind, int] = field(default_factory=dict)
     planned_evictions: int = 0
     minimum_evictions: int = 0

@@ -25,13 +25,24 @@ from rebalancer.adapters.simulator.trace import TraceEntry, TraceKind
 from rebalancer.adapters.simulator.watch import Watch
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.placeholders import Placeholder
+from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
 from rebalancer.model.events import Event
+from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Capacity
-from rebalancer.ports import Document, EvictionAnswer, ReadFailedError, ReplicaCount, SaveAnswer
+from rebalancer.ports import (
+    Document,
+    EvictionAnswer,
+    PatchAnswer,
+    PatchResult,
+    ReadFailedError,
+    ReplicaCount,
+    SaveAnswer,
+)
+from rebalancer.prevention.plan import PodPatch
 from rebalancer.scheduling.place import Choose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
@@ -83,6 +94,10 @@ class SimulatedCluster:
         self.autoscaler = Autoscaler(self._state, self.nodes, autoscaling) if autoscaling is not None else None
         self.pause: Pause | None = None
         """The kill switch, for an operator to set."""
+        self.restricted = True
+        """Whether the admission policy that restricts patches of pods is installed."""
+        self.patches: list[PodPatch] = []
+        """The patches that were carried out, the oldest first."""
 
     # Time
 
@@ -122,6 +137,28 @@ class SimulatedCluster:
     def evict(self, move: Move) -> EvictionAnswer:
         """Request an eviction at the present time."""
         return self._evictions.evict(move)
+
+    def patch_cost(self, patch: PodPatch) -> PatchAnswer:
+        """Write or remove a pod's deletion cost, if the pod is unchanged."""
+        pods = self._state.store.pods
+        pod = pods.named(patch.namespace, patch.name)
+        if pod is None or (pod.uid, pod.resource_version) != (patch.uid, patch.resource_version):
+            return PatchAnswer(PatchResult.CONFLICT, message="the pod has been changed since it was read")
+        dropped = {OWN_DELETION_COST} if patch.marker_only else {OWN_DELETION_COST, DELETION_COST}
+        annotations = Labels({key: text for key, text in pod.annotations.items() if key not in dropped})
+        pods.put(structs.replace(pod, own_deletion_cost=patch.cost or 0, annotations=annotations))
+        self.patches.append(patch)
+        after = pods.get(patch.uid)
+        assert after is not None
+        return PatchAnswer(PatchResult.PATCHED, after.resource_version)
+
+    def find_missing_restriction(self, namespace: str, pod: str) -> str:
+        """Return why the restriction is missing, "" if it is installed."""
+        del namespace, pod
+        return "" if self.restricted else "a change of a label was not refused"
+
+    def watch_autoscalers(self, *, wanted: bool) -> None:
+        """Do nothing: a simulated cluster has the autoscalers of its first snapshot."""
 
     def record(self, event: Event) -> None:
         """Publish an event: it is recorded in the trace."""

@@ -1,12 +1,10 @@
 """ReplicaSets and ReplicationControllers: a new pod is created as soon as one is terminating.
 
-Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas), `controller_utils.go` (ActivePodsWithRanks).
+Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas).
 """
 
 from collections import Counter
-from datetime import datetime
-from math import log2
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from msgspec import structs
 
@@ -14,11 +12,9 @@ from rebalancer.adapters.simulator.controllers import Controller
 from rebalancer.adapters.simulator.pod_factory import PodFactory
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.trace import TraceKind
-from rebalancer.model.pods import OwnerReference, Pod, PodPhase
+from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.workloads import Workload
-
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-_PHASES: Final = {PodPhase.PENDING: 0, PodPhase.UNKNOWN: 1}
+from rebalancer.prevention.controller_order import sort_for_deletion
 
 
 class ReplicaSets(Controller):
@@ -79,36 +75,6 @@ class ReplicaSets(Controller):
             ]
         crowds = Counter(pod.node for uid in related for pod in pods.of(uid) if _is_active(pod))
         return sort_for_deletion(active, crowds, self._state.event_queue.now)
-
-
-def sort_for_deletion(active: list[Pod], crowds: Counter[str | None], now: datetime) -> list[Pod]:
-    """Sort pods by the order in which a ReplicaSet deletes them.
-
-    `crowds`: how many of its Deployment's pods are on each node. Of pods that are equal otherwise, those are deleted
-    first that have been Ready, or have existed, for a shorter time, by powers of two; then the UID decides.
-    """
-    return sorted(active, key=lambda pod: _rank_for_deletion(pod, crowds[pod.node], now))
-
-
-def _rank_for_deletion(pod: Pod, crowd: int, now: datetime) -> tuple[bool, int, bool, int, int, int, str]:
-    since = pod.ready_since if pod.ready and pod.ready_since is not None else pod.created
-    age = (now - since).total_seconds() * 1e9
-    return (
-        pod.node is not None,
-        _PHASES.get(pod.phase, 2),
-        pod.ready,
-        _read_deletion_cost(pod),
-        -crowd,
-        int(log2(age)) if age > 0 else -1,
-        pod.uid,
-    )
-
-
-def _read_deletion_cost(pod: Pod) -> int:
-    try:
-        return int(pod.annotations.get(_DELETION_COST, "0"))
-    except ValueError:
-        return 0
 
 
 def _is_active(pod: Pod) -> bool:

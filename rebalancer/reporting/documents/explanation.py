@@ -22,6 +22,7 @@ from rebalancer.planning.expected_counts import decided_evictions, expected_coun
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import LimitAction
+from rebalancer.prevention.summary import ScaleDownAnswer
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import (
@@ -67,10 +68,11 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ExplanationDetails(NamedTuple):
-    """Details on request: relaxations of infeasible groups, and the methods that the planner tried."""
+    """Details: relaxations of infeasible groups, the methods that the planner tried, what scale-downs would leave."""
 
     relaxations: Relaxations = NO_RELAXATIONS
     verbose: bool = False
+    scale_downs: tuple[ScaleDownAnswer, ...] = ()
 
 
 NO_DETAILS = ExplanationDetails()
@@ -128,6 +130,7 @@ def explain_workload(
             path.append(Answer(question="Why not more?", answer=group.reason, evidence=evidence))
     path += [
         *_refusal_answers(reference, plan),
+        *_scale_down_answers(details),
         *_method_answers(reference, plan, details),
         *_constraint_suggestions(reference, groups, limits, plan),
     ]
@@ -141,6 +144,11 @@ def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetail
         if details.verbose and reference in group.workloads and group.attempts:
             question = "Which method found the step?"
             yield Answer(question=question, answer=group.method or "none", evidence="\n".join(method_lines(group)))
+
+
+def _scale_down_answers(details: ExplanationDetails) -> Iterator[Answer]:
+    for question, answer, evidence in details.scale_downs:
+        yield Answer(question=question, answer=answer, evidence=evidence)
 
 
 def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:

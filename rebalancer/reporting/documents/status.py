@@ -14,6 +14,7 @@ from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.moves import Move
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Plan
+from rebalancer.prevention.report import PreventionReport
 from rebalancer.reporting.documents.document import (
     API_VERSION,
     CamelCaseStruct,
@@ -82,6 +83,22 @@ class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
     minimum: Number
 
 
+class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """What prevention does. Of `workloads` with constraints or limits, `ordered` have the best order that was found.
+
+    `waiting` patches are still to be sent, `left` costs of the rebalancer's own to be removed. `stopped` says why
+    nothing is written, "" if nothing stands in the way; `unsteered` counts workloads that are left alone, by reason.
+    """
+
+    mode: Text
+    workloads: Number
+    ordered: Number
+    waiting: Number
+    left: Number
+    stopped: str
+    unsteered: dict[str, Annotated[int, Meta(ge=1)]]
+
+
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status."""
 
@@ -98,6 +115,20 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     plan: PlanSummary
     refusals: dict[str, Annotated[int, Meta(ge=1)]]
     policy: PolicyStatus
+    prevention: PreventionStatus
+
+
+def prevention_status(report: PreventionReport) -> PreventionStatus:
+    """Convert the last report of prevention to its entry."""
+    return PreventionStatus(
+        mode=report.mode,
+        workloads=report.workloads,
+        ordered=report.ordered,
+        waiting=report.waiting,
+        left=report.left,
+        stopped=report.stopped[:NOTE_LIMIT],
+        unsteered=dict(report.unsteered),
+    )
 
 
 def team_errors(problems: Mapping[str, str]) -> tuple[TeamPolicyStatus, ...]:

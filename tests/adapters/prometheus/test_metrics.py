@@ -19,6 +19,7 @@ from rebalancer.adapters.prometheus import (
     MoveOutcome,
     Phase,
     ReplacementSamples,
+    ScaleDownSamples,
     Type,
     WatchSamples,
 )
@@ -75,6 +76,9 @@ LEADING = CycleSamples(
             namespace="shop", workload_kind="Deployment", workload="db", topology_key="z", domain="c", headroom=0
         ),
     ),
+    scale_downs=(ScaleDownSamples(namespace="shop", workload_kind="Deployment", workload="web", unsafe=True),),
+    prevention_left=6,
+    prevention_stopped=True,
     findings={FindingKind.REPLACEMENT_BLOCKED: 1},
     planned_evictions=5,
     minimum_evictions=4,

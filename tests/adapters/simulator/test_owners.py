@@ -7,10 +7,10 @@ from itertools import pairwise
 from msgspec import structs
 
 from rebalancer.adapters.simulator import START, ZONE, ClusterBuilder, SimulatedCluster, TraceKind
-from rebalancer.adapters.simulator.replica_sets import sort_for_deletion
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.prevention.controller_order import sort_for_deletion
 from tests.adapters.simulator.build import BOTH, EVERYWHERE, PROMPT, cluster, happened, move, pods, web, workload
 
 

@@ -1,0 +1,85 @@
+"""Patches of pods' deletion costs, and the proof that nothing else of a pod can be patched.
+
+A patch names the pod's UID and resourceVersion: a pod that anybody has changed since it was read is not patched, so
+that nobody's cost is ever replaced. It changes metadata only, two annotations.
+
+Whoever may patch pods may change their images. So the installation has an admission policy that lets this identity
+change nothing but these annotations, and before anything is written that policy is put to the test: a change of a
+label, as a dry run, must be refused by a ValidatingAdmissionPolicy.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, Unreachable
+from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
+from rebalancer.ports import PatchAnswer, PatchResult
+from rebalancer.prevention.plan import PodPatch
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_QUERY: Final = {"fieldManager": "rebalancer"}
+_PROBE: Final = "rebalancer.dev/must-be-refused"
+_POLICY: Final = "ValidatingAdmissionPolicy"
+"""How the API server names what refused a request, in its message."""
+
+_INSTALL: Final = "deploy/prevention installs the policy and its binding"
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Patched(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+def patch_cost(transport: Transport, patch: PodPatch) -> PatchAnswer:
+    """Write or remove a pod's deletion cost."""
+    value = None if patch.cost is None else str(patch.cost)
+    annotations: dict[str, Any] = {OWN_DELETION_COST: value}
+    if not patch.marker_only:
+        annotations[DELETION_COST] = value
+    body = {
+        "metadata": {"uid": patch.uid, "resourceVersion": patch.resource_version, "annotations": annotations},
+    }
+    try:
+        data = transport.request(
+            "PATCH", _path(patch.namespace, patch.name), query=_QUERY, body=body, content_type=_MERGE_PATCH
+        )
+    except RequestRefused as error:
+        gone = error.status in {404, 409}
+        return PatchAnswer(
+            PatchResult.CONFLICT if gone else PatchResult.FAILED, message=str(error), retry_after=error.retry_after
+        )
+    except Unreachable as error:
+        return PatchAnswer(PatchResult.FAILED, message=str(error))
+    try:
+        version = msgspec.json.decode(data, type=_Patched).metadata.resource_version
+    except msgspec.DecodeError as error:
+        return PatchAnswer(PatchResult.FAILED, message=f"the response is not a pod: {error}")
+    return PatchAnswer(PatchResult.PATCHED, version)
+
+
+def find_missing_restriction(transport: Transport, namespace: str, pod: str) -> str:
+    """Return why this identity might change more of a pod than its deletion cost, "" if it cannot."""
+    body = {"metadata": {"labels": {_PROBE: "true"}}}
+    try:
+        transport.request(
+            "PATCH", _path(namespace, pod), query={**_QUERY, "dryRun": "All"}, body=body, content_type=_MERGE_PATCH
+        )
+    except RequestRefused as error:
+        if error.status == 404:
+            return f"pod {namespace}/{pod} does not exist any more; another one is tried"
+        if _POLICY in str(error.details.get("message", "")):
+            return ""
+        if error.status in {401, 403}:
+            return f"pods may not be patched: {error}; deploy/prevention has the ClusterRole"
+        return f"a change of a label was refused, but not by a {_POLICY}: {error}; {_INSTALL}"
+    except Unreachable as error:
+        return f"it is not known whether a change of a label would be refused: {error}"
+    return f"a change of a label was not refused: this identity could change any part of a pod; {_INSTALL}"
+
+
+def _path(namespace: str, pod: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{pod}"

@@ -1,0 +1,262 @@
+"""The groups of pods that a scale-down may choose from, and what is required of those that remain.
+
+A group are the Ready pods of one ReplicaSet or ReplicationController: pods that are not Ready go before any cost. Its
+rules are the hard constraints of its next pod, and the policy's limits that count its pods. All other pods are fixed.
+Where constraints tell revisions apart (matchLabelKeys), the pods of an old ReplicaSet are not counted with the new
+ones, so that nothing is required of them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.assessment.assess import Assessment, EvaluatedConstraint
+from rebalancer.assessment.controllers import PodController, members
+from rebalancer.assessment.known_domains import DomainKnowledge
+from rebalancer.assessment.limits.evaluate import evaluate_limits
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Memory, Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.workloads import Workload
+from rebalancer.planning.scope.bounds import FREE, Bound
+from rebalancer.planning.scope.requirements import is_effective
+from rebalancer.policy import Limit, Policy
+from rebalancer.policy.groups import When
+from rebalancer.prevention.scale_down import UNCOUNTED, Rule, ScaleDown
+from rebalancer.scheduling.view import View
+
+CHOOSING_KINDS: Final = frozenset({"ReplicaSet", "ReplicationController"})
+"""Controllers that choose which pods they delete; a StatefulSet goes by ordinal, a Job deletes none."""
+
+_FALLING: Final = frozenset({">", ">="})
+"""Conditions on the total that hold for more pods, so that a limit not in force is not in force for fewer, either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodGroup:
+    """The pods of one controller that are Ready on a node, sorted by name, and what is required of those that remain.
+
+    `skipped` names limits that are not modelled, because they are a share of what a larger domain holds.
+    """
+
+    member: PodController
+    owner: Workload
+    pods: tuple[Pod, ...]
+    problem: ScaleDown
+    skipped: tuple[str, ...] = field(default=())
+
+    @property
+    def settled(self) -> bool:
+        """Whether the controller has as many pods as it wants, and all are Ready."""
+        return self.owner.observed and len(self.pods) == len(self.member.pods) == self.owner.replicas
+
+
+# Many branches: one for each kind of owner, pod or rule that is left out.
+def find_pod_groups(
+    view: View,
+    assessment: Assessment,
+    policy: Policy,
+    memory: Memory,
+    kinds: frozenset[str] = CHOOSING_KINDS,
+    workload: Reference | None = None,
+) -> Iterator[PodGroup]:
+    """Yield the groups with at least two pods and one rule, of all workloads or one, by namespace, kind and name."""
+    if "Node" in view.snapshot.unknown:
+        return
+    constraints = _index_constraints(assessment, view)
+    limits = _index_limits(view, assessment, policy, memory)
+    avoided = _find_avoided(assessment)
+    for member in members(view):
+        owner = member.owner
+        if owner is None or owner.kind not in kinds or len(member.pods) < 2:
+            continue
+        if workload is not None and member.reference != workload:
+            continue
+        mine, meant = constraints.get(owner.uid, ()), limits.get(owner.uid, ())
+        if not mine and not meant:
+            continue
+        pods = tuple([pod for pod in member.pods if pod.ready and pod.node is not None])
+        if len(pods) < 2:
+            continue
+        rules = [_constraint_rule(evaluated, member.pods, pods, view) for evaluated in mine]
+        rules += [rule for limit in meant if (rule := _limit_rule(limit, pods, view)) is not None]
+        if any(bound is not None and bound != FREE for rule in rules for bound in rule.bounds):
+            skipped = tuple(f"{limit.group}/{limit.limit}" for limit in meant if _is_share_within(limit))
+            yield PodGroup(
+                member=member,
+                owner=owner,
+                pods=pods,
+                problem=ScaleDown(
+                    size=len(pods),
+                    rules=tuple(_sort_rules(rule for rule in rules if _matters(rule))),
+                    avoided=frozenset([number for number, pod in enumerate(pods) if pod.uid in avoided])
+                    if avoided
+                    else frozenset(),
+                ),
+                skipped=skipped,
+            )
+
+
+def _index_constraints(assessment: Assessment, view: View) -> Mapping[str, Sequence[EvaluatedConstraint]]:
+    """Return the hard constraints of the next pods, by the UID of the pods' controller."""
+    by_owner: dict[str, Sequence[EvaluatedConstraint]] = {}
+    for group in assessment.groups:
+        hard = [evaluated for evaluated in group.hard if is_effective(evaluated, view)]
+        if hard:
+            for member in group.group.members:
+                if member.owner is not None:
+                    by_owner[member.owner.uid] = hard
+    return by_owner
+
+
+def _index_limits(
+    view: View, assessment: Assessment, policy: Policy, memory: Memory
+) -> Mapping[str, Sequence[EvaluatedLimit]]:
+    """Return the limits that count pods, by their controller's UID; also those in force for fewer pods only."""
+    limits = assessment.limits
+    if any(_may_begin(limit) for group in policy.groups for limit in group.limits):
+        # Evaluated as if every number of pods were meant; which numbers are is part of the rule.
+        anyway = [
+            structs.replace(
+                gathered, group=gathered.group.model_copy(update={"limits": _without_totals(gathered.group.limits)})
+            )
+            for gathered in assessment.pod_groups
+        ]
+        limits = evaluate_limits(anyway, view, memory, DomainKnowledge.of(view, policy, memory))
+    originals = {(group.name, limit.name): limit for group in policy.groups for limit in group.limits}
+    by_owner: dict[str, list[EvaluatedLimit]] = {}
+    for evaluated in limits:
+        original = originals.get((evaluated.group, evaluated.limit), evaluated.rule)
+        meant = evaluated if original is evaluated.rule else structs.replace(evaluated, rule=original)
+        for part in evaluated.parts:
+            if part.member.owner is not None and part.pods:
+                by_owner.setdefault(part.member.owner.uid, []).append(meant)
+    return by_owner
+
+
+def _may_begin(limit: Limit) -> bool:
+    """Return whether a limit that is not in force can be in force for fewer pods."""
+    return limit.when.total is not None and limit.when.total.comparison not in _FALLING
+
+
+def _without_totals(limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    return tuple(limit.model_copy(update={"when": When(zones=limit.when.zones)}) for limit in limits)
+
+
+def _find_avoided(assessment: Assessment) -> frozenset[str]:
+    """Return the UIDs of the pods that a group of the policy avoids."""
+    avoided: set[str] = set()
+    for gathered in assessment.pod_groups:
+        selector = gathered.group.avoid
+        if selector is not None:
+            avoided.update(pod.uid for pod in gathered.pods if selector.compiled.matches(pod.labels))
+    return frozenset(avoided)
+
+
+def _constraint_rule(evaluated: EvaluatedConstraint, living: Sequence[Pod], pods: Sequence[Pod], view: View) -> Rule:
+    constraint, counts = evaluated.constraint, evaluated.counts
+    selector = constraint.selector
+    assert selector is not None, "a constraint without selector is not effective"
+    values, eligible = view.nodes.values(constraint.key), counts.eligible.nodes
+    matching: dict[Labels, bool] = {}
+
+    def find_domain(pod: Pod) -> str | None:
+        labels, node = pod.labels, pod.node
+        matches = matching.get(labels)
+        if matches is None:
+            matches = matching[labels] = selector.matches(labels)
+        return values[node] if matches and node is not None and node in eligible else None
+
+    many = len(counts.by_domain)
+    bound = Bound(max_skew=constraint.max_skew, floor_at_zero=many < constraint.min_domains)
+    return _make_rule(
+        constraint.key,
+        [find_domain(pod) for pod in pods],
+        Counter([domain for pod in living if (domain := find_domain(pod)) is not None]),
+        counts.by_domain.filled,
+        many,
+        (bound,) * (len(pods) + 1),
+    )
+
+
+# Many branches: which pods a limit counts, and how its bound depends on their number.
+def _limit_rule(limit: EvaluatedLimit, pods: Sequence[Pod], view: View) -> Rule | None:
+    if _is_share_within(limit):
+        return None
+    own = {pod.uid: pod for part in limit.parts for pod in part.pods if pod.owner is not None}
+    values = view.nodes.values(limit.topology_key)
+
+    def find_domain(pod: Pod) -> str | None:
+        domain = values.get(pod.node or "") if pod.uid in own else None
+        return domain if domain is not None and domain in limit.counts.domains else None
+
+    owner = pods[0].owner
+    mine = [pod for pod in own.values() if pod.owner is owner or pod.owner == owner]
+    uncounted = sum(pod.uid not in own for pod in pods)
+    return _make_rule(
+        limit.topology_key,
+        [find_domain(pod) for pod in pods],
+        Counter([domain for pod in mine if (domain := find_domain(pod)) is not None]),
+        limit.counts.filled,
+        len(limit.counts),
+        tuple(
+            [
+                _bound_of(limit, limit.total - len(mine) + max(0, remaining - uncounted))
+                for remaining in range(len(pods) + 1)
+            ]
+        ),
+    )
+
+
+def _bound_of(limit: EvaluatedLimit, total: int) -> Bound | None:
+    """Return what a limit requires of so many pods, None where it is not in force."""
+    rule = limit.rule
+    if total <= 0 or not (rule.when.total is None or rule.when.total.holds(total)):
+        return None
+    cap = rule.max_share.cap(total) if rule.max_share is not None else rule.max_pods
+    return Bound(max_skew=rule.max_skew, cap=cap, least=rule.min_pods or 0)
+
+
+def _is_share_within(limit: EvaluatedLimit) -> bool:
+    return limit.rule.within is not None and limit.rule.max_share is not None
+
+
+def _make_rule(
+    key: str,
+    domains: Sequence[str | None],
+    own: Mapping[str, int],
+    filled: Mapping[str, int],
+    many: int,
+    bounds: tuple[Bound | None, ...],
+) -> Rule:
+    """Make a rule; `own` are all living pods of the controller by domain, `filled` all pods that count."""
+    positions: dict[str, int] = {}
+    numbers = [UNCOUNTED if domain is None else positions.setdefault(domain, len(positions)) for domain in domains]
+    lowest: int | None = None
+    highest: int | None = None
+    if many > len(positions):
+        others = [count - own.get(domain, 0) for domain, count in filled.items() if domain not in positions]
+        highest = max(others, default=0)
+        lowest = 0 if many - len(positions) > len(others) else min(others, default=0)
+    return Rule(
+        topology_key=key,
+        domains=tuple(numbers),
+        fixed=tuple([max(0, filled.get(domain, 0) - own.get(domain, 0)) for domain in positions]),
+        lowest=lowest,
+        highest=highest,
+        bounds=bounds,
+    )
+
+
+def _matters(rule: Rule) -> bool:
+    """Return whether which pods remain can make a difference."""
+    return len(set(rule.domains)) > 1 and any(bound is not None and bound != FREE for bound in rule.bounds)
+
+
+def _sort_rules(rules: Iterable[Rule]) -> list[Rule]:
+    """Sort rules by the number of domains, those of the largest domains first; of equal ones one is enough."""
+    return sorted(dict.fromkeys(rules), key=lambda rule: len(rule.fixed))

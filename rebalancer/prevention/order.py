@@ -1,0 +1,263 @@
+"""The order of deletion that leaves the fewest numbers of pods violating a rule, then the least excess in all.
+
+Idea: always delete from the fullest domain of the largest key, in it from the fullest domain of the next. For one key
+nothing else can be better for any number, because the greatest count falls and the least count stays as long as they
+can. With several keys that is a lower bound for each number, and where it is met the order is proved to be the best.
+Where it is not met, orders are searched level by level, pods in the same domains counting as equal, and whatever cannot
+beat the best order so far is dropped. If no level has to be cut, the result is proved; else the gap is reported.
+
+Example: zones a, b, c with 2,1,1 pods, maxSkew 1: a goes first, then any two zones: 1,1,1 | 1,1,0 | 1,0,0.
+
+Cost: n pods of m kinds and r rules take n * m * r; the search evaluates at most `_SEARCHED` domains in all.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from msgspec import Struct
+
+from rebalancer.prevention.outcome import Excess, Price, price
+from rebalancer.prevention.scale_down import UNCOUNTED, ScaleDown, Tally
+
+_SEARCHED: Final = 60_000
+"""Domains of states that the search evaluates at most: some tens of milliseconds."""
+
+_WIDTH: Final = 300
+"""States of one level that the search continues from."""
+
+_LARGE: Final = 20_000
+"""With more pods times kinds only the fullest domain is followed: every other choice costs too much."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """An order of deletion: `pods` with the first to go first, what it leaves, and what no order can beat."""
+
+    pods: tuple[int, ...]
+    excess: Excess
+    bound: Price
+
+    @property
+    def price(self) -> Price:
+        """How good it is."""
+        return price(self.excess)
+
+    @property
+    def gap(self) -> int:
+        """How many numbers of remaining pods fewer might be violated by another order; 0 if it is proved best."""
+        return self.price.violated - self.bound.violated
+
+    @property
+    def proved(self) -> bool:
+        """Whether no other order is better."""
+        return self.price == self.bound
+
+
+def find_order(group: ScaleDown, ranks: Sequence[int] = ()) -> Order:
+    """Return the best order that is found; of equal ones one that follows the present ranks as far as it can."""
+    least = _least_excess(group)
+    bound = price(least)
+    pods = _delete_fullest(group, ranks)
+    best = Order(pods=pods, excess=_excess_of(group, pods), bound=bound)
+    if best.proved:
+        return best
+    if group.size * len(group.places) <= _LARGE:
+        pods = _delete_least_harmful(group, ranks)
+        other = Order(pods=pods, excess=_excess_of(group, pods), bound=bound)
+        best = min(best, other, key=lambda order: order.price)
+        if not best.proved:
+            best = _Search(group, ranks, least).improve(best)
+    return best
+
+
+def _excess_of(group: ScaleDown, pods: Sequence[int]) -> Excess:
+    tallies = [Tally(rule, range(group.size)) for rule in group.rules]
+    excess = [0] * (group.size + 1)
+    for remaining in range(group.size, -1, -1):
+        excess[remaining] = sum(tally.excess(remaining) for tally in tallies)
+        if remaining:
+            for tally in tallies:
+                tally.remove(tally.rule.domains[pods[group.size - remaining]])
+    return tuple(excess)
+
+
+def _least_excess(group: ScaleDown) -> Excess:
+    """Return for each number of remaining pods an excess that no choice of pods is below."""
+    least = [0] * (group.size + 1)
+    for rule in group.rules:
+        counted = [domain for domain in rule.domains if domain != UNCOUNTED]
+        others = group.size - len(counted)
+        lows, highs = _extremes(rule.fixed, counted)
+        for remaining in range(group.size + 1):
+            gone = group.size - remaining
+            low = lows[max(0, gone - others)]
+            high = highs[min(gone, len(counted))]
+            least[remaining] += max(0, rule.excess(remaining, low, high))
+    return tuple(least)
+
+
+def _extremes(fixed: Sequence[int], counted: Sequence[int]) -> tuple[list[int | None], list[int | None]]:
+    """Return the greatest possible minimum and the least possible maximum after each number of deletions."""
+    held, own = list(fixed), [0] * len(fixed)
+    for domain in counted:
+        held[domain] += 1
+        own[domain] += 1
+    lows: list[int | None] = [min(held, default=None)]
+    highs: list[int | None] = [max(held, default=None)]
+    by_count: dict[int, list[int]] = {}
+    for domain, count in enumerate(held):
+        if own[domain]:
+            by_count.setdefault(count, []).append(domain)
+    stuck = max((count for domain, count in enumerate(held) if not own[domain]), default=None)
+    low = lows[0]
+    while by_count:
+        count = max(by_count)
+        domain = by_count[count].pop()
+        if not by_count[count]:
+            del by_count[count]
+        own[domain] -= 1
+        held[domain] -= 1
+        if own[domain]:
+            by_count.setdefault(held[domain], []).append(domain)
+        else:
+            stuck = held[domain] if stuck is None else max(stuck, held[domain])
+        low = held[domain] if low is None else min(low, held[domain])
+        lows.append(low)
+        highs.append(max([*by_count, *([stuck] if stuck is not None else [])], default=None))
+    return lows, highs
+
+
+def _queues(group: ScaleDown, ranks: Sequence[int]) -> list[list[int]]:
+    """Return the pods of each kind, the next to be deleted last: avoided pods stay, then those of higher rank."""
+    queues: list[list[int]] = [[] for _ in group.places]
+    for pod in range(group.size):
+        queues[group.kinds[pod]].append(pod)
+    for queue in queues:
+        queue.sort(key=lambda pod: _sort_key(group, ranks, pod), reverse=True)
+    return queues
+
+
+def _sort_key(group: ScaleDown, ranks: Sequence[int], pod: int) -> tuple[bool, int, int]:
+    return pod in group.avoided, ranks[pod] if ranks else 0, pod
+
+
+_Key = tuple[tuple[int, ...], tuple[bool, int, int]]
+
+
+def _delete_fullest(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
+    return _delete(group, ranks, lambda tallies, place, _: _emptiness(tallies, place))
+
+
+def _delete_least_harmful(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
+    def harm(tallies: Sequence[Tally], place: Sequence[int], remaining: int) -> tuple[int, ...]:
+        excess = sum(tally.excess_without(domain, remaining - 1) for tally, domain in zip(tallies, place, strict=True))
+        return excess, *_emptiness(tallies, place)
+
+    return _delete(group, ranks, harm)
+
+
+def _emptiness(tallies: Sequence[Tally], place: Sequence[int]) -> tuple[int, ...]:
+    return tuple([-tally.held[domain] if domain >= 0 else 0 for tally, domain in zip(tallies, place, strict=True)])
+
+
+def _delete(
+    group: ScaleDown,
+    ranks: Sequence[int],
+    evaluate: Callable[[Sequence[Tally], Sequence[int], int], tuple[int, ...]],
+) -> tuple[int, ...]:
+    """Delete the pod of the kind that is evaluated as least harmful, one after the other."""
+    tallies = [Tally(rule, range(group.size)) for rule in group.rules]
+    queues = _queues(group, ranks)
+    alive = list(range(len(queues)))
+    order: list[int] = []
+    for remaining in range(group.size, 0, -1):
+        best: tuple[_Key, int] | None = None
+        for kind in alive:
+            cost = evaluate(tallies, group.places[kind], remaining)
+            if best is None or cost <= best[0][0]:
+                key = cost, _sort_key(group, ranks, queues[kind][-1])
+                if best is None or key < best[0]:
+                    best = key, kind
+        assert best is not None
+        kind = best[1]
+        order.append(queues[kind].pop())
+        if not queues[kind]:
+            alive.remove(kind)
+        for tally, domain in zip(tallies, group.places[kind], strict=True):
+            tally.remove(domain)
+    return tuple(order)
+
+
+class _Search:
+    """The search over how many pods of each kind remain, from all of them downwards."""
+
+    def __init__(self, group: ScaleDown, ranks: Sequence[int], least: Excess) -> None:
+        self._group = group
+        self._ranks = ranks
+        self._least = least
+        inner = [(int(amount > 0), amount) for amount in least]
+        inner[0] = inner[-1] = (0, 0)
+        self._below = list(accumulate(inner, lambda one, other: (one[0] + other[0], one[1] + other[1])))
+        """The least price of all numbers up to k together."""
+
+    # Many branches: one level of the search, with what is dropped and where it is cut.
+    def improve(self, best: Order) -> Order:  # noqa: C901  # one search
+        """Return the best order, with the bound raised where the search was complete."""
+        group = self._group
+        queues = _queues(group, self._ranks)
+        start = tuple(len(queue) for queue in queues)
+        # Cost so far, and the kinds that were deleted, linked from the last one to the first.
+        level: dict[tuple[int, ...], tuple[Price, tuple[int, object] | None]] = {start: (Price(), None)}
+        complete, searched, target = True, 0, best.price
+        effort = len(start) * len(group.rules)
+        for remaining in range(group.size - 1, -1, -1):
+            following: dict[tuple[int, ...], tuple[Price, tuple[int, object] | None]] = {}
+            known: dict[tuple[int, ...], int] = {}
+            for state, (spent, path) in level.items():
+                for kind, number in enumerate(state):
+                    if not number:
+                        continue
+                    after = (*state[:kind], number - 1, *state[kind + 1 :])
+                    if after not in known:
+                        searched += effort
+                        known[after] = self._excess(after, remaining) if remaining else 0
+                    excess = known[after]
+                    cost = Price(spent.violated + (excess > 0), spent.excess + excess)
+                    below = self._below[remaining - 1] if remaining else (0, 0)
+                    if (cost.violated + below[0], cost.excess + below[1]) >= target:
+                        continue
+                    if after not in following or cost < following[after][0]:
+                        following[after] = cost, (kind, path)
+            level = following
+            if not level:
+                break
+            if len(level) > _WIDTH or searched > _SEARCHED:
+                complete = False
+                width = _WIDTH if searched <= _SEARCHED else 1
+                level = dict(sorted(level.items(), key=lambda item: item[1][0])[:width])
+        if level:
+            ((_, path),) = level.values()
+            pods = self._follow(path, queues)
+            best = Order(pods=pods, excess=_excess_of(group, pods), bound=best.bound)
+        if complete:
+            return Order(pods=best.pods, excess=best.excess, bound=best.price)
+        return best
+
+    def _excess(self, state: Sequence[int], remaining: int) -> int:
+        total = 0
+        for position, rule in enumerate(self._group.rules):
+            held = list(rule.fixed)
+            for place, number in zip(self._group.places, state, strict=True):
+                domain = place[position]
+                if domain != UNCOUNTED:
+                    held[domain] += number
+            total += rule.excess(remaining, min(held, default=None), max(held, default=None))
+        return total
+
+    def _follow(self, path: tuple[int, object] | None, queues: list[list[int]]) -> tuple[int, ...]:
+        kinds: list[int] = []
+        while path is not None:
+            kind, rest = path
+            kinds.append(kind)
+            path = rest  # type: ignore[assignment]  # a linked list of its own kind
+        return tuple(queues[kind].pop() for kind in reversed(kinds))

@@ -1,0 +1,233 @@
+"""What prevention does in one cycle: for every workload its order, the patches that keep it, and what is left alone.
+
+Pure: the cluster, the policy, and three values that the caller carries from cycle to cycle. They are since when a
+workload is not settled, the last results, which serve again as long as nothing about a group has changed, and the costs
+that were written and that the watch has not delivered yet. All may be lost at any time: the annotations are the state.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from rebalancer.assessment.assess import Assessment
+from rebalancer.model.deletion_costs import is_foreign, is_overwritten
+from rebalancer.model.moves import Memory
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Policy, ScaleDownPrevention
+from rebalancer.prevention.groups import CHOOSING_KINDS, PodGroup, find_pod_groups
+from rebalancer.prevention.outcome import price
+from rebalancer.prevention.scale_down import ScaleDown
+from rebalancer.prevention.steering import Steering, removals, steer
+from rebalancer.scheduling.view import View
+
+UNSETTLED_FOR: Final = timedelta(minutes=1)
+"""How long a workload may lack Ready pods before those that it has are ranked without them."""
+
+
+class PodPatch(Struct, frozen=True, kw_only=True):
+    """One pod's new deletion cost, None to remove it. Patches of a group are sent in their order, or not at all.
+
+    The pod is patched only if it is unchanged since it was read: `uid` and `resource_version` are preconditions.
+    `marker_only`: somebody else's cost stays, and only the rebalancer's own annotation beside it is removed.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    cost: int | None
+    marker_only: bool = False
+
+
+class Written(Struct, frozen=True):
+    """A cost that was written and the pod's resourceVersion afterwards, until the watch delivers it; None: removed."""
+
+    cost: int | None
+    resource_version: str
+
+
+class Unsteered(StrEnum):
+    """Why the order of a workload's pods is not kept."""
+
+    FOREIGN = "Foreign"
+    """Somebody else has set a deletion cost on one of its pods."""
+    OVERWRITTEN = "Overwritten"
+    """Somebody has changed or removed a deletion cost of the rebalancer's."""
+    UNSETTLED = "Unsettled"
+    """It waits for pods that are not Ready yet."""
+    BLOCKED = "Blocked"
+    """Every patch would do harm before the next one."""
+    DELETED = "Deleted"
+    """It is being deleted."""
+
+
+Known = tuple[ScaleDown, tuple[int, ...], Steering]
+"""A group, the ranks of its pods, and what follows from them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupResult:
+    """The order of one group, the patches that keep it, and why it is not kept, None where it is.
+
+    `unsettled_since` is None where it is settled.
+    """
+
+    group: PodGroup
+    known: Known
+    patches: tuple[PodPatch, ...] = ()
+    unsteered: Unsteered | None = None
+    unsettled_since: datetime | None = None
+
+    @property
+    def uid(self) -> str:
+        """The controller's UID."""
+        return self.group.owner.uid
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the present ranks leave no more than the best order that was found."""
+        return price(self.steering.present) <= self.steering.order.price
+
+    @property
+    def steering(self) -> Steering:
+        """What the ranks leave, and what the best order would."""
+        return self.known[2]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The deletion cost of each pod, whoever has written it."""
+        return self.known[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What is carried from cycle to cycle, by the UID of the controller, or of the pod for `written`."""
+
+    unsettled: Mapping[str, datetime]
+    known: Mapping[str, Known]
+    written: Mapping[str, Written]
+
+
+NOTHING_CARRIED: Final = Carried(unsettled={}, known={}, written={})
+
+
+def evaluate_groups(
+    view: View,
+    assessment: Assessment,
+    policy: Policy,
+    memory: Memory,
+    now: datetime,
+    carried: Carried = NOTHING_CARRIED,
+) -> Iterator[GroupResult]:
+    """Yield the order of every workload with rules, and with `Steer` the patches that keep it, one by one.
+
+    With `Off` there is none.
+    """
+    if policy.prevention.scale_down is not ScaleDownPrevention.OFF:
+        for group in find_pod_groups(view, assessment, policy, memory):
+            yield evaluate_group(group, policy, now, carried)
+
+
+def evaluate_group(group: PodGroup, policy: Policy, now: datetime, carried: Carried = NOTHING_CARRIED) -> GroupResult:
+    """Return the order of one group, and with `Steer` the patches that keep it."""
+    uid = group.owner.uid
+    ranks = tuple([_rank(pod, carried.written) for pod in group.pods])
+    known = carried.known.get(uid)
+    if known is None or known[0] != group.problem or known[1] != ranks:
+        known = group.problem, ranks, steer(group.problem, ranks)
+    since = None if group.settled else carried.unsettled.get(uid, now)
+    unsteered = _refuse(group, known[2], since, now)
+    steered = (
+        policy.prevention.scale_down is ScaleDownPrevention.STEER
+        and unsteered is None
+        and is_selected(group.owner.namespace, group.member.pods, policy)
+    )
+    patches = [_patch(group.pods[number], rank, carried.written) for number, rank in known[2].patches if steered]
+    return GroupResult(group=group, known=known, patches=tuple(patches), unsteered=unsteered, unsettled_since=since)
+
+
+def _rank(pod: Pod, written: Mapping[str, Written]) -> int:
+    """Return a pod's own cost; a group in which somebody else has set one is not steered, so it does not matter."""
+    late = _find_late(pod, written)
+    return (late.cost or 0) if late is not None else pod.own_deletion_cost
+
+
+def _find_late(pod: Pod, written: Mapping[str, Written]) -> Written | None:
+    """Return what was written to a pod and the watch has not delivered yet."""
+    late = written.get(pod.uid) if written else None
+    return late if late is not None and is_older(pod.resource_version, late.resource_version) else None
+
+
+def is_older(version: str, other: str) -> bool:
+    """Return whether a resourceVersion is older than another; they are numbers from Kubernetes 1.35 on by contract."""
+    if version.isdecimal() and other.isdecimal():
+        return int(version) < int(other)
+    return version != other
+
+
+def is_selected(namespace: str, pods: tuple[Pod, ...] | list[Pod], policy: Policy) -> bool:
+    """Return whether the policy names a workload: by its namespace, and with all of its pods."""
+    rules = policy.prevention
+    if not rules.namespaces.selects(namespace):
+        return False
+    return rules.selector is None or all(rules.selector.compiled.matches(pod.labels) for pod in pods)
+
+
+def _refuse(group: PodGroup, steering: Steering, since: datetime | None, now: datetime) -> Unsteered | None:
+    top = group.member.top
+    if group.owner.deleted is not None or (top is not None and top.deleted is not None):
+        return Unsteered.DELETED
+    foreign = [pod for pod in group.member.pods if pod.annotations and is_foreign(pod)]
+    if foreign:
+        return Unsteered.OVERWRITTEN if any(map(is_overwritten, foreign)) else Unsteered.FOREIGN
+    if since is not None and now - since < UNSETTLED_FOR:
+        return Unsteered.UNSETTLED
+    return Unsteered.BLOCKED if steering.blocked else None
+
+
+def find_removals(
+    snapshot: Snapshot, policy: Policy, steered: frozenset[str], written: Mapping[str, Written]
+) -> tuple[tuple[PodPatch, ...], ...]:
+    """Return the patches that remove what is our own and no longer wanted, by controller, lowest costs first.
+
+    `steered` are the UIDs of the controllers that have an order. Where a workload is too small to have one for now, its
+    costs stay. Without anything of our own it is a look at one number of every pod.
+    """
+    by_owner: dict[str, list[Pod]] = {}
+    for pod in snapshot.pods:
+        if (pod.own_deletion_cost or (pod.annotations and is_overwritten(pod))) and not pod.terminating:
+            late = _find_late(pod, written)
+            if late is None or late.cost is not None:
+                by_owner.setdefault(pod.owner.uid if pod.owner is not None else "", []).append(pod)
+    return tuple(
+        tuple([_patch(pods[number], None, written) for number in removals([pod.own_deletion_cost for pod in pods])])
+        for uid, pods in by_owner.items()
+        if not _is_wanted(uid, snapshot, policy, steered)
+    )
+
+
+def _is_wanted(uid: str, snapshot: Snapshot, policy: Policy, steered: frozenset[str]) -> bool:
+    owner = snapshot.workload.get(uid)
+    if policy.prevention.scale_down is not ScaleDownPrevention.STEER or owner is None:
+        return False
+    living = [pod for pod in snapshot.pods_of.get(uid, ()) if not pod.terminating and not pod.finished]
+    if owner.kind not in CHOOSING_KINDS or not is_selected(owner.namespace, living, policy):
+        return False
+    return uid in steered or sum(pod.ready and pod.node is not None for pod in living) < 2
+
+
+def _patch(pod: Pod, cost: int | None, written: Mapping[str, Written]) -> PodPatch:
+    late = _find_late(pod, written)
+    return PodPatch(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        resource_version=late.resource_version if late is not None else pod.resource_version,
+        cost=cost,
+        marker_only=cost is None and is_overwritten(pod),
+    )

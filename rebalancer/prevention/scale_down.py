@@ -1,0 +1,151 @@
+"""What a scale-down of one controller may delete, and what is required of the pods that remain.
+
+The pods of one ReplicaSet, as numbers from 0 on; every other pod that counts is fixed. A rule is a hard constraint or a
+limit of the policy, on one topology key. Nothing here knows of Kubernetes' objects, so that every small case can be
+tried.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from msgspec import Struct
+
+from rebalancer.planning.scope.bounds import Bound
+
+UNCOUNTED = -1
+"""The domain of a pod that a rule does not count."""
+
+
+class Rule(Struct, frozen=True, kw_only=True, gc=False):
+    """One requirement on one topology key.
+
+    `domains` gives for each pod the position of its domain in `fixed`, which has the pods of others there. `lowest` and
+    `highest` are the least and greatest count of the domains in which no pod of the group is; None where there is none.
+    `bounds` is what is required where k pods remain, by k; None where nothing is.
+    """
+
+    topology_key: str
+    domains: tuple[int, ...]
+    fixed: tuple[int, ...]
+    lowest: int | None = None
+    highest: int | None = None
+    bounds: tuple[Bound | None, ...]
+
+    def count(self, pods: Iterable[int]) -> list[int]:
+        """Return how many pods are in each domain if of the group only these remain."""
+        held = list(self.fixed)
+        for pod in pods:
+            domain = self.domains[pod]
+            if domain != UNCOUNTED:
+                held[domain] += 1
+        return held
+
+    def excess(self, remaining: int, low: int | None, high: int | None) -> int:
+        """Return by how many pods it is exceeded where domains with pods of the group hold from `low` to `high`."""
+        bound = self.bounds[remaining]
+        if bound is None:
+            return 0
+        lows = [count for count in (low, self.lowest) if count is not None]
+        highs = [count for count in (high, self.highest) if count is not None]
+        return bound.excess(min(lows), max(highs)) if lows else 0
+
+
+class ScaleDown(Struct, frozen=True, kw_only=True, dict=True):
+    """The pods of one controller that are Ready, by number, and the rules, those of larger domains first.
+
+    `avoided` are the pods that are to stay longest.
+    """
+
+    size: int
+    rules: tuple[Rule, ...]
+    avoided: frozenset[int] = frozenset()
+
+    @cached_property
+    def kinds(self) -> tuple[int, ...]:
+        """The kind of each pod: pods of one kind are in the same domains for every rule, so any of them will do."""
+        known: dict[tuple[int, ...], int] = {}
+        return tuple(
+            known.setdefault(tuple(rule.domains[pod] for rule in self.rules), len(known)) for pod in range(self.size)
+        )
+
+    @cached_property
+    def places(self) -> tuple[tuple[int, ...], ...]:
+        """The domain of each kind, by rule."""
+        places: dict[int, tuple[int, ...]] = {}
+        for pod, kind in enumerate(self.kinds):
+            places.setdefault(kind, tuple(rule.domains[pod] for rule in self.rules))
+        return tuple(places[kind] for kind in range(len(places)))
+
+    def excess_of(self, pods: Sequence[int]) -> int:
+        """Return by how many pods the rules are exceeded where exactly these pods remain."""
+        total = 0
+        for rule in self.rules:
+            held = rule.count(pods)
+            total += rule.excess(len(pods), min(held, default=None), max(held, default=None))
+        return total
+
+
+class Tally:
+    """The counts of one rule while pods come or go one by one; the least and greatest are known at once."""
+
+    __slots__ = ("_numbers", "held", "high", "low", "rule")
+
+    def __init__(self, rule: Rule, pods: Iterable[int]) -> None:
+        self.rule = rule
+        self.held = rule.count(pods)
+        self._numbers = Counter(self.held)
+        self.low = min(self.held, default=None)
+        self.high = max(self.held, default=None)
+
+    def remove(self, domain: int) -> None:
+        """Delete a pod of a domain."""
+        if domain == UNCOUNTED:
+            return
+        before = self.held[domain]
+        self.held[domain] = before - 1
+        self._numbers[before] -= 1
+        self._numbers[before - 1] += 1
+        assert self.low is not None
+        assert self.high is not None
+        self.low = min(self.low, before - 1)
+        if before == self.high and not self._numbers[before]:
+            self.high = before - 1
+
+    def add(self, domain: int) -> None:
+        """Add a pod to a domain."""
+        if domain == UNCOUNTED:
+            return
+        before = self.held[domain]
+        self.held[domain] = before + 1
+        self._numbers[before] -= 1
+        self._numbers[before + 1] += 1
+        assert self.low is not None
+        assert self.high is not None
+        self.high = max(self.high, before + 1)
+        if before == self.low and not self._numbers[before]:
+            self.low = before + 1
+
+    def excess(self, remaining: int) -> int:
+        """Return by how many pods the rule is exceeded now, with so many pods of the group."""
+        return self.rule.excess(remaining, self.low, self.high)
+
+    def excess_with(self, domain: int, remaining: int) -> int:
+        """Return by how many pods it would be exceeded with one more pod in a domain."""
+        if domain == UNCOUNTED:
+            return self.rule.excess(remaining, self.low, self.high)
+        assert self.low is not None
+        assert self.high is not None
+        before = self.held[domain]
+        low = before + 1 if before == self.low and self._numbers[before] == 1 else self.low
+        return self.rule.excess(remaining, low, max(self.high, before + 1))
+
+    def excess_without(self, domain: int, remaining: int) -> int:
+        """Return by how many pods it would be exceeded with one pod of a domain less."""
+        if domain == UNCOUNTED:
+            return self.rule.excess(remaining, self.low, self.high)
+        assert self.low is not None
+        assert self.high is not None
+        before = self.held[domain]
+        high = before - 1 if before == self.high and self._numbers[before] == 1 else self.high
+        return self.rule.excess(remaining, min(self.low, before - 1), high)

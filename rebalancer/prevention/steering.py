@@ -1,0 +1,199 @@
+"""From an order of deletion to the fewest patches that establish it.
+
+1. An order that is still good is left alone: the present ranks cost no more than the best order.
+2. Else two orders are compared. One follows the present order from the pod that stays longest on, and takes another
+   pod only where the next one would do harm. The other is the best order itself. Of those that are good enough, the
+   one that keeps more of the present ranks is chosen.
+3. The pods that go first need no rank as long as it does not matter which of them is the first.
+4. Patches are sent one by one, and anything may end in between. So the pods that stay longest are patched first, and a
+   patch is part of the result only if after it no number of remaining pods is worse off than before it. Where no order
+   of the patches does that, single changes are tried, and after that the group is left alone.
+
+Cost: one evaluation of the order for each patch of a pod that has a rank, or gets one above others.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from rebalancer.prevention.order import Order, find_order
+from rebalancer.prevention.outcome import Excess, Price, find_outcome, is_no_worse, price
+from rebalancer.prevention.ranks import assign_ranks, keep_most
+from rebalancer.prevention.scale_down import ScaleDown, Tally
+
+_SMALL: Final = 32
+"""In larger groups not every single change of the order is tried."""
+
+_FEW: Final = 24
+"""Pods that need no rank if it does not matter which of them goes first, at most."""
+
+Patches = tuple[tuple[int, int], ...]
+"""Pods and their new ranks, in the order in which they are written."""
+
+
+class Steering(Struct, frozen=True, kw_only=True):
+    """What the present ranks leave, what the best order would, and the patches that lead there as far as possible."""
+
+    present: Excess
+    order: Order
+    patches: Patches = ()
+    blocked: bool = False
+    """Whether a better order exists, and every patch that leads there does harm in between."""
+
+
+def steer(group: ScaleDown, ranks: Sequence[int]) -> Steering:
+    """Return the fewest patches after which the ranks are as good as the best order; a rank of 0 is none."""
+    present = find_outcome(group, ranks)
+    if price(present) == Price():
+        pods = tuple(sorted(range(group.size), key=ranks.__getitem__))
+        return Steering(present=present, order=Order(pods=pods, excess=present, bound=Price()))
+    order = find_order(group, ranks)
+    goal = order.price
+    if price(present) <= goal:
+        return Steering(present=present, order=order)
+    choices = [_ranks_for(group, pods, ranks, goal) for pods in (_follow(group, order, ranks), order.pods)]
+    choices = [choice for choice in choices if price(find_outcome(group, _apply(ranks, choice))) <= goal]
+    best: Patches = ()
+    for choice in sorted(choices, key=len):
+        patches, reached = _arrange(group, ranks, present, choice)
+        if reached <= goal:
+            return Steering(present=present, order=order, patches=patches)
+        best = best or patches
+    if not best and group.size <= _SMALL:
+        best = _improve_once(group, ranks, present)
+    return Steering(present=present, order=order, patches=best, blocked=not best)
+
+
+def _follow(group: ScaleDown, order: Order, ranks: Sequence[int]) -> tuple[int, ...]:
+    """Return an order that follows the present one from the last pod on, and replaces what would do harm."""
+    tallies = [Tally(rule, ()) for rule in group.rules]
+    waiting = sorted(range(group.size), key=lambda pod: (pod in group.avoided and not ranks[pod], ranks[pod], -pod))
+    survivors: list[int] = []
+    allowed = order.excess
+    while waiting:
+        remaining = len(survivors) + 1
+        chosen, least = waiting[-1], _excess_with(group, tallies, waiting[-1], remaining)
+        if least > allowed[remaining]:
+            tried = {group.kinds[chosen]}
+            for pod in waiting:  # pods without a rank, and of low rank, first: they have to be patched most likely
+                if group.kinds[pod] not in tried:
+                    tried.add(group.kinds[pod])
+                    excess = _excess_with(group, tallies, pod, remaining)
+                    if excess < least:
+                        chosen, least = pod, excess
+        waiting.remove(chosen)
+        survivors.append(chosen)
+        for tally in tallies:
+            tally.add(tally.rule.domains[chosen])
+    return tuple(reversed(survivors))
+
+
+def _excess_with(group: ScaleDown, tallies: Sequence[Tally], pod: int, remaining: int) -> int:
+    return sum(
+        [
+            tally.excess_with(domain, remaining)
+            for tally, domain in zip(tallies, group.places[group.kinds[pod]], strict=True)
+        ]
+    )
+
+
+def _ranks_for(group: ScaleDown, pods: Sequence[int], ranks: Sequence[int], goal: Price) -> dict[int, int]:
+    """Return the new ranks that make an order of the present ones."""
+    assigned = assign_ranks(pods, keep_most(pods, ranks), ranks)
+    assigned = {pod: rank for pod, rank in assigned.items() if rank != ranks[pod]}
+    unranked = 0
+    while unranked < min(len(pods), _FEW) and not ranks[pods[unranked]]:
+        unranked += 1
+    alike = 0
+    while alike < unranked and group.kinds[pods[alike]] == group.kinds[pods[0]]:
+        alike += 1
+
+    def without(number: int) -> dict[int, int]:
+        return {pod: rank for pod, rank in assigned.items() if pod not in pods[:number]}
+
+    # The more pods have a rank, the fewer orders are possible: so the greatest number is found by halving.
+    while alike < unranked:
+        middle = (alike + unranked + 1) // 2
+        if price(find_outcome(group, _apply(ranks, without(middle)))) <= goal:
+            alike = middle
+        else:
+            unranked = middle - 1
+    return without(alike)
+
+
+def _apply(ranks: Sequence[int], patches: dict[int, int]) -> list[int]:
+    return [patches.get(pod, rank) for pod, rank in enumerate(ranks)]
+
+
+def _arrange(group: ScaleDown, ranks: Sequence[int], present: Excess, patches: dict[int, int]) -> tuple[Patches, Price]:
+    """Return the patches one after the other, so that no number of remaining pods is ever worse off than before.
+
+    Where that is not possible for all of them they end with the last one that makes the order better.
+    """
+    left = sorted(patches.items(), key=lambda patch: -patch[1])
+    now = list(ranks)
+    before: Excess | None = present
+    arranged: list[tuple[int, int]] = []
+    good, best = 0, price(present)
+    while left:
+        position = 0 if _only_decides_ties(now, *left[0]) else None
+        if position is None:
+            before = find_outcome(group, now) if before is None else before
+            if price(before) < best:
+                good, best = len(arranged), price(before)
+            position, before = _find_harmless(group, now, left, before)
+            if position is None:
+                break
+        else:
+            before = None
+        pod, rank = left.pop(position)
+        now[pod] = rank
+        arranged.append((pod, rank))
+    before = find_outcome(group, now) if before is None else before
+    if price(before) < best:
+        good, best = len(arranged), price(before)
+    return tuple(arranged[:good]), best
+
+
+def _only_decides_ties(ranks: Sequence[int], pod: int, rank: int) -> bool:
+    """Return whether a new rank only excludes some of the orders that were possible: so it cannot do harm.
+
+    It does for a pod without a rank that gets the lowest one: pods without a rank could be deleted in any order.
+    """
+    return not ranks[pod] and not any(0 < other < rank for other in ranks)
+
+
+def _find_harmless(
+    group: ScaleDown, ranks: Sequence[int], patches: Sequence[tuple[int, int]], before: Excess
+) -> tuple[int | None, Excess]:
+    """Return the first patch after which no number of remaining pods is worse off, and what it leaves."""
+    for position, (pod, rank) in enumerate(patches):
+        after = list(ranks)
+        after[pod] = rank
+        excess = find_outcome(group, after)
+        if is_no_worse(excess, before):
+            return position, excess
+    return None, before
+
+
+def _improve_once(group: ScaleDown, ranks: Sequence[int], present: Excess) -> Patches:
+    """Return the one new rank that makes the order better by most and no number of remaining pods worse off."""
+    order = sorted(range(group.size), key=ranks.__getitem__)
+    best: tuple[Price, Patches] = price(present), ()
+    for pod in order:
+        others = [other for other in order if other != pod]
+        for position in range(len(others) + 1):
+            moved = [*others[:position], pod, *others[position:]]
+            unchanged = frozenset(other for other in others if ranks[other])
+            assigned = assign_ranks(moved, unchanged, ranks)
+            if assigned.keys() == {pod}:
+                excess = find_outcome(group, _apply(ranks, assigned))
+                if is_no_worse(excess, present) and price(excess) < best[0]:
+                    best = price(excess), tuple(assigned.items())
+    return best[1]
+
+
+def removals(ranks: Sequence[int]) -> tuple[int, ...]:
+    """Return all pods in the order in which their ranks are removed: those that go first anyway come first."""
+    return tuple(sorted(range(len(ranks)), key=ranks.__getitem__))
