@@ -1,4 +1,7 @@
-"""`rebalancer demo`: a zone is lost and comes back, and the real loop repairs it, on a simulated cluster."""
+"""`rebalancer demo`: a zone is lost and comes back, and the real loop repairs it, on a simulated cluster.
+
+Then a night of scale-downs follows, with prevention and without, and the report.
+"""
 
 import argparse
 import math
@@ -12,7 +15,8 @@ from rich.live import Live
 from rebalancer.adapters.simulator import START
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.unmatched import find_unmatched
-from rebalancer.cli.demo_play import LONGEST, DemoRun, StoryLine
+from rebalancer.cli.demo_night import REPLICAS, STEPS, play_night
+from rebalancer.cli.demo_play import LONGEST, ZONES, DemoRun, StoryLine
 from rebalancer.cli.demo_view import draw, format_clock
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
@@ -52,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         _play_live(play, console, args.speed)
     else:
         _play(play, args.speed, lambda lines: _print_lines(console, lines))
+    _print_night(args.seed, console)
     _print_report(play, console)
     if not play.repaired:
         raise CliError(f"not repaired within {LONGEST}; seed {args.seed} shows it again")
@@ -104,3 +109,15 @@ def _print_report(play: DemoRun, console: Console) -> None:
         markup=False,
         soft_wrap=True,
     )
+
+
+def _print_night(seed: int, console: Console) -> None:
+    """Print the pods by zone after each step of a night, without prevention and with it."""
+    lines = [
+        f"\nA night: an autoscaler scales {REPLICAS} pods down to {STEPS[-1]}. Pods in the zones {', '.join(ZONES)}:",
+        "REPLICAS   prevention.scaleDown: Off   Steer",
+    ]
+    for step in play_night(seed):
+        without, steered = (" ".join(map(str, counts)) for counts in (step.without, step.steered))
+        lines.append(f"{step.replicas:<10} {without:<27} {steered}")
+    console.print("\n".join(lines), markup=False, soft_wrap=True)

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from rebalancer.adapters.simulator import START, TraceKind
+from rebalancer.cli.demo_night import play_night
 from rebalancer.cli.demo_play import DemoRun, StoryLine
 from rebalancer.cli.demo_view import draw
 
@@ -127,3 +128,13 @@ def test_on_a_terminal_it_draws_and_ends_by_itself() -> None:
     assert b"\x1b[" in shown
     assert b"ZONE c" in shown
     assert b"the proven minimum was 11" in shown
+
+
+def test_the_night_stays_spread_with_prevention_only() -> None:
+    """At every step the zones differ by one pod at most with Steer, and at some step by more with Off."""
+    for seed in (1, 2, 3):
+        steps = list(play_night(seed))
+        assert [step.replicas for step in steps] == [30, 20, 12, 6, 3]
+        assert all(sum(step.without) == sum(step.steered) == step.replicas for step in steps)
+        assert all(max(step.steered) - min(step.steered) <= 1 for step in steps)
+        assert any(max(step.without) - min(step.without) > 1 for step in steps)

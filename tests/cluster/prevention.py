@@ -29,7 +29,11 @@ def wait_ordered(plane: ControlPlane, workloads: int = 1, *, timeout: float = 60
     def ordered() -> bool:
         document = json.loads(plane.api.get(STATUS).get("data", {}).get("status.json", "{}"))
         shown, cycle = document.get("prevention", {}), str(document.get("lastCycle"))
-        if shown.get("ordered") != workloads or shown.get("waiting") or shown.get("unsteered"):
+        unsteered = shown.get("unsteered", {})
+        settled = shown.get("ordered", 0) + unsteered.get("Blocked", 0) == workloads and not unsteered.keys() - {
+            "Blocked"
+        }
+        if not settled or shown.get("waiting"):
             seen.clear()
         elif cycle not in seen:
             seen.append(cycle)

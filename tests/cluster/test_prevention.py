@@ -14,10 +14,9 @@ from tests.cluster.prevention import living, status, wait_ordered, wait_restrict
 from tests.cluster.scale_downs import PLAIN, STEERED, Result, draw_cases, measure, run_cases
 from tests.control_plane.api import Api, ApiError, wait_until
 from tests.control_plane.audit import Mark, Request
-from tests.control_plane.layout import deployment, lay_out, node, nodes, spread, wait_settled
+from tests.control_plane.layout import deployment, lay_out, nodes, spread, wait_settled
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.resources import object_path
 
 COST, MARKER = "controller.kubernetes.io/pod-deletion-cost", "rebalancer.dev/deletion-cost"
 ZONES: Final = {"a": 4, "b": 4, "c": 4}
@@ -134,7 +133,10 @@ def test_the_api_server_lets_the_controllers_account_change_nothing_but_deletion
     cluster.api.patch(path, {"metadata": {"labels": {"other": "yes"}, "finalizers": None}})
 
 
-@pytest.mark.parametrize("missing", ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"])
+@pytest.mark.parametrize(
+    "missing",
+    ["ValidatingAdmissionPolicyBinding", pytest.param("ValidatingAdmissionPolicy", marks=pytest.mark.thorough)],
+)
 def test_without_the_policy_or_its_binding_nothing_is_patched(
     cluster: ControlPlane, tmp_path: Path, missing: str
 ) -> None:
@@ -143,7 +145,7 @@ def test_without_the_policy_or_its_binding_nothing_is_patched(
     lay_out_web(cluster, 6)
     with Controller(cluster, tmp_path, steering()) as controller:
         controller.wait_for("prevention stopped")
-        controller.wait_for("cycle", count=len(controller.log("cycle")) + 3)
+        controller.wait_for("cycle", count=len(controller.log("cycle")) + 1)
         assert controller.metrics()["rebalancer_prevention_stopped"] == 1
         wait_until(lambda: "deploy/prevention" in status(cluster).get("stopped", ""), what="the status")
     assert costs(cluster.api) == [""] * 6
@@ -152,9 +154,9 @@ def test_without_the_policy_or_its_binding_nothing_is_patched(
 
 
 def test_a_night_stays_spread_and_off_leaves_nothing_behind(cluster: ControlPlane, tmp_path: Path) -> None:
-    """30 pods down to 3 in steps; a pause stops patches; a killed process resumes; foreign costs; Off removes all."""
+    """Pods are scaled down in steps; a pause stops patches; a killed process resumes; Off removes all."""
     install(cluster, "base", "prevention")
-    lay_out_web(cluster, 30)
+    lay_out_web(cluster, 24)
     wait_restricted(cluster)
     with Controller(cluster, tmp_path, steering()) as controller:
         wait_until(lambda: any(costs(cluster.api)), what="the first cost", interval=0.01)
@@ -163,7 +165,7 @@ def test_a_night_stays_spread_and_off_leaves_nothing_behind(cluster: ControlPlan
         controller.wait(10)
     with Controller(cluster, tmp_path, steering()) as controller:
         wait_ordered(cluster)
-        for replicas in (20, 12, 6, 3):
+        for replicas in (12, 6, 3):
             scale(cluster, replicas)
             assert max(skews(cluster.api).values()) <= 1
         metrics = controller.metrics()
@@ -173,8 +175,8 @@ def test_a_night_stays_spread_and_off_leaves_nothing_behind(cluster: ControlPlan
         cluster.api.patch(CONTROL, until)
         time.sleep(1.0)
         mark = cluster.audit.mark()
-        scale(cluster, 12)
-        controller.wait_for("cycle", count=len(controller.log("cycle")) + 4)
+        scale(cluster, 6)
+        controller.wait_for("cycle", count=len(controller.log("cycle")) + 3)
         assert patches(cluster, mark) == []
         cluster.api.patch(CONTROL, {"data": None})
         wait_settled(cluster)
@@ -183,7 +185,7 @@ def test_a_night_stays_spread_and_off_leaves_nothing_behind(cluster: ControlPlan
         controller.policy_file.write_text(steering("Off"))
         wait_until(lambda: not any(costs(cluster.api)), what="all costs to be removed", timeout=30)
         mark = cluster.audit.mark()
-        controller.wait_for("cycle", count=len(controller.log("cycle")) + 3)
+        controller.wait_for("cycle", count=len(controller.log("cycle")) + 2)
         assert patches(cluster, mark) == []
     check_patches(patches(cluster))
 
@@ -192,7 +194,7 @@ def test_off_sends_no_request_more_than_before(cluster: ControlPlane, tmp_path: 
     install(cluster, "base", "prevention")
     lay_out_web(cluster, 6)
     with Controller(cluster, tmp_path, steering("Off")) as controller:
-        controller.wait_for("cycle", count=4)
+        controller.wait_for("cycle", count=2)
     requests = cluster.audit.requests(user=USER)
     assert requests
     assert not [request for request in requests if request.resource == "horizontalpodautoscalers"]
@@ -214,29 +216,26 @@ def test_observe_reads_the_autoscalers_and_reports_where_the_night_ends(cluster:
     }
     cluster.api.create(autoscaler)
     with Controller(cluster, tmp_path, steering("Observe")) as controller:
-        controller.wait_for("cycle", count=3)
-        label = 'namespace="shop",workload="web",workload_kind="Deployment"'
+        controller.wait_for("cycle")
 
         def reported() -> bool:
             metrics = controller.metrics()
             return any(name.startswith("rebalancer_scale_down_unsafe{") for name in metrics)
 
         wait_until(reported, what="the metric", timeout=20)
-        assert label
         assert costs(cluster.api) == [""] * 20
     assert cluster.audit.requests(user=USER, verb="watch", resource="horizontalpodautoscalers")
     assert patches(cluster) == []
-    assert object_path(node("x"))
 
 
 def test_steered_scale_downs_end_without_violation_and_their_twins_do_not(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
     result = Result()
-    run_cases(cluster, tmp_path, draw_cases(1, 7), "nothing", result)
+    run_cases(cluster, tmp_path, draw_cases(1, 4), "nothing", result)
     steered, plain = result.of("nothing", STEERED), result.of("nothing", PLAIN)
     print(result)
-    assert steered.scale_downs >= 10
+    assert steered.scale_downs >= 6
     assert steered.avoidable == 0
     assert plain.avoidable > 0
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -10,14 +11,20 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator import ClusterBuilder, SimulatedCluster
 from rebalancer.admission.pause import Pause
+from rebalancer.assessment.assess import assess
 from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.state import Clocks, Leading, PauseRead, PolicyLoaded
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, is_foreign
 from rebalancer.model.labels import Labels
+from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, NamespaceFilter, Policy, ScaleDownPrevention
 from rebalancer.policy.prevention import Prevention as PreventionRules
 from rebalancer.ports import PatchAnswer, PatchResult
+from rebalancer.prevention.groups import find_pod_groups
+from rebalancer.prevention.outcome import find_outcome, is_no_worse, price
+from rebalancer.prevention.plan import PodPatch
+from rebalancer.scheduling.view import View
 from tests.controller.simulated import Simulation, eager
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -323,3 +330,33 @@ def test_a_patch_that_is_not_carried_out_holds_back_its_workload_only(result: Pa
     assert ("shop-0" in steered) == (result is PatchResult.PATCHED)
     if result is PatchResult.FAILED:
         assert run.results.count(result) == 1
+
+
+def test_two_leaders_and_restarts_make_no_state_worse_than_the_one_before() -> None:
+    """Two processes that both believe to lead, in turns: every state is an order no worse for any number of pods."""
+    made = cluster(20)
+    outcomes: list[tuple[int, ...]] = []
+    real = made.patch_cost
+
+    def evaluate() -> tuple[int, ...]:
+        view = View(made.snapshot(made.now))
+        policy = steering()
+        (group,) = find_pod_groups(view, assess(view, policy, NO_MEMORY), policy, NO_MEMORY)
+        return find_outcome(group.problem, [pod.own_deletion_cost for pod in group.pods])
+
+    def watch(patch: PodPatch) -> PatchAnswer:
+        answer = real(patch)
+        outcomes.append(evaluate())
+        return answer
+
+    outcomes.append(evaluate())
+    made.patch_cost = watch  # type: ignore[method-assign]
+    runs = [Steered(made, steering(per_minute=60), burst=2.0) for _ in range(2)]
+    for turn in range(40):
+        run = runs[turn % 2]
+        run.cycles(1, apart=1)
+        if turn % 5 == 4:
+            run.restart()
+    assert len(outcomes) > 10
+    assert all(is_no_worse(after, before) for before, after in pairwise(outcomes))
+    assert price(outcomes[-1]) == (0, 0)
