@@ -117,7 +117,7 @@ def test_a_stateful_set_is_not_steered_and_the_numbers_that_stay_spread_are_name
     assert "deletes the highest ordinals first" in answer.evidence
 
 
-def test_nothing_is_said_with_off() -> None:
+def test_nothing_is_reported_with_off() -> None:
     view, rules = View(web()), policy("Off")
     assessment = assess(view, rules, NO_MEMORY)
     assert list(evaluate_groups(view, assessment, rules, NO_MEMORY, view.snapshot.taken_at)) == []
