@@ -72,21 +72,6 @@ def _save_without_asking(self: Any) -> list[Saved]:
     return [Saved(problem=answer.problem)]
 
 
-def _lease_is_checked_before_a_request(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sender, "_check_permission", _check_only_the_pause)
-
-
-def _check_only_the_pause(self: Any, request: Any) -> Any:
-    honest, self._find_objection = self._find_objection, lambda: ""
-    try:
-        return _PERMISSION(self, request)
-    finally:
-        self._find_objection = honest
-
-
-_PERMISSION = Sender._check_permission  # replaced on purpose
-
-
 def _lease_runs_out_before_others_take_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Election, "leads", lambda self, at: self.renewed_at is not None)
 
@@ -233,7 +218,6 @@ _ALL: tuple[Patch, ...] = (
     _silent_watches_hold,
     _memory_is_saved_before_requests,
     _memory_is_only_written_over_what_was_read,
-    _lease_is_checked_before_a_request,
     _lease_runs_out_before_others_take_it,
     _memory_of_the_last_leader_is_read,
     _own_moves_overlay_the_snapshot,
