@@ -35,6 +35,9 @@ STORED = {
     "causes": [["shop/web", "NodeLost"]],
     "breaker": {"causes": []},
     "proposal": None,
+    "capacity": [],
+    "capacity_attempts": [],
+    "capacity_wanted": [],
 }
 """A memory as version 0.1 writes it."""
 

@@ -101,7 +101,7 @@ def test_a_silent_client_keeps_nobody_waiting(served: Served, monkeypatch: pytes
         silent.sendall(b"GET /met")
         began = time.monotonic()
         assert served.ask("/metrics")[0] == 200
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 4, "sooner than the first of them has used up its time"
         silent.settimeout(5)
         assert silent.recv(100) == b""
 
