@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
-from rebalancer.admission.admit import Admission, AdmissionContext, admit
+from rebalancer.admission.admit import Admission, AdmissionContext, Overload, admit
 from rebalancer.admission.causes import (
     BreakerOpen,
     NotLasting,
@@ -264,10 +264,10 @@ def test_what_holds_everything() -> None:
     admission = admitted(rules(), unsaved="HTTP 409")
     assert (admission.evictions, reasons(admission)) == ((), {Reason.MEMORY_NOT_SAVED})
     now = skewed().taken_at
-    until = now + timedelta(seconds=3)
-    admission = admitted(rules(), overloaded_until=until)
+    admission = admitted(rules(), overload=Overload(now - timedelta(seconds=2), timedelta(seconds=5)))
     assert {waiting.refusal.cause for waiting in admission.waiting} == {ServerOverloaded(timedelta(seconds=3))}
-    assert len(admitted(rules(), overloaded_until=now).evictions) == 8
+    for since in (now - timedelta(seconds=5), now + timedelta(hours=1)):
+        assert len(admitted(rules(), overload=Overload(since, timedelta(seconds=5))).evictions) == 8
 
 
 def test_no_more_in_flight_than_the_memory_holds() -> None:
