@@ -135,8 +135,9 @@ def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
     ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"],
 )
 def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> None:
-    taint = Taint(key, TaintEffect.PREFER_NO_SCHEDULE)
-    plan = planned(nodes(returned(), lambda n: structs.replace(n, taints=(taint,)) if n.name == "c-1" else n))
+    """Another taint that only makes the node less preferred changes nothing."""
+    taints = tuple(Taint(name, TaintEffect.PREFER_NO_SCHEDULE) for name in ("example.com/slow", key))
+    plan = planned(nodes(returned(), lambda n: structs.replace(n, taints=taints) if n.name == "c-1" else n))
     assert plan.evictions == ()
     assert plan.groups[0].refusal == causes.Refusal(Reason.NODE_LEAVING, causes.NodeToBeRemoved("c-1", key))
 
