@@ -33,6 +33,7 @@ from rebalancer.controller.state import (
     LoopState,
     MemoryRead,
     NotSent,
+    PlaceholdersCreated,
     Publish,
     Requests,
     Save,
@@ -101,6 +102,14 @@ def spawn_thread(work: Callable[[], None]) -> None:
 def run_at_once(work: Callable[[], None]) -> None:
     """Run a function in the caller's thread, for a simulation that is to be repeatable."""
     work()
+
+
+def _hold_steps(request: Evict, why: str) -> LoopEvent:
+    return NotSent(uid=request.move.uid, why=why, held=Held.STEPS)
+
+
+def _refuse_all(request: CreatePlaceholders, why: str) -> LoopEvent:
+    return PlaceholdersCreated(refused={placeholder.token: why for placeholder in request.placeholders})
 
 
 class Runner:
@@ -252,13 +261,13 @@ class Runner:
             for request in self._step(pending.popleft()):
                 match request:
                     case Evict():
-                        pending.extend(self._begin(request))
+                        pending.extend(self._begin(partial(self._evict, request), partial(_hold_steps, request)))
                     case Publish():
                         self._cluster.record(request.event)
                     case Save():
                         pending.extend(self._save())
                     case CreatePlaceholders():
-                        self._spawn(partial(self._create, request))
+                        pending.extend(self._begin(partial(self._create, request), partial(_refuse_all, request)))
                     case DeletePlaceholders():
                         if self._may_act():  # the Jobs of another leader are not ours to delete
                             self._jobs.delete(request, self.state.policy.capacity)
@@ -279,13 +288,13 @@ class Runner:
             _log.exception("state not observed")
         return requests
 
-    def _begin(self, request: Evict) -> list[LoopEvent]:
-        """Begin a request in a thread of its own; where there is none to be had, it is not sent."""
+    def _begin(self, work: Callable[[], None], refuse: Callable[[str], LoopEvent]) -> list[LoopEvent]:
+        """Begin a request in a thread of its own; where there is none to be had, it is answered with why not."""
         try:
-            self._spawn(partial(self._evict, request))
+            self._spawn(work)
         except RuntimeError as error:
-            _log.warning("eviction not begun", pod=request.move.pod, error=str(error))
-            return [NotSent(uid=request.move.uid, why=str(error), held=Held.STEPS)]
+            _log.warning("request not begun", error=str(error))
+            return [refuse(str(error))]
         return []
 
     def _evict(self, request: Evict) -> None:

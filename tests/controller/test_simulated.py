@@ -24,10 +24,12 @@ from rebalancer.adapters.simulator import (
     pick_most_crowded,
 )
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.state import ApprovalRead, LoopEvent, LoopState, PauseRead
+from rebalancer.capacity.placeholders import Placeholder
+from rebalancer.controller.state import ApprovalRead, LoopEvent, LoopState, PauseRead, Saved
 from rebalancer.controller.status import PLAN
+from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.moves import Move, MoveState
-from rebalancer.model.pods import OwnerReference
+from rebalancer.model.pods import NOTHING, OwnerReference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
@@ -454,3 +456,19 @@ groups: [{name: all, selector: {matchLabels: {app: web}}, groupBy: [app], disrup
     simulation.cycles(9, apart=30)
     assert simulation.evictions == 1
     assert standing(cluster.snapshot(cluster.now), [[4], [0]]) == [[3], [2]]
+
+
+def test_placeholders_whose_thread_cannot_be_had_are_refused() -> None:
+    """The loop goes on with what else was requested, and waits for no answer about them."""
+
+    def spawn(work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
+    runner = Simulation(cluster, eager(), spawn=spawn).runner
+    runner.drain()
+    placeholder = Placeholder(name="p-1", token="p", requests=NOTHING, node_affinity=NodeAffinity())
+    runner.state = replace(runner.state, to_create=(placeholder,))
+    runner.tell(Saved())
+    runner.drain()
+    assert (runner.state.creating, runner.state.refused_capacity) == (frozenset(), {"p": "can't start new thread"})
