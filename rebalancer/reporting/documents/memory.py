@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from rebalancer.model.moments import Moment
-from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.moves import NO_MEMORY, Memory, Target
 
 _FORMAT: Final = 2
 
@@ -31,8 +31,8 @@ MOST_FAILED: Final = 1_000
 MOST_BYTES: Final = 240 * 1024
 """Of the text; the ConfigMap may have 256 KiB, and people read the status beside it."""
 
-_FEW_VALUES: Final = 4
-"""Domains of a target that is stored even in a memory that is too large; zones are few, host names are many."""
+_SHORT_TARGET: Final = 48
+"""Characters of a target's domains that are stored even in a memory that is too large: three zones, no host names."""
 
 _LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a memory once it is decompressed; more was not written by a controller."""
@@ -94,10 +94,14 @@ def _drop_ended_moves(memory: Memory) -> Memory:
 def _drop_large_targets(memory: Memory) -> Memory:
     """Leave what is verified of a move to its other keys: where it was predicted in one of many domains."""
     moves = (
-        msgspec.structs.replace(move, targets=tuple(one for one in move.targets if len(one.values) <= _FEW_VALUES))
+        msgspec.structs.replace(move, targets=tuple(filter(_is_short, move.targets)))
         for move in memory.moves
     )
     return msgspec.structs.replace(memory, moves=tuple(moves))
+
+
+def _is_short(target: Target) -> bool:
+    return sum(map(len, target.values)) <= _SHORT_TARGET
 
 
 def _shorten_failed(memory: Memory) -> Memory:

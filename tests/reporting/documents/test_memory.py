@@ -207,6 +207,7 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
 @settings(deadline=None, max_examples=6)
 @given(st.integers(1, 63), st.integers(0, 16), st.integers(0, 4_000))
 @example(63, 16, 4_000)
+@example(34, 4, 0)
 def test_no_memory_is_larger_than_the_map(name_length: int, targets: int, zones: int) -> None:
     """With names of up to 63 characters that share nothing; moves in flight, rates, a proposal always stay."""
     memory = largest(name_length=name_length, targets=targets, zones=zones)
