@@ -24,7 +24,11 @@ class PlaceholderJobs:
         for placeholder in request.placeholders:
             if placeholder.token in refused or self._jobs is None or self._find_objection():
                 continue
-            problem = self._jobs.create_placeholder(placeholder, rules)
+            try:
+                problem = self._jobs.create_placeholder(placeholder, rules)
+            except Exception as error:  # noqa: BLE001  # else the loop would wait for the answer for ever
+                _log.exception("placeholder without a result", job=placeholder.name)
+                problem = f"{type(error).__name__}: {error}"
             _log.info("placeholder", job=placeholder.name, result=problem or "created")
             if problem:
                 refused[placeholder.token] = problem

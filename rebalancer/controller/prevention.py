@@ -11,6 +11,7 @@ only then does it hold that this identity cannot change more than deletion costs
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -229,8 +230,7 @@ class Prevention:
             if stopped:
                 break
         if stopped != self._report.stopped:
-            changed = {**vars(self._report), "stopped": stopped}
-            self._publish(PreventionReport(**changed))
+            self._publish(replace(self._report, stopped=stopped))
 
     def _send(self, patch: PodPatch) -> PatchAnswer:
         answer = self._cluster.patch_cost(patch)

@@ -104,14 +104,6 @@ def run_at_once(work: Callable[[], None]) -> None:
     work()
 
 
-def _hold_steps(request: Evict, why: str) -> LoopEvent:
-    return NotSent(uid=request.move.uid, why=why, held=Held.STEPS)
-
-
-def _refuse_all(request: CreatePlaceholders, why: str) -> LoopEvent:
-    return PlaceholdersCreated(refused={placeholder.token: why for placeholder in request.placeholders})
-
-
 class Runner:
     """Runs one loop over one cluster.
 
@@ -140,11 +132,10 @@ class Runner:
         self._identity = identity
         self._spawn = spawn
         self._cycle_ended = cycle_ended
+        self.use_placeholders(None)
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
         self.count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS
         """Returns the requests to the API server within a time, for the breaker."""
-        self.placeholders: Placeholders | None = None
-        """Where Jobs of placeholders are created; None: nowhere."""
         self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
         self._waiting_tick = False
         self._next_cycle: float | None = None
@@ -153,6 +144,11 @@ class Runner:
         self._awaited = NOTHING_AWAITED
         self._scheduling = threading.Lock()
         self.thread = threading.Thread(target=self._run, name="loop", daemon=True)
+
+    def use_placeholders(self, placeholders: Placeholders | None) -> None:
+        """Say where Jobs of placeholders are created; None: nowhere. Before the loop runs."""
+        self._placeholders = placeholders
+        self._jobs = PlaceholderJobs(placeholders, self._find_objection)
 
     # From any thread
 
@@ -243,7 +239,7 @@ class Runner:
                 snapshot = self._cluster.snapshot(self._clocks.now())
             requests = self.count_requests(self.state.policy.breaker.window)
             capacity = read_capacity(
-                self.placeholders, self.state.policy, self.state.memory, snapshot, self._clocks.now()
+                self._placeholders, self.state.policy, self.state.memory, snapshot, self._clocks.now()
             )
             self._handle(CycleDue(snapshot=snapshot, stale=stale, requests=requests, capacity=capacity))
             self._report()
@@ -261,16 +257,18 @@ class Runner:
             for request in self._step(pending.popleft()):
                 match request:
                     case Evict():
-                        pending.extend(self._begin(partial(self._evict, request), partial(_hold_steps, request)))
+                        if why := self._begin(partial(self._evict, request)):
+                            pending.append(NotSent(uid=request.move.uid, why=why, held=Held.STEPS))
                     case Publish():
                         self._cluster.record(request.event)
                     case Save():
                         pending.extend(self._save())
                     case CreatePlaceholders():
-                        pending.extend(self._begin(partial(self._create, request), partial(_refuse_all, request)))
+                        if why := self._begin(partial(self._create, request)):
+                            refused = {placeholder.token: why for placeholder in request.placeholders}
+                            pending.append(PlaceholdersCreated(refused=refused))
                     case DeletePlaceholders():
-                        if self._may_act():  # the Jobs of another leader are not ours to delete
-                            self._jobs.delete(request, self.state.policy.capacity)
+                        self._delete(request)
 
     def _step(self, event: LoopEvent) -> Requests:
         now = self._clocks.now()
@@ -288,14 +286,14 @@ class Runner:
             _log.exception("state not observed")
         return requests
 
-    def _begin(self, work: Callable[[], None], refuse: Callable[[str], LoopEvent]) -> list[LoopEvent]:
-        """Begin a request in a thread of its own; where there is none to be had, it is answered with why not."""
+    def _begin(self, work: Callable[[], None]) -> str:
+        """Begin a request in a thread of its own; return why there is none to be had, "" if it has begun."""
         try:
             self._spawn(work)
         except RuntimeError as error:
             _log.warning("request not begun", error=str(error))
-            return [refuse(str(error))]
-        return []
+            return str(error)
+        return ""
 
     def _evict(self, request: Evict) -> None:
         with self._observer.phase("act"):
@@ -312,9 +310,18 @@ class Runner:
     def _create(self, request: CreatePlaceholders) -> None:
         self.tell(self._jobs.create(request, self.state.policy.capacity))
 
-    @property
-    def _jobs(self) -> PlaceholderJobs:
-        return PlaceholderJobs(self.placeholders, self._find_objection)
+    def _delete(self, request: DeletePlaceholders) -> None:
+        """Delete Jobs, at once if the process ends: nobody would wait for another thread.
+
+        What is left of them is requested again by the next cycle, or by the next leader.
+        """
+        if not self._may_act():  # the Jobs of another leader are not ours to delete
+            return
+        work = partial(self._jobs.delete, request, self.state.policy.capacity)
+        if self.state.stopping:
+            work()
+        else:
+            self._begin(work)
 
     def _find_objection(self) -> str:
         """Return why no eviction may be sent now, whatever was requested before; called by the requests' threads."""

@@ -20,9 +20,8 @@ from rebalancer.adapters.prometheus import (
     Metrics,
     MoveOutcome,
     Phase,
-    ReplacementSamples,
-    ScaleDownSamples,
     WatchSamples,
+    WorkloadSamples,
 )
 from rebalancer.adapters.web import WebServer
 from rebalancer.assessment.findings import Finding, find_findings
@@ -83,7 +82,7 @@ class Telemetry:
         self._shown: Cycle | None = None
         self._cycle_samples = CycleSamples()
         self._reported = NO_REPORT
-        self._scale_downs: tuple[ScaleDownSamples, ...] = ()
+        self._scale_downs: tuple[WorkloadSamples, ...] = ()
         self._unmatched = UnmatchedLog()
         self._threads: list[Thread] = []
 
@@ -239,14 +238,14 @@ def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
     )
 
 
-def _scale_down_samples(report: PreventionReport) -> Iterable[ScaleDownSamples]:
+def _scale_down_samples(report: PreventionReport) -> Iterable[WorkloadSamples]:
     """Yield a row for each workload; made once per report, because most events of the loop change none of them."""
     for workload in report.evaluated:
-        yield ScaleDownSamples(
+        yield WorkloadSamples(
             namespace=workload.namespace,
             workload_kind=workload.kind,
             workload=workload.name,
-            unsafe=workload in report.risky,
+            wrong=workload in report.risky,
         )
 
 
@@ -297,7 +296,7 @@ def _constraint_samples(cycle: Cycle, states: StateReasons) -> Iterable[Constrai
                 )
 
 
-def _replacement_samples(cycle: Cycle, findings: Iterable[Finding]) -> Iterable[ReplacementSamples]:
+def _replacement_samples(cycle: Cycle, findings: Iterable[Finding]) -> Iterable[WorkloadSamples]:
     """Yield the workloads that have constraints or limits, and any other with a pod that cannot be replaced."""
     kind = FindingKind.REPLACEMENT_BLOCKED
     blocked = {workload for finding in findings if finding.kind is kind for workload in finding.workloads}
@@ -305,11 +304,11 @@ def _replacement_samples(cycle: Cycle, findings: Iterable[Finding]) -> Iterable[
     evaluated.update(workload for group in cycle.assessment.pod_groups for workload in group.owners)
     for workload in sorted(evaluated | blocked):
         if workload.kind != "Pod":
-            yield ReplacementSamples(
+            yield WorkloadSamples(
                 namespace=workload.namespace,
                 workload_kind=workload.kind,
                 workload=workload.name,
-                blocked=workload in blocked,
+                wrong=workload in blocked,
             )
 
 

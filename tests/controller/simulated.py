@@ -82,7 +82,7 @@ class Simulation:
             cycle_ended=self._cycle_ended,
             spawn=self._spawn,
         )
-        runner.placeholders = self.cluster
+        runner.use_placeholders(self.cluster)
         runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY))))
         return runner
 

@@ -40,6 +40,7 @@ from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
 
 ZONES = "abc"
+PLACEHOLDER = Placeholder(name="p-1", token="p", requests=NOTHING, node_affinity=NodeAffinity())
 
 
 def skewed(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False, budget: int = 1) -> ClusterBuilder:
@@ -467,8 +468,40 @@ def test_placeholders_whose_thread_cannot_be_had_are_refused() -> None:
     cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
     runner = Simulation(cluster, eager(), spawn=spawn).runner
     runner.drain()
-    placeholder = Placeholder(name="p-1", token="p", requests=NOTHING, node_affinity=NodeAffinity())
-    runner.state = replace(runner.state, to_create=(placeholder,))
+    runner.state = replace(runner.state, to_create=(PLACEHOLDER,))
     runner.tell(Saved())
     runner.drain()
     assert (runner.state.creating, runner.state.refused_capacity) == (frozenset(), {"p": "can't start new thread"})
+
+
+def test_a_placeholder_that_fails_with_an_error_of_our_own_is_refused() -> None:
+    """The loop waits for no answer that never comes."""
+
+    def fail(placeholder: Placeholder) -> str:
+        raise KeyError(placeholder.name)
+
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
+    cluster.jobs.refuse = fail
+    runner = Simulation(cluster, eager()).runner
+    runner.drain()
+    runner.state = replace(runner.state, to_create=(PLACEHOLDER,))
+    runner.tell(Saved())
+    runner.drain()
+    assert (runner.state.creating, runner.state.refused_capacity) == (frozenset(), {"p": "KeyError: 'p-1'"})
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_placeholders_are_deleted_beside_the_loop_but_before_the_process_ends(stopping: bool) -> None:
+    """Slow requests hold up no eviction; at the end nobody would wait for another thread."""
+    waiting: list[Callable[[], None]] = []
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
+    cluster.create_placeholder(PLACEHOLDER, eager().capacity)
+    runner = Simulation(cluster, eager(), spawn=waiting.append).runner
+    runner.drain()
+    runner.state = replace(runner.state, to_delete=(PLACEHOLDER.name,), stopping=stopping)
+    runner.tell(Saved())
+    runner.drain()
+    assert bool(cluster.list_placeholders(eager().capacity.namespace)) == (not stopping)
+    for work in waiting:
+        work()
+    assert not cluster.list_placeholders(eager().capacity.namespace)

@@ -55,7 +55,7 @@ def test_figures_of_a_cycle() -> None:
     state, _ = step(LoopState(policy=eager(), policy_since=now), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=WAITING), now)
     figures = samples_of(state.cycle)
-    assert [(sample.workload, sample.blocked) for sample in figures.replacements] == [("web", True)]
+    assert [(sample.workload, sample.wrong) for sample in figures.replacements] == [("web", True)]
     assert figures.findings == {FindingKind.REPLACEMENT_BLOCKED: 1}
 
 

@@ -11,9 +11,8 @@ from rebalancer.adapters.prometheus.samples import (
     CycleSamples,
     DomainSamples,
     LimitSamples,
-    ReplacementSamples,
-    ScaleDownSamples,
     WatchSamples,
+    WorkloadSamples,
 )
 
 __all__ = [
@@ -26,9 +25,8 @@ __all__ = [
     "Metrics",
     "MoveOutcome",
     "Phase",
-    "ReplacementSamples",
-    "ScaleDownSamples",
     "Stability",
     "Type",
     "WatchSamples",
+    "WorkloadSamples",
 ]

@@ -63,14 +63,14 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
     yield from _collect_constraints(select_rows(samples.constraints))
     yield from _collect_limits(select_rows(samples.limits))
     rows = select_rows(samples.replacements)
-    yield _make_gauge(catalog.REPLACEMENT_BLOCKED, [(row.labels, int(row.blocked)) for row in rows])
+    yield _make_gauge(catalog.REPLACEMENT_BLOCKED, [(row.labels, int(row.wrong)) for row in rows])
     missing = nsmallest(
         DOMAINS_WITHOUT_NODES, samples.domains_without_nodes, key=lambda row: (row.headroom, row.labels)
     )
     yield _make_gauge(catalog.DOMAIN_WITHOUT_NODES, [(row.labels, int(row.headroom < 0)) for row in missing])
     yield _make_gauge(catalog.CAPACITY_PLACEHOLDERS, [((), samples.placeholders)])
     scale_downs = select_rows(samples.scale_downs)
-    yield _make_gauge(catalog.SCALE_DOWN_UNSAFE, [(row.labels, int(row.unsafe)) for row in scale_downs])
+    yield _make_gauge(catalog.SCALE_DOWN_UNSAFE, [(row.labels, int(row.wrong)) for row in scale_downs])
     yield _make_gauge(catalog.PREVENTION_LEFT, [((), samples.prevention_left)])
     yield _make_gauge(catalog.PREVENTION_STOPPED, [((), int(samples.prevention_stopped))])
     findings = {str(kind): number for kind, number in samples.findings.items()}

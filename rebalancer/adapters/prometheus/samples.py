@@ -73,43 +73,13 @@ class LimitSamples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplacementSamples:
-    """Whether a lost pod of a workload could be replaced."""
+class WorkloadSamples:
+    """Whether something is wrong with a workload; what it is, the metric says."""
 
     namespace: str
     workload_kind: str
     workload: str
-    blocked: bool
-
-    @property
-    def subject(self) -> tuple[str, ...]:
-        """The workload."""
-        return self.labels
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The values of its labels, in the order of the metric's declaration."""
-        return self.namespace, self.workload_kind, self.workload
-
-    @property
-    def headroom(self) -> int:
-        """-1 if replacements are blocked, else 0."""
-        return -1 if self.blocked else 0
-
-    @property
-    def state(self) -> State:
-        """The state by which series are limited."""
-        return State.VIOLATED if self.blocked else State.SATISFIED
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaleDownSamples:
-    """Whether a scale-down of a workload is likely to leave its pods skewed."""
-
-    namespace: str
-    workload_kind: str
-    workload: str
-    unsafe: bool
+    wrong: bool
 
     @property
     def subject(self) -> tuple[str, ...]:
@@ -124,12 +94,12 @@ class ScaleDownSamples:
     @property
     def headroom(self) -> int:
         """-1 if it is, else 0."""
-        return -1 if self.unsafe else 0
+        return -1 if self.wrong else 0
 
     @property
     def state(self) -> State:
         """The state by which series are limited."""
-        return State.VIOLATED if self.unsafe else State.SATISFIED
+        return State.VIOLATED if self.wrong else State.SATISFIED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,9 +140,9 @@ class CycleSamples:
     cycle_ended_at: datetime | None = None
     constraints: tuple[ConstraintSamples, ...] = ()
     limits: tuple[LimitSamples, ...] = ()
-    replacements: tuple[ReplacementSamples, ...] = ()
+    replacements: tuple[WorkloadSamples, ...] = ()
     domains_without_nodes: tuple[DomainSamples, ...] = ()
-    scale_downs: tuple[ScaleDownSamples, ...] = ()
+    scale_downs: tuple[WorkloadSamples, ...] = ()
     prevention_left: int = 0
     prevention_stopped: bool = False
     findings: Mapping[FindingKind, int] = field(default_factory=dict)

@@ -93,10 +93,7 @@ def _drop_ended_moves(memory: Memory) -> Memory:
 
 def _drop_large_targets(memory: Memory) -> Memory:
     """Leave what is verified of a move to its other keys: where it was predicted in one of many domains."""
-    moves = (
-        msgspec.structs.replace(move, targets=tuple(filter(_is_short, move.targets)))
-        for move in memory.moves
-    )
+    moves = (msgspec.structs.replace(move, targets=tuple(filter(_is_short, move.targets))) for move in memory.moves)
     return msgspec.structs.replace(memory, moves=tuple(moves))
 
 

@@ -18,10 +18,9 @@ from rebalancer.adapters.prometheus import (
     Metrics,
     MoveOutcome,
     Phase,
-    ReplacementSamples,
-    ScaleDownSamples,
     Type,
     WatchSamples,
+    WorkloadSamples,
 )
 from rebalancer.adapters.prometheus.metrics import parse_request
 from rebalancer.model.breaker import BreakerCause
@@ -65,8 +64,8 @@ LEADING = CycleSamples(
     constraints=(WEB,),
     limits=(REDIS,),
     replacements=(
-        ReplacementSamples(namespace="shop", workload_kind="Deployment", workload="web", blocked=True),
-        ReplacementSamples(namespace="shop", workload_kind="StatefulSet", workload="db", blocked=False),
+        WorkloadSamples(namespace="shop", workload_kind="Deployment", workload="web", wrong=True),
+        WorkloadSamples(namespace="shop", workload_kind="StatefulSet", workload="db", wrong=False),
     ),
     domains_without_nodes=(
         DomainSamples(
@@ -76,7 +75,7 @@ LEADING = CycleSamples(
             namespace="shop", workload_kind="Deployment", workload="db", topology_key="z", domain="c", headroom=0
         ),
     ),
-    scale_downs=(ScaleDownSamples(namespace="shop", workload_kind="Deployment", workload="web", unsafe=True),),
+    scale_downs=(WorkloadSamples(namespace="shop", workload_kind="Deployment", workload="web", wrong=True),),
     prevention_left=6,
     prevention_stopped=True,
     findings={FindingKind.REPLACEMENT_BLOCKED: 1},
