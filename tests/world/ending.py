@@ -44,6 +44,14 @@ def check_end(world: "World") -> None:
         breach(sentence)
 
 
+def is_at_rest(world: "World") -> bool:
+    """Return whether nothing is left to do: all is as it must be, and whatever pods are wanted are there."""
+    cycles = [replica.runner.state.cycle for replica in world.living if replica.runner.state.leads]
+    in_flight = any(replica.runner.state.memory.in_flight for replica in world.living)
+    waiting = any(pod.waiting or pod.terminating for pod in world.state.store.pods)
+    return not in_flight and not waiting and all(cycle is not None and not cycle.plan.groups for cycle in cycles)
+
+
 def _find_stuck(state: LoopState, now: datetime) -> Iterable[str]:
     if state.unsaved:
         yield f"the memory is not stored at the end: {state.unsaved}"

@@ -12,6 +12,9 @@ from typing import NamedTuple
 CHAOS, QUIET = 1800.0, 1500.0
 """Seconds with disturbances, and seconds without in which everything has to come right."""
 
+REST = 2100.0
+"""Seconds after that, in which what has come right is left alone."""
+
 FIRST = 30.0
 """Seconds before the first disturbance."""
 

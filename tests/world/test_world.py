@@ -20,7 +20,7 @@ CHUNKS, SEEDS = 20, 200
 """In the ordinary run; `python -m tests.world FIRST LAST` runs any others."""
 
 THOROUGH_SEEDS = 100_000
-"""Each is 55 simulated minutes. WORLD_SEEDS=FIRST-LAST runs a part of them."""
+"""Each is 90 simulated minutes. WORLD_SEEDS=FIRST-LAST runs a part of them."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

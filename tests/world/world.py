@@ -13,14 +13,14 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.policy import Policy
 from rebalancer.ports import EvictionResult
-from tests.world.ending import check_end
+from tests.world.ending import check_end, is_at_rest
 from tests.world.hub import Hub
 from tests.world.monitor import Monitor
 from tests.world.observer import WorldObserver
 from tests.world.port import Api, Faults
 from tests.world.replica import Replica
 from tests.world.scenarios import SCENARIOS, draw_cluster, draw_policy, draw_scenario
-from tests.world.schedule import QUIET, WHOLE, Cut, Planned, draw_schedule
+from tests.world.schedule import QUIET, REST, WHOLE, Cut, Planned, draw_schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ class World:
     # The run
 
     def run(self) -> Result:
-        """Disturb it for a while, heal it, and check that it comes right."""
+        """Disturb it for a while, heal it, and check that it comes right and is then left alone."""
         only = self.cut.disturbances
         for number, planned in enumerate(self.schedule):
             if (only is None or number in only) and planned.at < self.cut.chaos:
@@ -173,6 +173,10 @@ class World:
         self._heal()
         self.cluster.advance(QUIET)
         check_end(self)
+        at_rest, begun = is_at_rest(self), len(self.monitor.begun)
+        self.cluster.advance(REST)
+        if at_rest and len(self.monitor.begun) > begun:
+            self.monitor.breach(f"evicts although nothing has changed since all came right: {self.monitor.begun[begun]}")
         for replica in self.living:
             replica.kill()
         history = [*self.notes, *map(str, self.state.trace), *map(str, self.monitor.begun), *self.monitor.breaches]
