@@ -191,7 +191,8 @@ def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
     install(cluster, "base", "evict")
     skewed(cluster)
     access = ("--kubeconfig", str(cluster.kubeconfig()), "--namespace", NAMESPACE)
-    with Controller(cluster, tmp_path, policy("Evict")) as controller:
+    slow = policy("Evict", budgets={"perMinute": 3})  # else a fast server ends the repair before the pause
+    with Controller(cluster, tmp_path, slow) as controller:
         controller.wait_for("eviction")
         paused = rebalancer("pause", "--reason", "zone b is upgraded", *access)
         assert paused.returncode == 0, paused.stderr
@@ -211,6 +212,7 @@ def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
         wait_until(lambda: "RebalancePaused" in reasons(cluster), what="the event")
         status = cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status")["data"]["status.json"]
         assert json.loads(status)["paused"]["reason"] == "zone b is upgraded"
+        controller.policy_file.write_text(policy("Evict"))
         resumed = rebalancer("resume", *access)
         assert resumed.returncode == 0, resumed.stderr
         assert b"zone b is upgraded" in resumed.stdout
