@@ -176,7 +176,7 @@ class World:
         at_rest, begun = is_at_rest(self), len(self.monitor.begun)
         self.cluster.advance(REST)
         if at_rest and len(self.monitor.begun) > begun:
-            self.monitor.breach(f"evicts although nothing has changed since all came right: {self.monitor.begun[begun]}")
+            self.monitor.breach(f"evicts although all had come right: {self.monitor.begun[begun]}")
         for replica in self.living:
             replica.kill()
         history = [*self.notes, *map(str, self.state.trace), *map(str, self.monitor.begun), *self.monitor.breaches]
