@@ -5,21 +5,28 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.controller import USER, Controller, install, policy
+from rebalancer.adapters.kubernetes.placeholders import job_manifest
+from rebalancer.capacity.placeholders import Placeholder
+from rebalancer.model.affinity import NodeAffinity
+from rebalancer.model.pods import NOTHING
+from tests.cluster.controller import ACCOUNT, USER, Controller, install, policy
 from tests.control_plane.api import Api, ApiError, wait_until
 from tests.control_plane.layout import deployment, lay_out, node, nodes, pdb, pod, spread
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
+from tests.controller.simulated import eager
 
 SHOP = "/api/v1/namespaces/shop/pods"
 PLACEHOLDERS = "/api/v1/namespaces/rebalancer-capacity/pods"
 JOBS = "/apis/batch/v1/namespaces/rebalancer-capacity/jobs"
+QUICK_LEASE = ("--lease-duration=4s", "--renew-deadline=3s", "--retry-period=500ms")
 QUICK = {"mode": "Request", "timeout": "30s", "settle": "1s"}
 
 
@@ -166,7 +173,12 @@ def test_a_foreign_pod_that_could_take_the_capacity_holds_the_evictions(cluster:
     assert not [line for line in failed_scheduling(api) if line.startswith("web")]
 
 
-@pytest.mark.parametrize("after", ["save", "job-1", "job-3", "ready", "delete", "eviction"])
+def rarely(*moments: str) -> list[Any]:
+    """Mark moments for the thorough run."""
+    return [pytest.param(moment, marks=pytest.mark.thorough) for moment in moments]
+
+
+@pytest.mark.parametrize("after", ["job-1", "delete", *rarely("save", "job-3", "ready", "eviction")])
 def test_a_controller_that_never_comes_back_leaves_nothing(cluster: ControlPlane, tmp_path: Path, after: str) -> None:
     """Killed at any write of the request, its Jobs end at their deadline; nothing is evicted twice for one need."""
     install(cluster, "base", "evict", "capacity")
@@ -182,6 +194,71 @@ def test_a_controller_that_never_comes_back_leaves_nothing(cluster: ControlPlane
         wait_until(lambda: nothing_left(api), what="the control plane to end the Jobs", timeout=60)
         assert time.monotonic() - started < 40
     assert len(cluster.audit.evictions(user=USER)) <= 4
+
+
+@pytest.mark.parametrize("after", ["job-3", *rarely("save", "job-1", "ready", "delete", "eviction")])
+def test_killed_and_started_again_the_repair_takes_its_minimum(
+    cluster: ControlPlane, tmp_path: Path, after: str
+) -> None:
+    """Whatever was written last: four evictions in all, no pod that waits for a node, no placeholder left."""
+    install(cluster, "base", "evict", "capacity")
+    lay_out_shop(cluster)
+    api = cluster.api
+    with autoscaler(api):
+        for number in range(2):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            with Controller(cluster, folder, capacity_policy(), *QUICK_LEASE) as controller:
+                if number == 0:
+                    wait_until(lambda: _has_come(api, cluster, after), what=after, timeout=60, interval=0.01)
+                    assert controller.process is not None
+                    controller.process.kill()
+                    controller.wait(10)
+                    continue
+                wait_until(lambda: by_zone(api) == {"a": 4, "b": 4, "c": 4}, what="four pods in each zone", timeout=120)
+                wait_until(lambda: nothing_left(api), what="the placeholders to go", timeout=60)
+    assert [eviction.code for eviction in cluster.audit.evictions(user=USER)] == [201] * 4
+    assert not [line for line in failed_scheduling(api) if line.startswith("web")]
+
+
+def test_the_api_server_lets_the_controllers_account_create_nothing_but_placeholders(cluster: ControlPlane) -> None:
+    """A Job that is no placeholder is refused there, and everywhere else any Job."""
+    install(cluster, "base", "evict", "capacity")
+    api, account = cluster.api, cluster.api_as(ACCOUNT)
+    wait_until(lambda: api.find("/api/v1/namespaces/rebalancer-capacity/serviceaccounts/default"), what="the namespace")
+    placeholder = Placeholder(name="web-1", token="web", requests=NOTHING, node_affinity=NodeAffinity())
+    job = job_manifest(placeholder, eager().capacity)
+
+    def refusal(*path: str, value: object) -> str:
+        changed = deepcopy(dict(job))
+        parent: Any = changed
+        for step in path[:-1]:
+            parent = parent[step]
+        if value is None:
+            del parent[path[-1]]
+        else:
+            parent[path[-1]] = value
+        try:
+            account.request("POST", JOBS, changed, parameters={"dryRun": "All"})
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    # It takes a moment until the server applies a new policy.
+    wait_until(lambda: "placeholder" in refusal("metadata", "labels", value={}), what="the policy to be in force")
+    assert "priorityClassName" in refusal("spec", "template", "spec", "priorityClassName", value=None)
+    assert "label" in refusal("spec", "template", "metadata", "labels", value={"app": "web"})
+    assert "activeDeadlineSeconds" in refusal("spec", "activeDeadlineSeconds", value=None)
+    assert "backoffLimit" in refusal("spec", "backoffLimit", value=3)
+    assert "ttlSecondsAfterFinished" in refusal("spec", "ttlSecondsAfterFinished", value=None)
+    assert refusal("spec", "backoffLimit", value=0) == ""
+    for path in ("/apis/batch/v1/namespaces/default/jobs", PLACEHOLDERS):
+        with pytest.raises(ApiError) as caught:
+            account.request("POST", path, {**job, "metadata": {"name": "web-1", "labels": job["metadata"]["labels"]}})
+        assert caught.value.code == 403
+    with pytest.raises(ApiError) as caught:
+        account.delete(f"{PLACEHOLDERS}/web-1")
+    assert caught.value.code == 403
 
 
 def _has_come(api: Api, cluster: ControlPlane, after: str) -> bool:

@@ -20,8 +20,8 @@ from tests.fidelity.arena import Arena, arena
 from tests.fidelity.scenes import DISK, GPU, scene
 from tests.fidelity.tally import FLOORS, Tally
 
-ORDINARY = 150
-CONFIGURED = 30
+ORDINARY = 80
+CONFIGURED = 15
 THOROUGH = 3000
 FIRST_THOROUGH_SEED = 10_000
 
@@ -120,7 +120,7 @@ def played(scheduler: Arena, seeds: range, newcomers: int = 4) -> Tally:
 
 
 def test_every_verdict_score_message_and_landing_agrees(scheduler: Arena) -> None:
-    """150 clusters: feasible nodes, each plugin's score on each, the message when nothing fits, the landing."""
+    """80 clusters: feasible nodes, each plugin's score on each, the message when nothing fits, the landing."""
     tally = played(scheduler, range(ORDINARY))
     assert tally.wrong == []
     assert min(tally.results.values()) > 0
