@@ -6,16 +6,14 @@ eviction is safe if it is duplicated. Another process's renewals are timed by wh
 this process saw them, never by the other's clock.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 
-import msgspec
+from msgspec import Struct, structs
 
 from rebalancer.ports import LeaseRecord
 
 
-@dataclass(frozen=True, kw_only=True)
-class Election:
+class Election(Struct, frozen=True, kw_only=True):
     """The state of one candidate. Times ending in `_at` are of its monotonic clock, in seconds."""
 
     identity: str
@@ -34,7 +32,7 @@ def observe_lease(election: Election, record: LeaseRecord | None, at: float) -> 
     """Record the lease that was read."""
     if record is not None and record == election.seen:
         return election
-    return replace(election, seen=record, seen_at=at)
+    return structs.replace(election, seen=record, seen_at=at)
 
 
 def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | None:
@@ -50,12 +48,12 @@ def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | N
         renewed=now,
         transitions=(seen.transitions if seen is not None else 0) + (0 if ours or seen is None else 1),
     )
-    return msgspec.structs.replace(fresh, version=seen.version) if seen is not None else fresh
+    return structs.replace(fresh, version=seen.version) if seen is not None else fresh
 
 
 def record_renewal(election: Election, written: LeaseRecord, at: float) -> Election:
     """Record that a claim was written; `at` is when the attempt began."""
-    return replace(election, seen=written, seen_at=at, renewed_at=at)
+    return structs.replace(election, seen=written, seen_at=at, renewed_at=at)
 
 
 def release_record(election: Election, now: datetime) -> LeaseRecord | None:
@@ -63,4 +61,4 @@ def release_record(election: Election, now: datetime) -> LeaseRecord | None:
     seen = election.seen
     if seen is None or seen.holder != election.identity:
         return None
-    return msgspec.structs.replace(seen, holder="", duration=1, renewed=now)
+    return structs.replace(seen, holder="", duration=1, renewed=now)

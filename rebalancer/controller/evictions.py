@@ -8,10 +8,9 @@ lease, a new policy, the end of the process) takes effect before the next reques
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-import msgspec
+from msgspec import structs
 
 from rebalancer.admission.admit import Overload
 from rebalancer.controller.sender import OVERLOAD_WAIT
@@ -72,7 +71,7 @@ def queue_evictions(state: LoopState, evictions: tuple[Eviction, ...], now: date
         goal = eviction.repair.goal if eviction.repair.extra else None
         move = _make_move(eviction, owner.replicas if owner is not None else 0, now)
         memory = record_request(memory, move, extra_goal=goal)
-    return replace(state, memory=memory, queue=evictions, sent={}, silent=frozenset()), (Save(),)
+    return structs.replace(state, memory=memory, queue=evictions, sent={}, silent=frozenset()), (Save(),)
 
 
 def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
@@ -112,7 +111,7 @@ def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
 def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
     """Keep these evictions of the queue and forget the others, in the memory too."""
     uids = {eviction.pod.uid for eviction in remaining}
-    following = replace(state, queue=remaining)
+    following = structs.replace(state, queue=remaining)
     for eviction in state.queue:
         if eviction.pod.uid not in uids:
             following = _forget(following, eviction.pod.uid)
@@ -122,7 +121,7 @@ def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
 def _forget(state: LoopState, uid: str) -> LoopState:
     """Forget a move that was not sent, and remember that the stored memory may know it."""
     stored = {(move.uid, move.requested_at) for move in state.memory.moves if move.uid == uid}
-    return replace(state, memory=forget_request(state.memory, uid), unsent=state.unsent | stored)
+    return structs.replace(state, memory=forget_request(state.memory, uid), unsent=state.unsent | stored)
 
 
 def _is_required(sent: Mapping[str, int], eviction: Eviction) -> bool:
@@ -138,7 +137,7 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
         expected = () if _is_required(state.sent, eviction) else _expected(state, eviction)
         requests.append(Evict(move=move, not_after=_find_end(state), expected=expected))
-        state = replace(
+        state = structs.replace(
             state,
             queue=tuple(queued for queued in state.queue if queued is not eviction),
             under_way=(*state.under_way, UnderWay(uid=move.uid, group=move.group)),
@@ -189,10 +188,10 @@ def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, Re
 
 def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopState, Requests]:
     """Request the queued evictions if the memory knows them; otherwise none of them may be sent."""
-    following = replace(state, unsaved=event.problem)
+    following = structs.replace(state, unsaved=event.problem)
     if event.problem:
         return drop_queue(following, finish_steps=True), ()
-    return request_evictions(replace(following, unsent=frozenset()), now)
+    return request_evictions(structs.replace(following, unsent=frozenset()), now)
 
 
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
@@ -208,7 +207,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
     elif result is not EvictionResult.UNKNOWN:
         move = advance_move(requested, MoveEvent.REFUSED, now)
     moves = tuple(move if other.uid == event.uid else other for other in state.memory.moves)
-    memory = msgspec.structs.replace(state.memory, moves=moves)
+    memory = structs.replace(state.memory, moves=moves)
     if result not in _POD_MAY_BE_GONE:
         memory = forget_extra_eviction(memory, move.uid)
     wait = _WAITS.get(result)
@@ -217,7 +216,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
         memory = record_refusal(memory, requested.group, now, least)
     elif result is EvictionResult.EVICTED:
         memory = forget_refusals(memory, requested.group)
-    following = replace(state, memory=memory)
+    following = structs.replace(state, memory=memory)
     if wait is not None:
         # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
         following = _drop_group(following, requested.group)
@@ -230,9 +229,9 @@ def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetim
     """Hold back everything where the answer is about the server, not about one pod or the webhook of its namespace."""
     if answer.result is EvictionResult.THROTTLED:
         wait = timedelta(seconds=max(OVERLOAD_WAIT, answer.retry_after))
-        return replace(drop_queue(state, finish_steps=True), overload=Overload(now, wait))
+        return structs.replace(drop_queue(state, finish_steps=True), overload=Overload(now, wait))
     if answer.result is EvictionResult.UNKNOWN:
-        state = replace(state, silent=state.silent | {move.namespace})
+        state = structs.replace(state, silent=state.silent | {move.namespace})
         if len(state.silent) >= MOST_SILENT_NAMESPACES:
             return drop_queue(state, finish_steps=True)
     return state
@@ -250,7 +249,7 @@ def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[Loop
 
 
 def _end_request(state: LoopState, uid: str) -> LoopState:
-    return replace(state, under_way=tuple(request for request in state.under_way if request.uid != uid))
+    return structs.replace(state, under_way=tuple(request for request in state.under_way if request.uid != uid))
 
 
 def _drop_group(state: LoopState, group: str) -> LoopState:

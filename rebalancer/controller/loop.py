@@ -6,8 +6,9 @@ end of the process) takes effect before the next one.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.capacity import CapacityContext
@@ -70,7 +71,7 @@ def step(  # noqa: C901, PLR0912  # one case for each event
 ) -> tuple[LoopState, Requests]:
     """Return the state after an event, and the requests that follow from it, in order."""
     if state.pause is not None and not state.pause.holds(now):
-        state = replace(state, pause=None)  # it ends by itself
+        state = structs.replace(state, pause=None)  # it ends by itself
     match event:
         case CycleDue():
             return _handle_cycle(state, event, now, stopwatch)
@@ -83,7 +84,7 @@ def step(  # noqa: C901, PLR0912  # one case for each event
         case NotSent():
             return handle_unsent(state, event, now)
         case MemoryRead():
-            return replace(state, memory=adopt_moves(state.memory, event.memory, state.unsent)), ()
+            return structs.replace(state, memory=adopt_moves(state.memory, event.memory, state.unsent)), ()
         case PolicyLoaded():
             return _handle_policy(state, event, now)
         case PolicyRefused():
@@ -96,13 +97,13 @@ def step(  # noqa: C901, PLR0912  # one case for each event
         case PauseRead():
             return _handle_pause(state, event, now)
         case ApprovalRead():
-            return replace(state, approved=event.approved), ()
+            return structs.replace(state, approved=event.approved), ()
         case PlaceholdersCreated():
             return handle_created(state, event), ()
         case PreventionReported():
-            return replace(state, prevention=event.report), _publish_prevention(state, event.report)
+            return structs.replace(state, prevention=event.report), _publish_prevention(state, event.report)
         case Stopping():
-            following, requests = request_evictions(replace(state, stopping=True), now)
+            following, requests = request_evictions(structs.replace(state, stopping=True), now)
             following, released = release_placeholders(following)
             return following, (*requests, *released, *save_if_leading(following))
 
@@ -111,10 +112,10 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
     """Begin with what the last leader saved, and without a snapshot from before; or end."""
     state = drop_queue(state)
     if not event.leads:
-        return replace(state, leads=False, prevention=NO_REPORT), ()
+        return structs.replace(state, leads=False, prevention=NO_REPORT), ()
     memory = merge_memory(state.memory, event.memory)
     violated = frozenset(token for token, _ in memory.seen)
-    following = replace(
+    following = structs.replace(
         state,
         leads=True,
         memory=memory,
@@ -160,7 +161,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     events += capacity_events(cycle.capacity.decision)
     if state.approval_object is not None:
         events += approval_events(state.memory.proposal, cycle.memory.proposal, context, state.approval_object)
-    following = replace(
+    following = structs.replace(
         state,
         cycle=cycle,
         turn=state.turn + 1,
@@ -183,8 +184,8 @@ def _ended_moves(before: Memory, after: Memory) -> list[Move]:
 def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
     known = event.policy.hash == state.policy.cluster.hash
     if known and not state.policy_error:
-        return replace(state, profile=event.profile), ()
-    following = replace(state, profile=event.profile, policy_error="", policy_since=now)
+        return structs.replace(state, profile=event.profile), ()
+    following = structs.replace(state, profile=event.profile, policy_error="", policy_since=now)
     following = _put_in_force(following, event.policy, state.teams, now)
     note = f"policy {event.policy.hash} is in force, mode {following.mode}"
     return following, (
@@ -196,10 +197,10 @@ def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tupl
 def _put_in_force(state: LoopState, cluster: Policy, teams: Mapping[str, TeamReading], now: datetime) -> LoopState:
     """Merge a cluster policy with team policies; evictions that were admitted under others wait for a new plan."""
     merged = merge(cluster, teams)
-    following = replace(state, teams=teams, team_problems=merged.problems)
+    following = structs.replace(state, teams=teams, team_problems=merged.problems)
     if merged.policy.hash == state.policy.hash:
         return following
-    following = replace(following, policy=merged.policy, policy_since=now)
+    following = structs.replace(following, policy=merged.policy, policy_since=now)
     return drop_queue(following, finish_steps=following.mode is not Mode.OBSERVE)
 
 
@@ -231,7 +232,7 @@ def _handle_policy_refused(state: LoopState, event: PolicyRefused) -> tuple[Loop
     if event.message == state.policy_error:
         return state, ()
     note = f"policy {state.policy.cluster.hash} stays in force: {event.message}"
-    return replace(state, policy_error=event.message), _publish_policy(state, EventReason.POLICY_INVALID, note)
+    return structs.replace(state, policy_error=event.message), _publish_policy(state, EventReason.POLICY_INVALID, note)
 
 
 def _publish_policy(state: LoopState, reason: EventReason, note: str) -> Requests:
@@ -245,7 +246,7 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
     if pause == state.pause:
         return state, ()
-    following = drop_queue(replace(state, pause=pause))
+    following = drop_queue(structs.replace(state, pause=pause))
     return following, (*_publish_pause(following), *save_if_leading(following))
 
 

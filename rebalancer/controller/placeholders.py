@@ -4,8 +4,6 @@ The memory is saved first, so that the next leader knows what a Job is for. One 
 deleted, by whoever leads.
 """
 
-from dataclasses import replace
-
 from msgspec import structs
 
 from rebalancer.controller.capacity import CapacityOutcome
@@ -14,7 +12,7 @@ from rebalancer.controller.state import CreatePlaceholders, DeletePlaceholders, 
 
 def queue_placeholders(state: LoopState, outcome: CapacityOutcome) -> LoopState:
     """Store which placeholders a cycle wants to be created and deleted."""
-    return replace(state, to_create=outcome.decision.created, to_delete=outcome.unneeded, refused_capacity={})
+    return structs.replace(state, to_create=outcome.decision.created, to_delete=outcome.unneeded, refused_capacity={})
 
 
 def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
@@ -22,15 +20,15 @@ def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     if not state.leads or not (state.to_create or state.to_delete):
         return state, ()
     creating, deleting = state.to_create, state.to_delete
-    following = replace(state, to_create=(), to_delete=())
+    following = structs.replace(state, to_create=(), to_delete=())
     if state.unsaved and creating:
         tokens = {placeholder.token for placeholder in creating}
         others = tuple(request for request in state.memory.capacity if request.token not in tokens)
         memory = structs.replace(state.memory, capacity=others)
-        following, creating = replace(following, memory=memory), ()
+        following, creating = structs.replace(following, memory=memory), ()
     requests: list[CreatePlaceholders | DeletePlaceholders] = []
     if creating:
-        following = replace(following, creating=frozenset(placeholder.name for placeholder in creating))
+        following = structs.replace(following, creating=frozenset(placeholder.name for placeholder in creating))
         requests.append(CreatePlaceholders(placeholders=creating))
     if deleting:
         requests.append(DeletePlaceholders(names=deleting))
@@ -39,7 +37,7 @@ def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
 
 def handle_created(state: LoopState, event: PlaceholdersCreated) -> LoopState:
     """Note which placeholders were refused, for the next cycle."""
-    return replace(state, creating=frozenset(), refused_capacity=event.refused)
+    return structs.replace(state, creating=frozenset(), refused_capacity=event.refused)
 
 
 def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
@@ -48,5 +46,5 @@ def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     if not state.leads or not names:
         return state, ()
     memory = structs.replace(state.memory, capacity=())
-    following = replace(state, memory=memory, to_create=(), to_delete=())
+    following = structs.replace(state, memory=memory, to_create=(), to_delete=())
     return following, (DeletePlaceholders(names=names),)

@@ -1,10 +1,12 @@
 """The loop's events, requests and state: the types that its parts and its shell share."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
@@ -224,8 +226,7 @@ LoopRequest = Evict | Publish | Save | CreatePlaceholders | DeletePlaceholders
 Requests = tuple[LoopRequest, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoopState:
+class LoopState(Struct, frozen=True, kw_only=True):
     """The state of the loop.
 
     `violated`, `reported` and `deadlocked` are what the last events reported: groups and limits that are not Satisfied,

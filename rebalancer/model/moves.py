@@ -51,7 +51,10 @@ class MoveState(StrEnum):
     @property
     def over(self) -> bool:
         """Whether this state is final."""
-        return self not in {MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING}
+        return self not in _IN_FLIGHT
+
+
+_IN_FLIGHT = frozenset({MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING})
 
 
 class Target(Struct, frozen=True, gc=False):

@@ -59,7 +59,7 @@ CYCLE = (CycleDue(snapshot=SNAPSHOT), Saved())
 
 def led(**fields: object) -> LoopState:
     state = LoopState(policy=EVICTING, policy_since=NOW, policy_object=MAP, pause_object=SWITCH)
-    return replace(step(state, Leading(leads=True), NOW)[0], **fields)  # type: ignore[arg-type]
+    return msgspec.structs.replace(step(state, Leading(leads=True), NOW)[0], **fields)
 
 
 def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, tuple[LoopRequest, ...]]:
@@ -299,7 +299,7 @@ def test_only_what_may_have_been_granted_costs_the_spare(result: EvictionResult)
     repair = msgspec.structs.replace(eviction.repair, extra=True, goal=1)
     state, _ = after(state, answered(first))
     extra = msgspec.structs.replace(eviction, repair=repair)
-    state, _ = queue_evictions(replace(state, queue=(), under_way=()), (extra,), NOW)
+    state, _ = queue_evictions(msgspec.structs.replace(state, queue=(), under_way=()), (extra,), NOW)
     state, requests = after(state, Saved())
     (requested,) = (request for request in requests if isinstance(request, Evict))
     assert [(spare.uid, spare.goal) for spare in state.memory.extra_evictions] == [(requested.move.uid, 1)]
@@ -428,7 +428,9 @@ def test_the_end_of_a_plan_is_published(approved: bool, what: str) -> None:
     old = state.memory.proposal
     assert old is not None
     memory = msgspec.structs.replace(state.memory, proposal=msgspec.structs.replace(old, approved=approved))
-    state, requests = step(replace(state, memory=memory), CycleDue(snapshot=SNAPSHOT), NOW + state.policy.plan_ttl)
+    state, requests = step(
+        msgspec.structs.replace(state, memory=memory), CycleDue(snapshot=SNAPSHOT), NOW + state.policy.plan_ttl
+    )
     expired, proposed = notes(requests)
     assert expired == f"PlanExpired: plan {old.hash} of 4 evictions {what} in time"
     assert proposed.startswith("PlanProposed: plan ")
@@ -473,7 +475,7 @@ def with_needed(state: LoopState, needed: int) -> LoopState:
         msgspec.structs.replace(eviction, repair=msgspec.structs.replace(eviction.repair, needed=needed))
         for eviction in state.queue
     ]
-    return replace(state, queue=tuple(changed))
+    return msgspec.structs.replace(state, queue=tuple(changed))
 
 
 @pytest.mark.parametrize(
@@ -527,7 +529,7 @@ def test_three_silent_namespaces_tear_no_step() -> None:
     state, _ = after(led(), CycleDue(snapshot=two_workloads()))
     state, requests = after(with_needed(state, 3), Saved())
     first, other = evictions(requests)
-    state = replace(state, silent=frozenset({"one", "two"}))
+    state = msgspec.structs.replace(state, silent=frozenset({"one", "two"}))
     state, _ = after(state, answered(other, EvictionResult.UNKNOWN))
     assert [eviction.group for eviction in state.queue] == [first.move.group] * 2
 

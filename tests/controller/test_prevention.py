@@ -231,7 +231,7 @@ def test_without_the_restriction_nothing_is_patched() -> None:
 def test_a_process_that_may_only_observe_patches_nothing() -> None:
     made = cluster(12)
     run = Steered(made, steering())
-    run.runner.state = replace(run.runner.state, limit=Mode.OBSERVE)
+    run.runner.state = structs.replace(run.runner.state, limit=Mode.OBSERVE)
     run.cycles(3)
     assert run.patches == 0
 

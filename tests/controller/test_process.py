@@ -8,7 +8,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import urllib3
 from apscheduler.triggers.interval import IntervalTrigger
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.transport import Transport
@@ -179,7 +179,7 @@ def test_a_request_under_way_at_the_end_keeps_the_lease(
     class Loop(Runner):
         def _run_cycle(self) -> None:
             if self.state.leads:
-                self.state = replace(self.state, under_way=(UnderWay(uid="u", group="g"),))
+                self.state = structs.replace(self.state, under_way=(UnderWay(uid="u", group="g"),))
                 sending.set()
                 answered.wait(20)
 

@@ -468,7 +468,7 @@ def test_placeholders_whose_thread_cannot_be_had_are_refused() -> None:
     cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
     runner = Simulation(cluster, eager(), spawn=spawn).runner
     runner.drain()
-    runner.state = replace(runner.state, to_create=(PLACEHOLDER,))
+    runner.state = msgspec.structs.replace(runner.state, to_create=(PLACEHOLDER,))
     runner.tell(Saved())
     runner.drain()
     assert (runner.state.creating, runner.state.refused_capacity) == (frozenset(), {"p": "can't start new thread"})
@@ -484,7 +484,7 @@ def test_a_placeholder_that_fails_with_an_error_of_our_own_is_refused() -> None:
     cluster.jobs.refuse = fail
     runner = Simulation(cluster, eager()).runner
     runner.drain()
-    runner.state = replace(runner.state, to_create=(PLACEHOLDER,))
+    runner.state = msgspec.structs.replace(runner.state, to_create=(PLACEHOLDER,))
     runner.tell(Saved())
     runner.drain()
     assert (runner.state.creating, runner.state.refused_capacity) == (frozenset(), {"p": "KeyError: 'p-1'"})
@@ -498,7 +498,7 @@ def test_placeholders_are_deleted_beside_the_loop_but_before_the_process_ends(st
     cluster.create_placeholder(PLACEHOLDER, eager().capacity)
     runner = Simulation(cluster, eager(), spawn=waiting.append).runner
     runner.drain()
-    runner.state = replace(runner.state, to_delete=(PLACEHOLDER.name,), stopping=stopping)
+    runner.state = msgspec.structs.replace(runner.state, to_delete=(PLACEHOLDER.name,), stopping=stopping)
     runner.tell(Saved())
     runner.drain()
     assert bool(cluster.list_placeholders(eager().capacity.namespace)) == (not stopping)

@@ -1,11 +1,11 @@
 """Team policies are read from many namespaces, and what one of them has concerns no other."""
 
-from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
@@ -323,7 +323,7 @@ def test_nothing_is_evicted_before_a_team_policy_has_been_read() -> None:
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
     home = Regarding(kind="ConfigMap", namespace="default", name="rebalancer-control")
-    state, _ = after(replace(led(cluster_policy("*")), pause_object=home), CycleDue(snapshot=SNAPSHOT))
+    state, _ = after(structs.replace(led(cluster_policy("*")), pause_object=home), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
 
@@ -369,7 +369,7 @@ def test_events_about_team_policies() -> None:
     state, events = after(state, read(None, state.teams["default"]))
     assert [event.note for event in events] == ["there is no team policy; the cluster policy alone is in force"]
     assert state.policy == cluster_policy("default")
-    _, events = after(replace(state, leads=False), read(STRICT))
+    _, events = after(structs.replace(state, leads=False), read(STRICT))
     assert events == [], "only the leader publishes"
 
 

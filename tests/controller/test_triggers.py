@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -78,7 +77,7 @@ def test_what_is_awaited() -> None:
     state, _ = after(led(policy=eager()), *CYCLE)
     (move,) = state.memory.in_flight
     assert find_awaited(state) == Awaited(frozenset({move.owner_uid}), frozenset({"default"}))
-    assert find_awaited(replace(state, leads=False)) == Awaited()
+    assert find_awaited(msgspec.structs.replace(state, leads=False)) == Awaited()
     assert find_awaited(led()) == Awaited()
 
 
