@@ -166,6 +166,7 @@ class Proxy:
                 watch.inbox.put_nowait(Fault.GONE)
             elif watch.events is not None and watch.events.fault is Fault.SILENT:
                 watch.inbox.put_nowait(Fault.RESET)
+                continue  # silent to its end: what waits in the inbox came after events that the client never got
             watch.events, watch.slow, watch.cut = None, False, False
 
     async def _stop(self) -> None:

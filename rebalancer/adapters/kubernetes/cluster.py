@@ -17,11 +17,12 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, OPTIONAL_KINDS, ResourceKind
+from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, OPTIONAL_KINDS, PODS, ResourceKind
 from rebalancer.decoding.lists import DecodedObjects, decode, decode_page, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.ports import Document, EvictionAnswer, PatchAnswer, ReadFailedError, ReplicaCount, SaveAnswer
@@ -35,6 +36,9 @@ FAILING_AFTER = 10.0
 
 _CHECK_SECONDS = 1.0
 """How long reading the kill switch, or a workload right before a step, may take."""
+
+_COUNT_SECONDS = 5.0
+"""How long each page of a workload's pods may take."""
 
 _PAGE = "500"
 _FORBIDDEN = frozenset({401, 403})
@@ -174,7 +178,11 @@ class KubernetesCluster:
         return find_pause(config_map) if config_map is not None else None
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
-        """Read the wanted number of pods from a workload's spec, that of the Ready ones from its status."""
+        """Read the wanted number of pods from a workload's spec, and count its pods that are Ready.
+
+        A status alone is a second old, or more: it may count a pod as Ready that we have just evicted, in the place of
+        one that has failed. It only ever lowers the count.
+        """
         kind = next((kind for kind in KINDS if kind.name == workload.kind), None)
         if kind is None:
             raise ReadFailedError(
@@ -189,7 +197,27 @@ class KubernetesCluster:
             raise ReadFailedError(str(error)) from error
         if not isinstance(read, Workload):
             raise ReadFailedError(f"{workload}: {read}")
-        return ReplicaCount(wanted=read.replicas, ready=read.ready)
+        return ReplicaCount(wanted=read.replicas, ready=min(read.ready, self._count_ready(read)))
+
+    def _count_ready(self, workload: Workload) -> int:
+        """List the pods that a workload selects, and count those that are its own, Ready and not terminating."""
+        if workload.selector is None or workload.selector.empty:
+            return workload.ready
+        path = PODS.path.replace(PODS.plural, f"namespaces/{workload.namespace}/{PODS.plural}")
+        query = {"labelSelector": str(workload.selector), "limit": _PAGE}
+        ready, token, intern = 0, "", Interner()
+        while True:
+            try:
+                data = self._transport.request(
+                    "GET", path, query={**query, **({"continue": token} if token else {})}, timeout=_COUNT_SECONDS
+                )
+                page = decode_page(PODS, data, intern)
+            except (ClusterError, msgspec.DecodeError) as error:
+                raise ReadFailedError(str(error)) from error
+            ready += sum(_is_ready_pod_of(workload, pod) for pod in page.objects)
+            token = page.continue_token
+            if not token:
+                return ready
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents in the status ConfigMap."""
@@ -198,6 +226,12 @@ class KubernetesCluster:
     def load(self, key: str) -> str:
         """Return a stored document."""
         return self._status.load(key)
+
+
+def _is_ready_pod_of(workload: Workload, pod: object) -> bool:
+    if not isinstance(pod, Pod) or not pod.ready or pod.terminating or pod.owner is None:
+        return False
+    return pod.owner.uid == workload.uid or (workload.kind == "Deployment" and pod.owner.kind == "ReplicaSet")
 
 
 def read_once(transport: Transport, now: datetime, *, autoscalers: bool = False) -> Snapshot:

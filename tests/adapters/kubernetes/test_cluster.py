@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -18,7 +19,7 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, co
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.moves import Reference
-from rebalancer.ports import Document, ReadFailedError, SaveAnswer
+from rebalancer.ports import Document, ReadFailedError, ReplicaCount, SaveAnswer
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
 
 
@@ -253,6 +254,64 @@ def test_replicas_of_a_kind_that_is_not_read_are_an_error_with_a_way_out(kind: s
         "Remove the kind from eligibility.owners"
     )
     assert requests == []
+
+
+def owned(name: str, *, kind: str = "ReplicaSet", uid: str = "rs", ready: bool = True, ends: bool = False) -> Any:
+    """Return a pod of the owner."""
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": uid, "controller": True}
+    metadata = {"name": name, "namespace": "shop", "uid": name, "labels": {"app": "cart"}, "ownerReferences": [owner]}
+    if ends:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    return {
+        "metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "main"}], "nodeName": "a-1"},
+        "status": {"phase": "Running", "conditions": conditions},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_status", "expected"), [("Deployment", 5, 3), ("Deployment", 2, 2), ("StatefulSet", 5, 1)]
+)
+def test_pods_are_counted_as_they_are_and_not_as_a_status_has_them(kind: str, in_status: int, expected: int) -> None:
+    """On every page; a pod that terminates, is not Ready or somebody else's is none. A lower status holds."""
+    uid = "cart" if kind == "StatefulSet" else "deployment"
+    pages = {
+        "": [owned("one"), owned("two"), owned("three", ends=True)],
+        "2": [owned("four", ready=False), owned("five"), owned("six", kind="StatefulSet", uid="cart")],
+    }
+    queries: list[dict[str, list[str]]] = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        path, _, query = request.path.partition("?")
+        if not path.endswith("/pods"):
+            metadata = {"name": "cart", "namespace": "shop", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"}
+            spec = {"replicas": 6, "selector": {"matchLabels": {"app": "cart"}}, "template": {}}
+            answer(request, 200, {"metadata": metadata, "spec": spec, "status": {"readyReplicas": in_status}})
+            return
+        queries.append(parse_qs(query))
+        token = queries[-1].get("continue", [""])[0]
+        answer(request, 200, {"metadata": {"continue": "" if token else "2"}, "items": pages[token]})
+
+    with served(handle) as transport:
+        count = make_cluster(transport).count_replicas(Reference("shop", kind, "cart"))
+    assert count == ReplicaCount(wanted=6, ready=expected)
+    assert [query["labelSelector"] for query in queries] == [["app=cart"]] * 2
+
+
+def test_pods_that_cannot_be_counted_are_an_error() -> None:
+    """The step waits."""
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        if request.path.partition("?")[0].endswith("/pods"):
+            answer(request, 503, {"message": "not now"})
+            return
+        metadata = {"name": "cart", "namespace": "shop", "uid": "cart", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        spec = {"replicas": 6, "selector": {"matchLabels": {"app": "cart"}}, "template": {}}
+        answer(request, 200, {"metadata": metadata, "spec": spec, "status": {"readyReplicas": 6}})
+
+    with served(handle) as transport, pytest.raises(ReadFailedError, match="not now"):
+        make_cluster(transport).count_replicas(Reference("shop", "Deployment", "cart"))
 
 
 def test_the_watches_of_a_silent_server_end_together() -> None:
