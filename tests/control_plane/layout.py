@@ -80,7 +80,8 @@ def lay_out(
     _wait_seen(api, {workload.namespace for workload in adopted})
     for depth in (0, 1):
         _make(api, [workload.owners[depth] for workload in adopted if len(workload.owners) > depth])
-        _wait_adopted(api, [workload for workload in adopted if len(workload.owners) > depth], depth)
+        owners = [workload for workload in adopted if len(workload.owners) > depth]
+        _wait_adopted(api, owners, depth, timeout=max(PATIENCE, timeout))
     if settle:
         wait_settled(plane, unschedulable=unschedulable, timeout=timeout)
         _check(plane, adopted)
@@ -157,7 +158,7 @@ def _wait_seen(api: Api, namespaces: Iterable[str]) -> None:
         api.delete(path)
 
 
-def _wait_adopted(api: Api, workloads: Sequence[Workload], depth: int) -> None:
+def _wait_adopted(api: Api, workloads: Sequence[Workload], depth: int, *, timeout: float) -> None:
     """Wait until the owners have their dependents: a Deployment must find its ReplicaSet with its pods in it."""
     collection = "/apis/apps/v1/replicasets" if depth else "/api/v1/pods"
     wanted = {key_of(owner) for workload in workloads for owner in (workload.owners[:1] if depth else workload.pods)}
@@ -167,7 +168,8 @@ def _wait_adopted(api: Api, workloads: Sequence[Workload], depth: int) -> None:
         return wanted <= owned
 
     if wanted:
-        wait_until(adopted, what="the adoption of laid out pods", timeout=PATIENCE)
+        interval = 0.05 if len(wanted) < 1_000 else 2.0  # lists of thousands keep the server from what is waited for
+        wait_until(adopted, what="the adoption of laid out pods", timeout=timeout, interval=interval)
 
 
 def _with_revision(api: Api, workload: Workload) -> Workload:
