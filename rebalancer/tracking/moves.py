@@ -9,6 +9,7 @@ A move whose answer was lost stays `planned`. It counts as in flight until its p
 long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
 """
 
+from collections import Counter
 from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -100,10 +101,11 @@ def merge_memory(own: Memory, saved: Memory) -> Memory:
     """Return the memory of a process that leads again: the saved one, and what the process has done itself.
 
     Where both have a move, the one that is over is the newer one: a leader in between has followed it. Else its own is.
+    Evictions that were admitted together have one time in `sent`, and count as many times as they are there.
     """
     moves = {move.uid: move for move in saved.moves}
     moves |= {move.uid: move for move in own.moves if move.uid not in moves or not moves[move.uid].state.over}
-    sent = tuple(sorted({*saved.sent, *own.sent}))
+    sent = tuple(sorted((Counter(saved.sent) | Counter(own.sent)).elements()))
     extras = tuple(sorted({*saved.extra_evictions, *own.extra_evictions}))
     return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)
 

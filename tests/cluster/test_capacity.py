@@ -26,7 +26,7 @@ from tests.controller.simulated import eager
 SHOP = "/api/v1/namespaces/shop/pods"
 PLACEHOLDERS = "/api/v1/namespaces/rebalancer-capacity/pods"
 JOBS = "/apis/batch/v1/namespaces/rebalancer-capacity/jobs"
-QUICK_LEASE = ("--lease-duration=4s", "--renew-deadline=3s", "--retry-period=500ms")
+QUICK_LEASE = ("--lease-duration=4s", "--renew-deadline=3s", "--retry-period=1s")
 QUICK = {"mode": "Request", "timeout": "30s", "settle": "1s"}
 
 
@@ -245,7 +245,9 @@ def test_the_api_server_lets_the_controllers_account_create_nothing_but_placehol
         return ""
 
     # It takes a moment until the server applies a new policy.
-    wait_until(lambda: "placeholder" in refusal("metadata", "labels", value={}), what="the policy to be in force")
+    wait_until(lambda: refusal("spec", "backoffLimit", value=3), what="the policy to be in force", timeout=60)
+    # Without any label it would get those of its template.
+    assert "placeholder" in refusal("metadata", "labels", value={"app": "web"})
     assert "priorityClassName" in refusal("spec", "template", "spec", "priorityClassName", value=None)
     assert "label" in refusal("spec", "template", "metadata", "labels", value={"app": "web"})
     assert "activeDeadlineSeconds" in refusal("spec", "activeDeadlineSeconds", value=None)

@@ -71,6 +71,7 @@ def served(cluster: ControlPlane) -> Iterator[None]:
         yield
     finally:
         cluster.api.delete(f"{CRDS}/nodepools.karpenter.sh", missing_ok=True)
+        wait_until(lambda: cluster.api.find("/apis/karpenter.sh") is None, what="the kind to be gone")
 
 
 @pytest.mark.usefixtures("served")
@@ -91,6 +92,8 @@ def test_a_file_with_node_pools_gives_the_same_findings_as_the_cluster(
     offline = rebalancer(command, "--snapshot", "-", *flags, stdin=dump)
     assert live.returncode == offline.returncode == 0, (live.stderr, offline.stderr)
     assert without_times(offline.stdout) == without_times(live.stdout)
+    if command == "plan":
+        return
     (finding,) = [one for one in json.loads(live.stdout)["findings"] if one["kind"] == "DomainWithoutNodes"]
     assert "NodePool general" in str(finding)
 

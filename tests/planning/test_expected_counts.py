@@ -7,11 +7,12 @@ from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import NO_MEMORY, Reference, Target
-from rebalancer.model.reasons import Cause
+from rebalancer.model.reasons import Cause, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.expected_counts import expected_worst
-from rebalancer.planning.plan import Eviction, Repair
-from rebalancer.planning.scope.components import Counts
+from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.planning.expected_counts import expected_counts, expected_worst
+from rebalancer.planning.plan import ComponentPlan, Eviction, Repair
+from rebalancer.planning.scope.components import Component, Counts, find_components
 from rebalancer.scheduling.view import View
 from tests.planning.build import limit, policy
 
@@ -82,3 +83,42 @@ def test_nothing_is_expected_of_an_eviction_that_frees_a_pending_pod() -> None:
     rule = evaluated(snapshot, "maxPods: 3")
     assert expected_worst(rule, [evict_first(snapshot, "b", cause=Cause.PLACEMENT_DEADLOCK)], snapshot) is None
     assert expected_worst(rule, [], snapshot) is None
+
+
+def test_counts_after_the_repair_of_a_deadlock_are_unknown() -> None:
+    """The pending pod is placed too, and nobody knows where."""
+    snapshot = four_and_one()
+    group = planned(component_of(snapshot))
+    evictions = [evict_first(snapshot, "b", cause=Cause.PLACEMENT_DEADLOCK)]
+    assert expected_counts(group, evictions, snapshot) == {}
+
+
+def test_a_limit_counts_its_own_pods_alone() -> None:
+    """An eviction of a pod that it does not count changes none of its numbers."""
+    snapshot = four_and_one()
+    component = component_of(snapshot)
+    group = planned(component)
+    counted = evict_first(snapshot, "b")
+    stranger = structs.replace(counted, pod=structs.replace(counted.pod, uid="stranger"))
+    assert expected_counts(group, [counted], snapshot) == {ZONE: {"a": 3, "b": 2}}
+    assert expected_counts(group, [stranger], snapshot) == {ZONE: {"a": 4, "b": 1}}
+
+
+def planned(component: Component) -> ComponentPlan:
+    return ComponentPlan(
+        component=component,
+        state=State.VIOLATED,
+        refusal=None,
+        evictions=1,
+        lower_bound=1,
+        optimal=True,
+        outlook=GivenTargets("b"),
+    )
+
+
+def component_of(snapshot: Snapshot) -> Component:
+    """Return the component of one limit over the zones."""
+    view = View(snapshot)
+    assessment = assess(view, policy(limit("maxSkew: 1", key=ZONE)), NO_MEMORY)
+    (component,) = find_components(assessment, frozenset(), (WhenUnsatisfiable.DO_NOT_SCHEDULE,))
+    return component

@@ -103,7 +103,7 @@ def test_leading_again_forgets_nothing() -> None:
         "saved": MoveState.VERIFIED,
         "own": MoveState.EVICTED,
     }
-    assert (after.sent, after.seen) == ((NOW,), ((GROUP, NOW),))
+    assert (after.sent, after.seen) == ((NOW, NOW), ((GROUP, NOW),))
 
 
 def test_each_refused_request_doubles_the_wait() -> None:

@@ -65,3 +65,21 @@ def test_a_node_that_gets_or_loses_a_label_changes_that_domain_alone() -> None:
     subject = f"{ZONE}={first.labels[ZONE]}"
     assert changes(snapshot, bare) == [(ViolationCause.LABELS_CHANGED, subject)]
     assert changes(bare, snapshot) == [(ViolationCause.LABELS_CHANGED, subject)]
+
+
+def test_another_revision_of_a_workload_is_its_rollout() -> None:
+    """Of a StatefulSet its own, of a ReplicaSet that of its Deployment."""
+    snapshot = shop()
+    for kind in ("Deployment", "ReplicaSet"):
+        (changed,) = (workload for workload in snapshot.workloads if workload.kind == kind)
+        others = tuple(workload for workload in snapshot.workloads if workload is not changed)
+        after = replace(snapshot, workloads=(structs.replace(changed, revision="next"), *others))
+        assert changes(snapshot, after) == [(ViolationCause.ROLLOUT, "default/web (Deployment)")]
+
+
+def test_another_label_of_a_node_changes_no_domain() -> None:
+    """Only the value of a key that forms domains does."""
+    snapshot = shop()
+    first, *others = snapshot.nodes
+    labelled = structs.replace(first, labels=Labels({**first.labels, "disk": "ssd"}))
+    assert changes(snapshot, replace(snapshot, nodes=(labelled, *others))) == []

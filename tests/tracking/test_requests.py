@@ -1,6 +1,6 @@
 """An eviction is stored before it is requested, and removed where it had no effect."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
@@ -9,7 +9,7 @@ from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.backoff import record_outcomes
-from rebalancer.tracking.moves import ANSWER_TIMEOUT, merge_memory, observe_moves
+from rebalancer.tracking.moves import ANSWER_TIMEOUT, adopt_moves, merge_memory, observe_moves
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
 from tests.planning.build import changed, planned, together
 from tests.scheduling.build import NOW
@@ -85,3 +85,26 @@ def test_who_takes_over_in_between_holds_it_for_sent() -> None:
     )
     moves = observe_moves(taken.moves, None, seen(OLD), NOW + ANSWER_TIMEOUT)
     assert [move.state for move in moves] == [MoveState.REFUSED]
+
+
+def test_evictions_of_one_time_count_one_by_one_after_a_change_of_leader() -> None:
+    """They were admitted together. Those that both memories have are the same ones."""
+    saved, own = replace_sent(NOW, NOW, NOW), replace_sent(NOW, NOW, NOW + timedelta(seconds=1))
+    assert merge_memory(own, saved).sent == (NOW, NOW, NOW, NOW + timedelta(seconds=1))
+    assert merge_memory(NO_MEMORY, saved).sent == saved.sent
+
+
+def replace_sent(*moments: datetime) -> Memory:
+    return msgspec.structs.replace(NO_MEMORY, sent=moments)
+
+
+def test_moves_that_somebody_else_has_saved_are_in_flight_too() -> None:
+    """But not those that are over, that are known, or that this process has stored and did not send."""
+    saved = record_request(NO_MEMORY, MOVE, extra_goal=None)
+    assert adopt_moves(NO_MEMORY, saved) == msgspec.structs.replace(
+        NO_MEMORY, moves=saved.moves, sent=(MOVE.requested_at,)
+    )
+    assert adopt_moves(NO_MEMORY, saved, {(MOVE.uid, MOVE.requested_at)}) == NO_MEMORY
+    assert adopt_moves(saved, saved) == saved
+    over = tuple(msgspec.structs.replace(move, state=MoveState.VERIFIED) for move in saved.moves)
+    assert adopt_moves(NO_MEMORY, msgspec.structs.replace(saved, moves=over)) == NO_MEMORY

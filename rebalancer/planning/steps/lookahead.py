@@ -279,18 +279,16 @@ class _Lookahead:
         """Return why a rest state misses the goal; None also where pods are pending and it may still reach it."""
         model, deltas, pending = self._model, dict(end.deltas), len(end.waiting)
         fewest = model.min_evictions
-        if self._goal is StepGoal.PARTIAL:
-            if fewest and not self._is_within(end, deltas, fewest - evictions):
-                return Flaw.NOT_NEARER
-            if pending:
-                return None
-            if not is_no_worse(model.excess(deltas), self._excess):
-                return Flaw.WORSE
-            return None if (model.sum_of_minima(deltas), 0) < self._reached_alone else Flaw.NOT_NEARER
-        if fewest is None:
+        partial = self._goal is StepGoal.PARTIAL
+        if fewest is None and not partial:
+            return Flaw.NOT_NEARER
+        if partial and fewest and not self._is_within(end, deltas, fewest - evictions):
             return Flaw.NOT_NEARER
         if not pending and not is_no_worse(model.excess(deltas), self._excess):
             return Flaw.WORSE
+        if partial or fewest is None:
+            nearer = bool(pending) or (model.sum_of_minima(deltas), 0) < self._reached_alone
+            return None if nearer else Flaw.NOT_NEARER
         goal = fewest - evictions + (self._goal is StepGoal.ONE_EXTRA)
         if not self._is_within(end, deltas, goal):
             return Flaw.NOT_NEARER

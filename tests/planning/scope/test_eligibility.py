@@ -13,6 +13,8 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning import causes
+from rebalancer.policy import TeamPolicies, merge
+from rebalancer.policy.merging import UNREAD
 from rebalancer.policy.sections import Eligibility
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
@@ -109,6 +111,14 @@ def test_the_rules_of_the_policy(rules: Eligibility, reason: Reason) -> None:
     plan = planned(returned(), policy(eligibility=rules))
     assert plan.evictions == ()
     assert {refused.reason for refused in plan.refusals} == {reason}
+
+
+def test_a_namespace_whose_team_policy_cannot_be_read_is_left_alone() -> None:
+    """Whatever its team forbids may be in there."""
+    listed = policy(team_policies=TeamPolicies(namespaces=("*",)))
+    plan = planned(returned(), merge(listed, {"shop": UNREAD}).policy)
+    assert plan.evictions == ()
+    assert causes.TeamPolicyUnreadable("shop") in {refused.refusal.cause for refused in plan.refusals}
 
 
 @pytest.mark.parametrize("ahead", [timedelta(0), timedelta(minutes=2)])
