@@ -4,9 +4,10 @@ People and the command line write it, the controller only reads it. A file that 
 somebody fixes it, because its author meant to stop evictions.
 """
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -63,6 +64,14 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Refuse a name that is there twice: of two times nobody knows which one was meant."""
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice} is there twice")
+        return super().construct_mapping(node, deep)
+
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     until: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
@@ -82,6 +91,12 @@ def read_pause(text: str) -> Pause:
     except Exception as error:  # noqa: BLE001  # YAML fails in many ways, and each of them must count as a pause
         return Pause(unreadable=to_one_line(str(error)) or type(error).__name__)
     return Pause(until=until, reason=to_one_line(file.reason or ""), by=to_one_line(file.by or ""))
+
+
+def find_misnamed(keys: Iterable[str]) -> Pause | None:
+    """Return the pause that a key such as `pause.yml` is: its author meant to stop evictions."""
+    misnamed = min((key for key in keys if key != KEY and key.lower().startswith("pause")), default=None)
+    return Pause(unreadable=f"found the key {misnamed}; expected {KEY}") if misnamed is not None else None
 
 
 def format_pause(pause: Pause) -> str:

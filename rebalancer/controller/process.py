@@ -26,13 +26,13 @@ from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, Stopping
-from rebalancer.controller.status import MEMORY
+from rebalancer.controller.status import MEMORY, read_memory
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.model.events import Regarding
+from rebalancer.model.moves import Memory
 from rebalancer.policy import select_team_namespaces
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.settings import Settings
 
 SYNC_SECONDS = 120.0
@@ -188,6 +188,9 @@ class _Controller:
             cycle_ended=self._cycle_ended,
         )
 
+    def _load_memory(self) -> Memory:
+        return read_memory(self._cluster.load(MEMORY), self._runner.state.policy, self._clocks.now())
+
     def _make_elector(self) -> Elector:
         settings = self._settings
         timeout = settings.lease_request_timeout.total_seconds()
@@ -200,7 +203,7 @@ class _Controller:
             ),
             retry=settings.retry_period.total_seconds(),
             clocks=self._clocks,
-            load_memory=lambda: parse_memory(self._cluster.load(MEMORY)),
+            load_memory=self._load_memory,
             tell=self._tell,
         )
 

@@ -1,10 +1,18 @@
 """The loop's state as documents in the status ConfigMap."""
 
+from datetime import datetime
+from typing import Final
+
+import structlog
+from msgspec import structs
+
 from rebalancer.controller.state import LoopState
 from rebalancer.model.breaker import CLOSED
+from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.policy import Policy
 from rebalancer.ports import Document
 from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.memory import memory_text
+from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.reporting.documents.status import (
     PlanSummary,
     PolicyStatus,
@@ -21,6 +29,11 @@ STATUS, MEMORY, PLAN = "status.json", "memory.json", "plan.json"
 _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""
 
+_MOST_SENT: Final = 1_000
+"""Evictions that are assumed to have been sent in the minute before; larger rates are not reached in practice."""
+
+_log = structlog.get_logger("rebalancer")
+
 
 def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
     """Return the documents to store, the memory first: the others are left out if there is no space."""
@@ -31,6 +44,18 @@ def status_documents(state: LoopState, identity: str, policy_source: str) -> tup
     ):
         made.append(Document(PLAN, cycle.plan_json))
     return tuple(made)
+
+
+def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
+    """Return what the last leader saved; where it cannot be read, a memory with which nothing is evicted for a minute.
+
+    Nobody knows then what was evicted in the last minute, so it counts as the most that the policy allows.
+    """
+    memory = parse_memory(text)
+    if memory is not NO_MEMORY or not text.strip():
+        return memory
+    _log.warning("memory cannot be read", key=MEMORY, consequence="it begins anew, and nothing is evicted for a minute")
+    return structs.replace(NO_MEMORY, sent=(now,) * min(policy.budgets.per_minute.value, _MOST_SENT))
 
 
 def _status(state: LoopState, identity: str, policy_source: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rebalancer.admission.pause import Pause, format_pause, read_pause, to_one_line
+from rebalancer.admission.pause import KEY, Pause, find_misnamed, format_pause, read_pause, to_one_line
 
 ZONES = [UTC, timezone(timedelta(hours=5, minutes=45))]
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -51,6 +51,7 @@ def test_what_is_written_is_read(text: str, expected: Pause) -> None:
         ("!!python/name:os.system", ""),
         ("until: 0001-01-01T00:00:00+14:00", ""),
         ("a\x00b", ""),
+        ("reason: upgrade\nuntil: 2027-06-01T00:00:00Z\nuntil: 2026-01-01T00:00:00Z", "until is there twice"),
         ("reason: " + "x" * 16_384, "at most 16,384"),
     ],
 )
@@ -125,3 +126,11 @@ def test_long_texts_are_shortened() -> None:
     """Events and logs show the reason; a long one is truncated."""
     assert to_one_line("a\n\tb\x1b[31m  c") == "a b [31m c"
     assert len(to_one_line("x" * 5000)) == 200
+
+
+def test_a_pause_under_a_wrong_name_pauses() -> None:
+    """Its author meant to stop evictions; keys that are about something else mean nothing."""
+    pause = find_misnamed(("notes", "pause.yml"))
+    assert pause is not None
+    assert pause.message.endswith("found the key pause.yml; expected pause.yaml")
+    assert find_misnamed(("notes", KEY)) is None

@@ -7,7 +7,7 @@ import structlog
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission import approval
-from rebalancer.admission.pause import KEY, Pause, read_pause
+from rebalancer.admission.pause import KEY, Pause, find_misnamed, read_pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap, decode_config_map
 from rebalancer.decoding.interning import Interner
 from rebalancer.ports import Document, SaveAnswer
@@ -22,10 +22,12 @@ _log = structlog.get_logger("rebalancer.configmaps")
 
 
 def find_pause(config_map: ConfigMap) -> Pause | None:
-    """Return the pause in the control ConfigMap, None if it has none."""
+    """Return the pause in the control ConfigMap, None if it has none; one under a wrong name is one, too."""
     if KEY in config_map.binary:
         return Pause(unreadable="it is not text in UTF-8")
-    return read_pause(config_map.data[KEY]) if KEY in config_map.data else None
+    if KEY in config_map.data:
+        return read_pause(config_map.data[KEY])
+    return find_misnamed((*config_map.data, *config_map.binary))
 
 
 def find_approval(config_map: ConfigMap) -> str:

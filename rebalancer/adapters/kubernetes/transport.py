@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import urllib3
+import yaml
 from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
 from kubernetes.config.config_exception import ConfigException
@@ -190,9 +191,11 @@ def connect(
             config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=kubeconfig, context=context, client_configuration=configuration
             )
-    except (ConfigException, OSError, ValueError) as error:
+    except (ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError) as error:
+        # The client checks little of what it reads: a file of another form ends in any of these.
         where = kubeconfig or "~/.kube/config"
-        raise ClusterError(f"no cluster configured: {where}: {error}; pass --kubeconfig and --context") from error
+        why = " ".join(str(error).split())
+        raise ClusterError(f"no cluster configured: {where}: {why}; pass --kubeconfig and --context") from error
     configuration.retries = False
     configuration.keep_alive = True
     configuration.connection_pool_maxsize = _CONNECTIONS

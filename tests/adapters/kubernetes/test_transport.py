@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, Unreachable
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, Unreachable, connect
 from tests.adapters.kubernetes.fake_server import answer, served
 
 OPENSSL = shutil.which("openssl")
@@ -204,3 +204,16 @@ def test_the_deadline_holds_over_tls(secure: Secure, tmp_path: Path) -> None:
         transport.request("GET", "/drops", timeout=0.5)
     assert time.monotonic() - began < 1.5
     transport.close()
+
+
+@pytest.mark.parametrize("text", ["hello", "[]", "a: [", "apiVersion: v1\nclusters: 3\n", "users: {a: b}", "\x00"])
+def test_a_kubeconfig_of_another_form_is_an_error_in_one_line(tmp_path: Path, text: str) -> None:
+    """It names the file and the flag."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(text)
+    with pytest.raises(ClusterError) as caught:
+        connect(kubeconfig=str(file))
+    message = str(caught.value)
+    assert message.startswith(f"no cluster configured: {file}: ")
+    assert message.endswith("; pass --kubeconfig and --context")
+    assert "\n" not in message
