@@ -275,6 +275,7 @@ class _Lookahead:
         good = first_good(self._evictions(end), lambda after: self._settle(after, evictions + 1), Tally())
         return Flaw.PENDING if good is None else max(good[2], len(end.waiting) + 1)
 
+    # Many branches: a goal of the whole repair, or of a part, with pods that are pending and without.
     def _flaw(self, end: ViewState, evictions: int) -> Flaw | None:
         """Return why a rest state misses the goal; None also where pods are pending and it may still reach it."""
         model, deltas, pending = self._model, dict(end.deltas), len(end.waiting)
