@@ -141,6 +141,7 @@ class _Controller:
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner()
         self._runner.count_requests = self._telemetry.requests.read
+        self._telemetry.ask_leadership(self._leads)
         self._runner.use_placeholders(PlaceholderStore(self._transport))
         self._elector = self._make_elector()
         self._prevention = Prevention(

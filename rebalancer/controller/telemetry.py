@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import Thread
@@ -106,6 +106,10 @@ class Telemetry:
         """Stop listening."""
         if self._web is not None:
             self._web.stop()
+
+    def ask_leadership(self, leads: Callable[[], bool]) -> None:
+        """Show this process as the leader only while this also returns True."""
+        self._metrics.ask_leadership(leads)
 
     def beat(self) -> None:
         """Note that a cycle has ended, or that another process leads."""

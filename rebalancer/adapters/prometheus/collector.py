@@ -1,6 +1,7 @@
 """Exports the samples of the last cycle; the series are made at each scrape."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from heapq import nsmallest
 from platform import python_version
@@ -25,10 +26,14 @@ Watches = Callable[[], Iterable[WatchSamples]]
 
 
 class CycleCollector(Collector):
-    """Replacing `samples` is atomic; everything else here only reads."""
+    """Replacing `samples` is atomic; everything else here only reads.
+
+    `leads` is called at every scrape: the loop may wait for an API server that does not answer, and the Lease runs out.
+    """
 
     def __init__(self, watches: Watches, revision: str) -> None:
         self.samples = CycleSamples()
+        self.leads: Callable[[], bool] = lambda: True
         self._watches = watches
         self._revision = revision
 
@@ -38,7 +43,7 @@ class CycleCollector(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the series."""
-        samples = self.samples
+        samples = self.samples if self.leads() else replace(self.samples, leader=False)
         yield _make_gauge(catalog.BUILD_INFO, [((__version__, self._revision, python_version()), 1)])
         yield from _collect_process(samples)
         yield from _collect_watches(self._watches())

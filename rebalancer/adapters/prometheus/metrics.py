@@ -1,5 +1,6 @@
 """All metrics of a process behind one registry of their own."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -60,6 +61,10 @@ class Metrics:
     def publish(self, samples: CycleSamples) -> None:
         """Export these samples from now on."""
         self._collector.samples = samples
+
+    def ask_leadership(self, leads: Callable[[], bool]) -> None:
+        """Show the cluster's series only while this also returns True, at every scrape."""
+        self._collector.leads = leads
 
     def time_phase(self, phase: Phase) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""

@@ -258,6 +258,17 @@ def test_only_the_leader_shows_the_cluster() -> None:
     assert values(metrics, "rebalancer_leader") == {(): 0}
 
 
+def test_a_lease_that_has_run_out_shows_at_once() -> None:
+    """Also while the loop waits for an API server that does not answer, and publishes nothing."""
+    metrics = full()
+    leads = True
+    metrics.ask_leadership(lambda: leads)
+    assert values(metrics, "rebalancer_leader") == {(): 1}
+    leads = False
+    assert values(metrics, "rebalancer_leader") == {(): 0}
+    assert not {key[0] for key in series(metrics)} & {metric.name for metric in METRICS if metric.leader_only}
+
+
 def test_two_templates_of_one_workload_make_one_series_the_worse() -> None:
     """Prometheus refuses a scrape in which a series comes twice."""
     worse = replace(WEB, skew=4, max_skew=1)
