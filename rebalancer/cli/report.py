@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.assessment.findings import find_findings
-from rebalancer.cli.errors import Exit
+from rebalancer.cli.errors import Exit, warn
 from rebalancer.cli.load import find_scale_down_findings, load_cluster, select_workloads
 from rebalancer.cli.options import FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(report_junit(document))
         case _:
             sys.stdout.write(report_text(document, narrow_plan(cluster.plan, workloads).refusals))
+    if args.fail_on and not (document.constraints or document.limits or document.deadlocks):
+        warn(["--fail-on has nothing to go by: no constraint and no limit was evaluated; check -n, -l and the policy"])
     return Exit.SOMETHING if _has_failed(document, args.fail_on) else Exit.FINE
 
 

@@ -143,6 +143,16 @@ def test_fail_on_violated_sees_a_deadlock(
     assert "Violated" not in shown
 
 
+def test_fail_on_says_when_there_is_nothing_to_go_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped namespace would leave a pipeline green without a word."""
+    file = tmp_path / "empty.json"
+    file.write_text(json.dumps(EMPTY))
+    assert entry.main(["report", "--snapshot", str(file), "--fail-on", "violated"]) == Exit.FINE
+    assert "warning: --fail-on has nothing to go by" in capsys.readouterr().err
+    assert entry.main(["report", "--snapshot", str(file)]) == Exit.FINE
+    assert "--fail-on" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("action", "more", "reported"),
     [
