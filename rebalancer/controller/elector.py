@@ -38,6 +38,7 @@ class Elector:
         self._load_memory = load_memory
         self._tell = tell
         self._announced = False
+        self._holder_logged = ""
         self._releases = True
         self._stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -79,6 +80,7 @@ class Elector:
             problem, obstacle_to_lead = self._attempt(), self._announce()
             self.problem = problem or obstacle_to_lead
             failed = bool(problem)
+            self._log_holder()
         except Exception as error:  # noqa: BLE001  # the thread must not die: nobody else renews the lease
             _log.exception("lease not renewed")
             self.problem = str(error)
@@ -86,6 +88,13 @@ class Elector:
         spent = self._clocks.monotonic() - began if failed else 0.0
         wait = self._retry * random.uniform(1.0, 1.2) - spent  # noqa: S311  # jitter, not a secret
         return max(0.0, wait)
+
+    def _log_holder(self) -> None:
+        """Say once of each other holder that this process waits for it."""
+        if self.holder != self._holder_logged:
+            self._holder_logged = self.holder
+            if self.holder and not self._holds_lease():
+                _log.info("another process leads", holder=self.holder)
 
     def _attempt(self) -> str:
         """Take or renew the lease; return what went wrong, "" if nothing did."""

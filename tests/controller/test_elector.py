@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.controller.election import Election
@@ -172,3 +173,14 @@ def test_requests_that_hang_do_not_cost_leadership(requests: int) -> None:
         server.over.set()
         candidate.stop(5)
     assert leads(reported) == [True]
+
+
+def test_who_leads_instead_is_logged_once() -> None:
+    """Else a process that waits for the Lease, as `run --once` does, looks as if it hung."""
+    lease = Shaky()
+    lease.store.record = LeaseRecord(holder="other", duration=15, renewed=datetime.now(UTC))
+    candidate = elector(lease, [])
+    with capture_logs() as logs:
+        for _ in range(3):
+            candidate.take_part()
+    assert [entry["holder"] for entry in logs if entry["event"] == "another process leads"] == ["other"]
