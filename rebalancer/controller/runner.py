@@ -7,7 +7,7 @@ so that a pause, a new policy or a lost lease takes effect while a request hangs
 import gc
 import queue
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -41,6 +41,7 @@ from rebalancer.controller.state import (
 )
 from rebalancer.controller.status import MEMORY, status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
+from rebalancer.model.events import Event
 from rebalancer.model.reasons import State
 from rebalancer.policy import Mode
 from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, Placeholders
@@ -102,6 +103,13 @@ def spawn_thread(work: Callable[[], None]) -> None:
 def run_at_once(work: Callable[[], None]) -> None:
     """Run a function in the caller's thread, for a simulation that is to be repeatable."""
     work()
+
+
+def _log_event(event: Event) -> None:
+    """Log what has happened, but not each violation: the cycle's line counts them, and there may be thousands."""
+    if event.action != "Assess":
+        log = _log.warning if event.type == "Warning" else _log.info
+        log("reported", reason=str(event.reason), about=str(event.regarding), note=event.note)
 
 
 class Runner:
@@ -260,6 +268,7 @@ class Runner:
                         if why := self._begin(partial(self._evict, request)):
                             pending.append(NotSent(uid=request.move.uid, why=why, held=Held.STEPS))
                     case Publish():
+                        _log_event(request.event)
                         self._cluster.record(request.event)
                     case Save():
                         pending.extend(self._save())
@@ -361,6 +370,8 @@ class Runner:
             minimum=cycle.plan.lower_bound,
             now=len(cycle.admission.evictions),
             waiting=len(cycle.plan.waiting) + len(cycle.admission.waiting),
+            waiting_for=Counter(str(one.reason) for one in (*cycle.plan.waiting, *cycle.admission.waiting)),
+            breaker=[str(known.cause) for known in cycle.context.breaker.causes],
             in_flight=len(self.state.memory.in_flight),
             stale=cycle.context.stale,
             unsaved=self.state.unsaved,

@@ -82,6 +82,10 @@ class Regarding(Struct, frozen=True, kw_only=True):
     name: str
     uid: str = ""
 
+    def __str__(self) -> str:
+        """Name it as messages do."""
+        return f"{self.namespace}/{self.name} ({self.kind})"
+
 
 class Event(Struct, frozen=True, kw_only=True):
     """One event. `action` and `type` follow from the reason."""

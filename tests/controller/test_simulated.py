@@ -505,3 +505,16 @@ def test_placeholders_are_deleted_beside_the_loop_but_before_the_process_ends(st
     for work in waiting:
         work()
     assert not cluster.list_placeholders(eager().capacity.namespace)
+
+
+def test_the_log_says_what_has_happened_and_what_evictions_wait_for() -> None:
+    """Moves and policies as they are reported; violations are counted by the cycle's line alone."""
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
+    with capture_logs() as logs:
+        Simulation(cluster, eager()).cycles(6, apart=30)
+    reported = {entry["reason"] for entry in logs if entry["event"] == "reported"}
+    assert "MoveVerified" in reported
+    assert "SkewViolated" not in reported
+    first = next(entry for entry in logs if entry["event"] == "cycle")
+    assert sum(first["waiting_for"].values()) == first["waiting"]
+    assert first["breaker"] == []
