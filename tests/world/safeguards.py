@@ -164,7 +164,9 @@ def _moves_are_stored(patch: pytest.MonkeyPatch) -> None:
     def documents(state: Any, identity: str, source: str) -> Any:
         settled = tuple(move for move in state.memory.moves if move.state is not MoveState.PLANNED)
         return status_documents(
-            replace(state, memory=msgspec.structs.replace(state.memory, moves=settled)), identity, source
+            msgspec.structs.replace(state, memory=msgspec.structs.replace(state.memory, moves=settled)),
+            identity,
+            source,
         )
 
     patch.setattr(runner, "status_documents", documents)
