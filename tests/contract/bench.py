@@ -22,7 +22,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stages import GONE_AFTER
 
 NAMESPACE = "rebalancer-system"
-PATIENCE = 60.0
+PATIENCE = 150.0
 """Seconds until something must have happened, real or simulated."""
 
 
