@@ -1,10 +1,11 @@
 """The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from threading import Thread
+from types import MappingProxyType
 
 import msgspec
 
@@ -18,7 +19,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, OPTIONAL_KINDS, PODS, ResourceKind
-from rebalancer.decoding.lists import DecodedObjects, decode, decode_page, make_snapshot
+from rebalancer.decoding.lists import DecodedObjects, Page, UnreadableList, decode, decode_page, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
@@ -189,7 +190,7 @@ class KubernetesCluster:
                 f"the replicas of {workload} cannot be read: the rebalancer does not read objects of kind "
                 f"{workload.kind}. Remove the kind from eligibility.owners"
             )
-        path = kind.path.replace(kind.plural, f"namespaces/{workload.namespace}/{kind.plural}/{workload.name}")
+        path = f"{_namespaced_path(kind, workload.namespace)}/{workload.name}"
         try:
             answer = self._transport.request("GET", path, timeout=_CHECK_SECONDS)
             read = decode(kind, msgspec.Raw(answer), Interner())
@@ -203,21 +204,17 @@ class KubernetesCluster:
         """List the pods that a workload selects, and count those that are its own, Ready and not terminating."""
         if workload.selector is None or workload.selector.empty:
             return workload.ready
-        path = PODS.path.replace(PODS.plural, f"namespaces/{workload.namespace}/{PODS.plural}")
-        query = {"labelSelector": str(workload.selector), "limit": _PAGE}
-        ready, token, intern = 0, "", Interner()
-        while True:
-            try:
-                data = self._transport.request(
-                    "GET", path, query={**query, **({"continue": token} if token else {})}, timeout=_COUNT_SECONDS
-                )
-                page = decode_page(PODS, data, intern)
-            except (ClusterError, msgspec.DecodeError) as error:
-                raise ReadFailedError(str(error)) from error
-            ready += sum(_is_ready_pod_of(workload, pod) for pod in page.objects)
-            token = page.continue_token
-            if not token:
-                return ready
+        pages = _read_pages(
+            self._transport,
+            PODS,
+            _namespaced_path(PODS, workload.namespace),
+            query={"labelSelector": str(workload.selector)},
+            timeout=_COUNT_SECONDS,
+        )
+        try:
+            return sum(_is_ready_pod_of(workload, pod) for page in pages for pod in page.objects)
+        except (ClusterError, UnreadableList) as error:
+            raise ReadFailedError(str(error)) from error
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents in the status ConfigMap."""
@@ -262,14 +259,31 @@ def read_once(transport: Transport, now: datetime, *, autoscalers: bool = False)
 
 
 def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:
+    for page in _read_pages(transport, kind, kind.path):
+        gathered.objects[kind.field].extend(page.objects)
+        gathered.faults.extend(page.faults)
+    gathered.kinds.add(kind.name)
+
+
+def _namespaced_path(kind: ResourceKind, namespace: str) -> str:
+    return kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}")
+
+
+def _read_pages(
+    transport: Transport,
+    kind: ResourceKind,
+    path: str,
+    *,
+    query: Mapping[str, str] = MappingProxyType({}),
+    timeout: float | None = None,
+) -> Iterator[Page]:
+    """Yield the pages of a list, each decoded; `timeout` is for each of them, None: the transport's own."""
     intern = Interner()
     token = ""
     while True:
-        query = {"limit": _PAGE, **({"continue": token} if token else {})}
-        page = decode_page(kind, transport.request("GET", kind.path, query=query), intern)
-        gathered.objects[kind.field].extend(page.objects)
-        gathered.faults.extend(page.faults)
+        part = {**query, "limit": _PAGE, **({"continue": token} if token else {})}
+        page = decode_page(kind, transport.request("GET", path, query=part, timeout=timeout), intern)
+        yield page
         token = page.continue_token
         if not token:
-            gathered.kinds.add(kind.name)
             return

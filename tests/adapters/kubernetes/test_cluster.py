@@ -299,18 +299,21 @@ def test_pods_are_counted_as_they_are_and_not_as_a_status_has_them(kind: str, in
     assert [query["labelSelector"] for query in queries] == [["app=cart"]] * 2
 
 
-def test_pods_that_cannot_be_counted_are_an_error() -> None:
-    """The step waits."""
+@pytest.mark.parametrize(
+    ("code", "body", "names"), [(503, {"message": "not now"}, "not now"), (200, b'{"items": [', "not a list")]
+)
+def test_pods_that_cannot_be_counted_are_an_error(code: int, body: Any, names: str) -> None:
+    """The step waits, also where the answer is half a list."""
 
     def handle(request: BaseHTTPRequestHandler) -> None:
         if request.path.partition("?")[0].endswith("/pods"):
-            answer(request, 503, {"message": "not now"})
+            answer(request, code, body)
             return
         metadata = {"name": "cart", "namespace": "shop", "uid": "cart", "creationTimestamp": "2026-01-01T00:00:00Z"}
         spec = {"replicas": 6, "selector": {"matchLabels": {"app": "cart"}}, "template": {}}
         answer(request, 200, {"metadata": metadata, "spec": spec, "status": {"readyReplicas": 6}})
 
-    with served(handle) as transport, pytest.raises(ReadFailedError, match="not now"):
+    with served(handle) as transport, pytest.raises(ReadFailedError, match=names):
         make_cluster(transport).count_replicas(Reference("shop", "Deployment", "cart"))
 
 
