@@ -93,9 +93,14 @@ def read_pause(text: str) -> Pause:
     return Pause(until=until, reason=to_one_line(file.reason or ""), by=to_one_line(file.by or ""))
 
 
+def is_pause_key(key: str) -> bool:
+    """Return whether a key of the ConfigMap means a pause: `pause.yaml`, and a wrong name of it such as `pause.yml`."""
+    return key.lower().startswith("pause")
+
+
 def find_misnamed(keys: Iterable[str]) -> Pause | None:
-    """Return the pause that a key such as `pause.yml` is: its author meant to stop evictions."""
-    misnamed = min((key for key in keys if key != KEY and key.lower().startswith("pause")), default=None)
+    """Return the pause that a wrong name of the key is: its author meant to stop evictions."""
+    misnamed = min((key for key in keys if key != KEY and is_pause_key(key)), default=None)
     return Pause(unreadable=f"found the key {misnamed}; expected {KEY}") if misnamed is not None else None
 
 

@@ -5,7 +5,7 @@ import sys
 from datetime import UTC, datetime
 
 from rebalancer.adapters.kubernetes.configmaps import find_pause
-from rebalancer.admission.pause import KEY
+from rebalancer.admission.pause import is_pause_key
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import connect_control, explain_refusals
@@ -26,10 +26,12 @@ def run(args: argparse.Namespace) -> int:
     with explain_refusals(control, "get and patch"):
         config_map = control.read()
         pause = find_pause(config_map) if config_map is not None else None
-        if pause is None:
+        if config_map is None or pause is None:
             sys.stdout.write(f"Nothing to do: {control} has no pause.\n")
             return Exit.FINE
-        control.remove(KEY)
+        keys = sorted(filter(is_pause_key, (*config_map.data, *config_map.binary)))
+        for key in keys:
+            control.remove(key)
     over = "" if pause.holds(datetime.now(UTC)) else " (it had ended)"
-    sys.stdout.write(f"Resumed; it was {pause.message}{over}\nRemoved {KEY} from {control}.\n")
+    sys.stdout.write(f"Resumed; it was {pause.message}{over}\nRemoved {', '.join(keys)} from {control}.\n")
     return Exit.FINE

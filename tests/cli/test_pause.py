@@ -124,6 +124,10 @@ def test_what_was_written_by_hand_is_resumed_too(server: Server, capsys: pytest.
     assert entry.main(["resume"]) == Exit.FINE
     assert "cannot be read" in capsys.readouterr().out
     assert server.data == {}
+    server.data = {"pause.yml": "", "approved": "f00"}
+    assert entry.main(["resume"]) == Exit.FINE
+    assert "Removed pause.yml from ConfigMap" in capsys.readouterr().out
+    assert server.data == {"approved": "f00"}
 
 
 def test_somebody_else_was_quicker(server: Server) -> None:
