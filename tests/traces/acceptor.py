@@ -1,15 +1,14 @@
 """Whether the simulator allows a trace: it is run with every free choice taken from the trace.
 
-Free are the delays, the order of events that do not depend on each other, and ties: which of the best nodes the
-scheduler picks, and which of equal pods an owner deletes first. Everything else must be what the simulator's own
-controllers do: each observed change is made by an action that is due in the simulated cluster, and it makes exactly
-this change.
+Free are the delays, also those after which the scheduler and the owners' controllers see a change; the order of
+events that do not depend on each other; and ties: which of the best nodes the scheduler picks, and which of equal pods
+an owner deletes first. Everything else must be what the simulator's own controllers do: each observed change is made by
+an action that is due in the simulated cluster, and it makes exactly this change.
 """
 
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from itertools import combinations
 from random import Random
 
 from msgspec import structs
@@ -25,20 +24,28 @@ from rebalancer.adapters.simulator.scheduler import SimulatedScheduler
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.stateful_sets import StatefulSets
 from rebalancer.adapters.simulator.store import Store
-from rebalancer.adapters.simulator.timings import Faults, Timings
+from rebalancer.adapters.simulator.timings import Faults, Span, Timings
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause
+from rebalancer.model.workloads import Workload
 from rebalancer.ports import EvictionResult
 from rebalancer.prevention.controller_order import sort_for_deletion
-from rebalancer.scheduling.place import candidate_nodes, top_scoring
+from rebalancer.scheduling.place import top_scoring
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
 from tests.traces.changes import Change, Trace, What
 
+_MOST_WAYS = 500
+_OWNERS = {kind: f"inform {name}" for kind, name in (("StatefulSet", "StatefulSets"), ("ReplicaSet", "ReplicaSets"))}
+
 
 class RejectedError(AssertionError):
-    """The simulator cannot make a change; the message has its index."""
+    """The simulator cannot make the change of this index."""
+
+    def __init__(self, index: int, why: str) -> None:
+        super().__init__(f"change {index}: {why}")
+        self.index = index
 
 
 class FreeQueue(EventQueue):
@@ -61,45 +68,67 @@ class FreeQueue(EventQueue):
         return action is not None
 
 
+class Choices:
+    """One way through all choices: the first ones are given, every further one is the first of its options."""
+
+    def __init__(self, given: tuple[int, ...]) -> None:
+        self._given = given
+        self._taken: list[int] = []
+        self._options: list[int] = []
+
+    def pick(self, options: int) -> int:
+        """Return which of so many options is taken."""
+        depth = len(self._taken)
+        self._taken.append(self._given[depth] if depth < len(self._given) else 0)
+        self._options.append(options)
+        return self._taken[-1]
+
+    def next_way(self) -> tuple[int, ...] | None:
+        """Return the way with the last choice taken otherwise, None after the last one."""
+        for depth in reversed(range(len(self._taken))):
+            if self._taken[depth] + 1 < self._options[depth]:
+                return (*self._taken[:depth], self._taken[depth] + 1)
+        return None
+
+
 def accept(trace: Trace) -> None:
     """Follow a trace; raise RejectedError where the simulator does not allow it.
 
-    An owner's controller may not have seen yet what somebody else has just done: before each such change its work may
-    be done or not, and every choice is tried.
+    Every client sees as little as the trace lets it, so that it may still see more later. Where it must see more, it
+    may be of one kind of objects or of another: every choice is tried, up to a number of them.
     """
-    by_others = [index for index, change in enumerate(trace.changes) if _is_by_others(change, trace)]
-    first: RejectedError | None = None
-    for many in range(len(by_others) + 1):
-        for early in combinations(by_others, many):
-            try:
-                Acceptor(trace, frozenset(early)).follow()
-            except RejectedError as error:
-                first = first or error
-            else:
-                return
-    assert first is not None
-    raise first
-
-
-def _is_by_others(change: Change, trace: Trace) -> bool:
-    requested = change.uid in trace.evicted or change.uid in trace.deleted
-    return change.what is What.SCALED or (change.what is What.TERMINATING and requested)
+    furthest: RejectedError | None = None
+    way: tuple[int, ...] | None = ()
+    for _ in range(_MOST_WAYS):
+        if way is None:
+            break
+        choices = Choices(way)
+        try:
+            Acceptor(trace, choices).follow()
+        except RejectedError as error:
+            if furthest is None or error.index > furthest.index:
+                furthest = error
+        else:
+            return
+        way = choices.next_way()
+    assert furthest is not None
+    raise furthest
 
 
 class Acceptor:
-    """A simulated cluster that follows one trace; before the changes `early`, owners do what is due."""
+    """A simulated cluster that follows one trace."""
 
-    def __init__(self, trace: Trace, early: frozenset[int]) -> None:
+    def __init__(self, trace: Trace, choices: Choices) -> None:
         self._trace = trace
-        self._early = early
+        self._choices = choices
         self._queue = FreeQueue(trace.before.taken_at)
         store = Store(trace.before)
-        random = Random(0)
-        self._state = ClusterState(store=store, event_queue=self._queue, random=random, timings=Timings())
+        lagging = Timings(informing=Span(0.0, 1.0))
+        self._state = ClusterState(store=store, event_queue=self._queue, random=Random(0), timings=lagging)
         factory = PodFactory(self._state, trace.before)
         SimulatedScheduler(self._state, DEFAULT_PROFILE, self._choose)
         Kubelets(self._state)
-        ReplicaSets(self._state, factory)
+        self._replica_sets = ReplicaSets(self._state, factory)
         StatefulSets(self._state, factory, ())
         Disruptions(self._state)
         self._evictions = Evictions(self._state, Faults())
@@ -108,34 +137,61 @@ class Acceptor:
         """The simulated pod of each real one."""
         self._unseen: list[str] = []
         """Simulated pods that were created and not observed yet."""
-        self._possible: dict[str, set[str]] = {}
-        """For each simulated pod the best nodes of every state since it was created: the scheduler may lag behind."""
+        self._unseen_deletions: set[str] = set()
+        """Simulated pods that their owner has deleted, which was not observed yet."""
         self._wanted: tuple[str, str] = ("", "")
-        self._deleting: dict[str, tuple[list[Pod], int]] = {}
-        """For each ReplicaSet the pods among which it chose last, and how many it still deletes of them."""
+        self._deleting: dict[str, tuple[list[Pod], int, int]] = {}
+        """For each ReplicaSet the pods among which it chose last, how many of them, and how many are left to delete."""
 
     def follow(self) -> None:
         """Follow the trace to its end; raise RejectedError at the first change that the simulator cannot make."""
         for index, change in enumerate(self._trace.changes):
             if change.at is not None:
                 self._queue.now = max(self._queue.now, change.at)
-            if index in self._early:
-                self._reconcile()
+            self._count_budgets(index)
             if not self._make(change):
-                raise RejectedError(f"change {index}, {change.what} {change.uid} {change.detail}: no action makes it")
-            self._note_best()
-        self._reconcile()
-        if self._unseen:
-            raise RejectedError(f"change {len(self._trace.changes)}: {len(self._unseen)} pods were never created")
+                raise RejectedError(index, f"{change.what} {change.uid} {change.detail}: no action makes it")
+        self._settle()
 
-    def _reconcile(self) -> None:
-        """Run what owners have to do; which of too many pods a ReplicaSet deletes, the trace says."""
+    def _count_budgets(self, index: int) -> None:
+        """Update the status of budgets or do not, where an eviction follows that depends on it."""
+        due = [key for key in self._queue.pending if key.startswith("budget ")]
+        asks = any(change.uid in self._trace.evicted for change in self._trace.changes[index:])
+        if due and asks and self._choices.pick(2) == 0:
+            for key in due:
+                self._run(key)
+
+    def _settle(self) -> None:
+        """Let everybody see everything, and do what is left to do: that must be nothing."""
+        end = len(self._trace.changes)
+        while self._inform(("inform",)):
+            pass
         for owner in list(self._state.store.workloads):
-            if owner.kind == "StatefulSet" or len(self._active(owner.uid)) <= owner.replicas:
-                self._run(f"owner {owner.uid}")
+            if owner.kind in ReplicaSets.kinds and len(self._active(owner.uid)) > owner.replicas:
+                raise RejectedError(end, f"{owner.name} has more pods than replicas")
+            self._run(f"owner {owner.uid}")
+        if self._unseen:
+            raise RejectedError(end, f"{len(self._unseen)} pods were never created")
+        if self._unseen_deletions:
+            raise RejectedError(end, f"{len(self._unseen_deletions)} pods were never deleted")
 
     def _active(self, owner: str) -> list[Pod]:
-        return [pod for pod in self._state.store.pods.of(owner) if not pod.terminating]
+        """Return the pods of a ReplicaSet that its controller counts, as far as it has seen them."""
+        return [pod for pod in self._replica_sets.pods.of(owner) if not pod.terminating]
+
+    def _inform(self, streams: tuple[str, ...]) -> bool:
+        """Let a client see its next change in one of these streams; False if it has seen all."""
+        waiting = sorted(key for key in self._queue.pending if key.startswith(streams))
+        if not waiting:
+            return False
+        return self._queue.run_now(waiting[self._choices.pick(len(waiting))])
+
+    def _until(self, made: Callable[[], bool], streams: tuple[str, ...]) -> bool:
+        """Try to make a change; let its client see one change more each time that it cannot."""
+        while not made():
+            if not self._inform(streams):
+                return False
+        return True
 
     def _make(self, change: Change) -> bool:
         makers: dict[What, Callable[[Change], bool]] = {
@@ -150,10 +206,12 @@ class Acceptor:
         return makers[change.what](change)
 
     def _run(self, key: str) -> bool:
-        """Run an action that is due; note the pods that it creates."""
-        before = {pod.uid for pod in self._state.store.pods}
+        """Run an action that is due; note the pods that it creates and deletes."""
+        before = {pod.uid: pod.terminating for pod in self._state.store.pods}
         ran = self._queue.run_now(key)
-        self._unseen += [pod.uid for pod in self._state.store.pods if pod.uid not in before]
+        after = {pod.uid: pod.terminating for pod in self._state.store.pods}
+        self._unseen += [uid for uid in after if uid not in before]
+        self._unseen_deletions |= {uid for uid, was in before.items() if not was and after.get(uid, True)}
         return ran
 
     def _pod(self, real: str) -> Pod | None:
@@ -162,47 +220,56 @@ class Acceptor:
     # One function for each kind of change
 
     def _created(self, change: Change) -> bool:
-        for ran in (False, True):
-            if ran and not self._run(f"owner {change.owner}"):
-                return False
-            for uid in self._unseen:
-                pod = self._state.store.pods.get(uid)
-                if pod is not None and pod.owner is not None and pod.owner.uid == change.owner:
-                    if pod.owner.kind == "StatefulSet" and pod.name != change.detail:
-                        continue
-                    self._unseen.remove(uid)
-                    self._real[change.uid] = uid
-                    return True
+        owner = self._state.store.workloads.get(change.owner)
+        if owner is None:
+            return False
+
+        def made() -> bool:
+            if self._match(change):
+                return True
+            seen = self._replica_sets.workloads.get(owner.uid)
+            too_few = seen is not None and len(self._active(owner.uid)) < seen.replicas
+            return (owner.kind == "StatefulSet" or too_few) and self._run(f"owner {owner.uid}") and self._match(change)
+
+        return self._until(made, (_OWNERS[owner.kind],))
+
+    def _match(self, change: Change) -> bool:
+        """Find the simulated pod of a new one."""
+        for uid in self._unseen:
+            pod = self._state.store.pods.get(uid)
+            if pod is not None and pod.owner is not None and pod.owner.uid == change.owner:
+                if pod.owner.kind == "StatefulSet" and pod.name != change.detail:
+                    continue
+                self._unseen.remove(uid)
+                self._real[change.uid] = uid
+                return True
         return False
 
     def _choose(self, pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str, ...]:
         """Return the node of the trace if it is among the best."""
         uid, node = self._wanted
-        possible = top_scoring(pod, view, nodes) | self._possible.get(pod.uid, set())
-        return (node,) if pod.uid == uid and node in nodes and node in possible else ()
-
-    def _note_best(self) -> None:
-        waiting = [pod for pod in self._state.store.pods if pod.node is None]
-        if waiting:
-            view = View(self._state.store.snapshot(self._queue.now), DEFAULT_PROFILE)
-            for pod in waiting:
-                best = candidate_nodes(pod, view, top_scoring).chosen
-                self._possible.setdefault(pod.uid, set()).update(best)
+        return (node,) if pod.uid == uid and node in top_scoring(pod, view, nodes) else ()
 
     def _bound(self, change: Change) -> bool:
         pod = self._pod(change.uid)
         if pod is None or pod.node is not None:
             return False
         self._wanted = pod.uid, change.detail
-        waiting = sum(other.node is None for other in self._state.store.pods)
-        for _ in range(2 * waiting):
-            for key in [key for key in self._queue.pending if key.startswith("back-off ")]:
-                self._run(key)
-            self._run("scheduler")
-            placed = self._state.store.pods.get(pod.uid)
-            if placed is not None and placed.node is not None:
-                return placed.node == change.detail
-        return False
+        while self._queue.run_now("inform queue"):
+            pass
+
+        def made() -> bool:
+            waiting = sum(other.node is None for other in self._state.store.pods)
+            for _ in range(2 * waiting):
+                for key in [key for key in self._queue.pending if key.startswith("back-off ")]:
+                    self._run(key)
+                self._run("scheduler")
+                placed = self._state.store.pods.get(pod.uid)
+                if placed is not None and placed.node is not None:
+                    return True
+            return False
+
+        return self._until(made, ("inform scheduler",))
 
     def _ready(self, change: Change) -> bool:
         pod = self._pod(change.uid)
@@ -214,8 +281,12 @@ class Acceptor:
 
     def _terminating(self, change: Change) -> bool:
         pod = self._pod(change.uid)
-        if pod is None or pod.terminating:
+        if pod is None:
             return False
+        if pod.terminating:
+            seen = pod.uid in self._unseen_deletions
+            self._unseen_deletions.discard(pod.uid)
+            return seen
         if change.uid in self._trace.evicted and self._evicted(pod):
             return True
         if change.uid in self._trace.deleted:
@@ -224,7 +295,7 @@ class Acceptor:
         return self._deleted_by_owner(pod, change.at or self._queue.now)
 
     def _evicted(self, pod: Pod) -> bool:
-        """Evict a pod; a budget's status may have been updated before."""
+        """Evict a pod."""
         move = Move(
             uid=pod.uid,
             namespace=pod.namespace,
@@ -236,44 +307,60 @@ class Acceptor:
             requested_at=self._queue.now,
             changed_at=self._queue.now,
         )
-        answer = self._evictions.evict(move)
-        if answer.result is EvictionResult.BUDGET:
-            for key in [key for key in self._queue.pending if key.startswith("budget ")]:
-                self._run(key)
-            answer = self._evictions.evict(move)
-        return answer.result is EvictionResult.EVICTED
+        return self._evictions.evict(move).result is EvictionResult.EVICTED
 
     def _deleted_by_owner(self, pod: Pod, at: datetime) -> bool:
         owner = self._state.store.workloads.get(pod.owner.uid) if pod.owner is not None else None
-        if owner is None or f"owner {owner.uid}" not in self._queue.pending:
+        if owner is None:
             return False
         if owner.kind == "StatefulSet":
+            return self._until(lambda: self._deleted_by_stateful_set(pod, owner), (_OWNERS[owner.kind],))
+        return self._until(lambda: self._deleted_by_replica_set(pod, owner.uid, at), (_OWNERS["ReplicaSet"],))
+
+    def _deleted_by_stateful_set(self, pod: Pod, owner: Workload) -> bool:
+        if pod.uid not in self._unseen_deletions:
             self._run(f"owner {owner.uid}")
-            after = self._state.store.pods.get(pod.uid)
-            return after is None or after.terminating
-        now_active = self._active(owner.uid)
-        if len(now_active) <= owner.replicas:
+        if pod.uid not in self._unseen_deletions:
             return False
-        among, left = self._deleting.get(owner.uid, ([], 0))
-        if not left:
-            among, left = now_active, len(now_active) - owner.replicas
-        # Of equal pods the lowest UID goes; and a time in whole seconds says little about ages of a few.
-        first = structs.replace(pod, uid="")
+        self._unseen_deletions.remove(pod.uid)
+        return True
+
+    def _deleted_by_replica_set(self, pod: Pod, uid: str, at: datetime) -> bool:
+        owner = self._replica_sets.workloads.get(uid)
+        assert owner is not None
+        among, many, left = self._deleting.get(uid, ([], 0, 0))
+        if not left or not self._is_among_first(pod, among, many, owner, at):
+            among = self._active(uid)
+            many = left = len(among) - owner.replicas
+            if self._replica_sets.expected.get(uid) or many <= 0:
+                return False
+            if not self._is_among_first(pod, among, many, owner, at):
+                return False
+        self._deleting[uid] = among, many, left - 1
+        self._replica_sets.expected.setdefault(uid, set()).add(pod.uid)
+        self._state.delete(pod)
+        return True
+
+    def _is_among_first(self, pod: Pod, among: list[Pod], many: int, owner: Workload, at: datetime) -> bool:
+        """Say whether a ReplicaSet that deletes so many pods may delete this one.
+
+        Of equal pods the lowest UID goes; and a time in whole seconds says little about ages of a few.
+        """
+        seen = next((other for other in among if other.uid == pod.uid), None)
+        if seen is None:
+            return False
+        first = structs.replace(seen, uid="")
         others = [other for other in among if other.uid != pod.uid]
         crowds = Counter(other.node for other in among if owner.owner is not None)
         moments = [at + timedelta(seconds=quarters / 4) for quarters in range(-4, 9)]
-        chosen = len(among) - owner.replicas
-        if all(first not in sort_for_deletion([*others, first], crowds, moment)[:chosen] for moment in moments):
-            return False
-        self._deleting[owner.uid] = among, left - 1
-        self._state.delete(pod)
-        return True
+        return any(first in sort_for_deletion([*others, first], crowds, moment)[:many] for moment in moments)
 
     def _gone(self, change: Change) -> bool:
         pod = self._pod(change.uid)
         if pod is None:
             # One without a node is removed at once when its owner deletes it.
-            return self._real.get(change.uid) is not None
+            self._unseen_deletions.discard(self._real.get(change.uid, ""))
+            return change.uid in self._real
         if pod.node is None:
             return self._deleted_by_owner(pod, self._queue.now)
         return self._run(f"stop {pod.uid}") and self._state.store.pods.get(pod.uid) is None

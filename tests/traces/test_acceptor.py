@@ -11,18 +11,18 @@ from tests.traces.changes import Change, Trace, What
 
 
 def cluster() -> Snapshot:
-    """Return four pods on two of three nodes, of which one may be unavailable; c is full."""
+    """Return five pods on two of three nodes, of which one may be unavailable; c is full."""
     blueprint = ClusterBuilder()
     blueprint.node("a", zone="a")
     blueprint.node("b", zone="b")
     blueprint.node("c", zone="c", cpu=50)
-    blueprint.deployment("web", on={"a": 2, "b": 2})
+    blueprint.deployment("web", on={"a": 2, "b": 3})
     blueprint.budget("web", max_unavailable=1)
     return blueprint.snapshot()
 
 
 BEFORE = cluster()
-FIRST, SECOND = BEFORE.pods[0], BEFORE.pods[3]
+FIRST, SECOND = BEFORE.pods[0], BEFORE.pods[4]
 OWNER = FIRST.owner.uid if FIRST.owner is not None else ""
 
 EVICTED = Change(What.TERMINATING, FIRST.uid)

@@ -3,30 +3,54 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from msgspec import structs
+
+from rebalancer.adapters.simulator.informers import follow
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 
 
 class Controller(ABC):
-    """The controller of one or more kinds of owners that create pods themselves."""
+    """The controller of one or more kinds of owners that create pods themselves.
+
+    `pods` and `workloads` are what it has seen.
+    """
 
     kinds: ClassVar[frozenset[str]]
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        state.store.pods.listeners.append(self._pod_changed)
-        state.store.workloads.listeners.append(self._workload_changed)
-        for workload in state.store.workloads:
+        name = type(self).__name__
+        self.pods = follow(state, state.store.pods, f"{name} pods")
+        self.workloads = follow(state, state.store.workloads, f"{name} workloads")
+        self.pods.listeners.append(self._pod_changed)
+        self.workloads.listeners.append(self._workload_changed)
+        for workload in self.workloads:
             self._enqueue(workload)
 
     @abstractmethod
     def reconcile(self, owner: Workload) -> None:
-        """Create and delete pods of an owner, and write its status."""
+        """Create and delete pods of an owner, and write its status; both are known as far as they have been seen."""
+
+    def _write_status(self, seen: Workload, reported: Workload) -> None:
+        """Write a status to the owner as it is stored; a change of its replicas that was not seen is not observed."""
+        stored = self._state.store.workloads.get(seen.uid)
+        if stored is None:
+            return
+        written = structs.replace(
+            stored,
+            current=reported.current,
+            ready=reported.ready,
+            updated=reported.updated,
+            observed=stored.replicas == seen.replicas,
+        )
+        if written != stored:
+            self._state.store.workloads.put(written)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
-        owner = self._state.store.workloads.get(pod.owner.uid) if pod is not None and pod.owner is not None else None
+        owner = self.workloads.get(pod.owner.uid) if pod is not None and pod.owner is not None else None
         if owner is not None:
             self._enqueue(owner)
 
@@ -40,6 +64,6 @@ class Controller(ABC):
             self._state.event_queue.after(delay, lambda: self._act(owner.uid), key=f"owner {owner.uid}")
 
     def _act(self, uid: str) -> None:
-        owner = self._state.store.workloads.get(uid)
+        owner = self.workloads.get(uid)
         assert owner is not None
         self.reconcile(owner)

@@ -25,29 +25,47 @@ class ReplicaSets(Controller):
     def __init__(self, state: ClusterState, pod_factory: PodFactory) -> None:
         super().__init__(state)
         self._pod_factory = pod_factory
+        self.expected: dict[str, set[str]] = {}
+        """For each owner the pods that it has created or deleted without having seen that yet."""
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        pod = after or before
+        if pod is not None and pod.owner is not None and (before is None or after is None or after.terminating):
+            self.expected.get(pod.owner.uid, set()).discard(pod.uid)
+        super()._pod_changed(before, after)
 
     def reconcile(self, owner: Workload) -> None:
-        """Create or delete pods until the number of active pods is the number of replicas."""
-        store = self._state.store
+        """Create or delete pods until the number of active pods is the number of replicas.
+
+        Not before it has seen what it did last: `pkg/controller/controller_utils.go` (ControllerExpectations).
+        """
         self._adopt(owner)
-        active = [pod for pod in store.pods.of(owner.uid) if _is_active(pod)]
+        active = [pod for pod in self.pods.of(owner.uid) if _is_active(pod)]
         self._report(owner, active)
+        expected = self.expected.setdefault(owner.uid, set())
+        if expected:
+            return
         if len(active) > owner.replicas:
             for pod in self._sort_for_deletion(owner, active)[: len(active) - owner.replicas]:
+                expected.add(pod.uid)
                 self._state.delete(pod)
         for _ in range(owner.replicas - len(active)):
             made = self._pod_factory.next_pod(owner, f"{owner.name}-{self._state.suffix()}")
             if made is None:
                 return
             self._state.note(TraceKind.CREATED, f"Pod {made}")
-            store.pods.put(made)
+            expected.add(made.uid)
+            self._state.store.pods.put(made)
 
     def _adopt(self, owner: Workload) -> None:
         """Adopt pods without a controller that the selector matches."""
         reference = OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
-        for pod in self._state.store.pods.of(""):
+        for seen in self.pods.of(""):
+            pod = self._state.store.pods.get(seen.uid)
             if (
-                pod.namespace == owner.namespace
+                pod is not None
+                and pod.owner is None
+                and pod.namespace == owner.namespace
                 and _is_active(pod)
                 and owner.selector is not None
                 and owner.selector.matches(pod.labels)
@@ -58,22 +76,19 @@ class ReplicaSets(Controller):
     def _report(self, owner: Workload, active: list[Pod]) -> None:
         """Write the status as the real controller does: the state before its own changes."""
         count, ready = len(active), sum(pod.ready for pod in active)
-        reported = structs.replace(owner, current=count, ready=ready, updated=count, observed=True)
-        if reported != owner:
-            self._state.store.workloads.put(reported)
+        self._write_status(owner, structs.replace(owner, current=count, ready=ready, updated=count))
 
     def _sort_for_deletion(self, owner: Workload, active: list[Pod]) -> list[Pod]:
         """Sort pods by the order in which they are deleted when there are too many."""
-        pods = self._state.store.pods
         related: list[str] = []  # the pods of a ReplicaSet without a Deployment are not counted by node
         if owner.owner is not None:
             above = owner.owner.uid
             related = [
                 workload.uid
-                for workload in self._state.store.workloads
+                for workload in self.workloads
                 if workload.owner is not None and workload.owner.uid == above and workload.kind == owner.kind
             ]
-        crowds = Counter(pod.node for uid in related for pod in pods.of(uid) if _is_active(pod))
+        crowds = Counter(pod.node for uid in related for pod in self.pods.of(uid) if _is_active(pod))
         return sort_for_deletion(active, crowds, self._state.event_queue.now)
 
 

@@ -10,6 +10,7 @@ from random import Random
 
 from msgspec import structs
 
+from rebalancer.adapters.simulator.informers import follow
 from rebalancer.adapters.simulator.scheduler_cache import SchedulerCache
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.trace import TraceKind
@@ -59,22 +60,25 @@ class SimulatedScheduler:
         self._parked: dict[str, int] = {}
         self._backing_off: set[str] = set()
         self._missed: set[str] = set()
-        state.store.pods.listeners.append(self._pod_changed)
-        state.store.nodes.listeners.append(self._node_changed)
+        # The queue of pods and the cache are handlers of their own: neither waits for the other.
+        self._queue = follow(state, state.store.pods, "queue")
+        self._queue.listeners.append(self._queue_changed)
+        self._cache.pods.listeners.append(self._pod_changed)
+        self._cache.nodes.listeners.append(self._node_changed)
         for pod in sorted(state.store.pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
-            self._pod_changed(None, pod)
+            self._queue_changed(None, pod)
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        self._cache.follow(before, after)
+    def _queue_changed(self, before: Pod | None, after: Pod | None) -> None:
         if after is None:
             self._forget(before)
         elif before is None and self._is_mine(after):
             self._activate(after, self._number())
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         if before is not None and (after is None or after.node != before.node or after.deleted != before.deleted):
             self._try_again()
 
     def _node_changed(self, _: Node | None, __: Node | None) -> None:
-        self._cache.forget()
         self._try_again()
 
     def _is_mine(self, pod: Pod) -> bool:
@@ -107,7 +111,7 @@ class SimulatedScheduler:
     def _unpark(self, uid: str) -> None:
         number = self._parked.pop(uid)
         self._missed.discard(uid)
-        pod = self._state.store.pods.get(uid)
+        pod = self._queue.get(uid)
         if pod is not None:
             self._activate(pod, number)
 
@@ -119,7 +123,7 @@ class SimulatedScheduler:
     def _attempt(self) -> None:
         """Place the pod at the head of the queue, or park it."""
         _, _, uid = heappop(self._active)
-        pod = self._state.store.pods.get(uid)
+        pod = self._queue.get(uid)
         if pod is not None and pod.waiting:
             nodes = candidate_nodes(pod, self._cache.view, self._choose).chosen
             if nodes:
@@ -130,9 +134,15 @@ class SimulatedScheduler:
             self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _bind(self, pod: Pod, node: str) -> None:
+        """Bind a pod; nothing is done if it was deleted meanwhile."""
         self._attempts.pop(pod.uid, None)
+        stored = self._state.store.pods.get(pod.uid)
+        if stored is None:
+            return
         self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
-        self._state.store.pods.put(structs.replace(pod, node=node))
+        bound = structs.replace(stored, node=node)
+        self._cache.assume(pod, bound)
+        self._state.store.pods.put(bound)
 
     def _park(self, pod: Pod) -> None:
         attempts = self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1

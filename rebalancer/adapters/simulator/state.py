@@ -50,15 +50,17 @@ class ClusterState:
     def delete(self, pod: Pod) -> None:
         """Delete a pod as the API server does: at once if it does not run, else it becomes terminating.
 
+        `pod` may be a client's old copy: what counts is the stored one.
         Source: `pkg/registry/core/pod/strategy.go` (CheckGracefulDelete).
         """
-        if pod.terminating:
+        stored = self.store.pods.get(pod.uid)
+        if stored is None or stored.terminating:
             return
-        self.note(TraceKind.DELETED, f"Pod {pod}")
-        if pod.node is None or pod.finished:
-            self.remove(pod)
+        self.note(TraceKind.DELETED, f"Pod {stored}")
+        if stored.node is None or stored.finished:
+            self.remove(stored)
         else:
-            self.store.pods.put(structs.replace(pod, deleted=self.stamp + GRACE))
+            self.store.pods.put(structs.replace(stored, deleted=self.stamp + GRACE))
 
     def remove(self, pod: Pod) -> None:
         """Remove a pod from the store."""

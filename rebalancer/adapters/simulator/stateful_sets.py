@@ -29,7 +29,7 @@ class StatefulSets(Controller):
 
     def reconcile(self, owner: Workload) -> None:
         """Create the lowest missing ordinal; only when all pods are ready, delete those beyond the replicas."""
-        numbered = {get_ordinal(pod): pod for pod in self._state.store.pods.of(owner.uid)}
+        numbered = {get_ordinal(pod): pod for pod in self.pods.of(owner.uid)}
         self._report(owner, list(numbered.values()))
         in_turn = owner.uid not in self._parallel
         for number in range(owner.replicas):
@@ -60,7 +60,5 @@ class StatefulSets(Controller):
             current=len(pods),
             ready=sum(pod.ready for pod in pods),
             updated=sum(not pod.terminating for pod in pods),
-            observed=True,
         )
-        if reported != owner:
-            self._state.store.workloads.put(reported)
+        self._write_status(owner, reported)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from msgspec import Struct, structs
 
@@ -43,18 +43,25 @@ class Table(Generic[Stored]):
         """Create an object or replace the one of its key."""
         key = self._key(written)
         before = self._objects.get(key)
-        after = structs.replace(written, resource_version=str(next(self._versions)))
-        self._objects[key] = after
+        self.take_over(before, structs.replace(written, resource_version=str(next(self._versions))))
+
+    def drop(self, key: str) -> None:
+        """Remove an object."""
+        self.take_over(self._objects[key], None)
+
+    def take_over(self, before: Stored | None, after: Stored | None) -> None:
+        """Make a change as it is, with the version that it has."""
+        if after is not None:
+            self._objects[self._key(after)] = after
+        elif before is not None:
+            del self._objects[self._key(before)]
         self._index(before, after)
         for listener in self.listeners:
             listener(before, after)
 
-    def drop(self, key: str) -> None:
-        """Remove an object."""
-        before = self._objects.pop(key)
-        self._index(before, None)
-        for listener in self.listeners:
-            listener(before, None)
+    def copy(self) -> Self:
+        """Return a table of the same objects, without listeners."""
+        return type(self)(self, self._key, self._versions)
 
     def _index(self, before: Stored | None, after: Stored | None) -> None:
         """Update the indexes by anything but the key; there are none here."""
@@ -63,8 +70,8 @@ class Table(Generic[Stored]):
 class PodTable(Table[Pod]):
     """Pods by UID, with indexes by name, owner, node and namespace."""
 
-    def __init__(self, pods: Iterable[Pod], versions: Iterator[int]) -> None:
-        super().__init__(pods, lambda pod: pod.uid, versions)
+    def __init__(self, pods: Iterable[Pod], key: Callable[[Pod], str], versions: Iterator[int]) -> None:
+        super().__init__(pods, key, versions)
         self._named: dict[tuple[str, str], str] = {}
         self._of: dict[str, dict[str, None]] = {}
         self._on: dict[str, dict[str, None]] = {}
@@ -121,18 +128,23 @@ class Store:
     def __init__(self, first: Snapshot) -> None:
         self._first = first
         versions = count(1 + max((_read_version(item) for item in _iterate_objects(first)), default=0))
-        self.pods = PodTable(first.pods, versions)
+        self.pods = PodTable(first.pods, lambda pod: pod.uid, versions)
         self.nodes: Table[Node] = Table(first.nodes, lambda node: node.name, versions)
         self.workloads: Table[Workload] = Table(first.workloads, lambda workload: workload.uid, versions)
         self.budgets: Table[DisruptionBudget] = Table(first.budgets, str, versions)
 
-    def snapshot(self, now: datetime) -> Snapshot:
-        """Return a snapshot of the present state, sorted by name as the API server lists objects."""
+    def snapshot(
+        self, now: datetime, *, pods: Iterable[Pod] | None = None, nodes: Iterable[Node] | None = None
+    ) -> Snapshot:
+        """Return a snapshot of the present state, sorted by name as the API server lists objects.
+
+        `pods` and `nodes` are what a client knows of them, None: the stored ones.
+        """
         return replace(
             self._first,
             taken_at=now,
-            pods=tuple(sorted(self.pods, key=get_sort_key)),
-            nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
+            pods=tuple(sorted(self.pods if pods is None else pods, key=get_sort_key)),
+            nodes=tuple(sorted(self.nodes if nodes is None else nodes, key=lambda node: node.name)),
             workloads=tuple(sorted(self.workloads, key=get_sort_key)),
             budgets=tuple(sorted(self.budgets, key=get_sort_key)),
         )

@@ -28,6 +28,8 @@ class Timings(Struct, frozen=True, kw_only=True):
     """From a change until the owner's controller reconciles."""
     counting: Span = Span(0.05, 1.0)
     """From a change until a disruption budget's status is updated."""
+    informing: Span = Span(0.0, 0.0)
+    """From a change until the scheduler and the owners' controllers see it; each sees the changes in their order."""
     placing: float = 0.02
     """The scheduler's time for one pod."""
     collecting: float = 40.0

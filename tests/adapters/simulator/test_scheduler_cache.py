@@ -31,7 +31,6 @@ def test_a_view_that_follows_is_what_a_fresh_one_would_be(changes: int) -> None:
     """Pods are placed, deleted, removed, and made anew; at the end both views count and add up alike."""
     made = make_state()
     cache = SchedulerCache(made, DEFAULT_PROFILE)
-    made.store.pods.listeners.append(cache.follow)
     assert cache.view.nodes.names
     for _ in range(changes):
         pods = list(made.store.pods)
