@@ -64,6 +64,9 @@ PINT: Final = Program(name="pint", folder="pint", package="github.com/cloudflare
 MONITORING: Final = (KUBE_STATE_METRICS, PINT)
 """No part of a control plane: the alert rules are tried with them. Each is stored in a folder of its own."""
 
+HELM: Final = Program(name="helm", folder="helm", package="helm.sh/helm/v4/cmd/helm")
+"""Renders and installs the chart. Stored in a folder of its own, too."""
+
 DESCHEDULER: Final = Program(
     name="descheduler", folder="descheduler", package="sigs.k8s.io/descheduler/cmd/descheduler"
 )
@@ -196,9 +199,12 @@ def _build(program: Program, *, go: str, folder: Path) -> Path:
 
 def _linker_flags(program: Program) -> str:
     """Without its version set a Kubernetes server calls itself v0.0.0, and version checks of clients fail."""
-    wanted = Versions.wanted()
+    if program == HELM:
+        version = required_version(program.folder, "helm.sh/helm/v4")
+        return f"-s -w -X helm.sh/helm/v4/internal/version.version={version}"
     if program.folder != "kubernetes":
         return "-s -w"
+    wanted = Versions.wanted()
     major, minor, _patch = wanted.kubernetes.removeprefix("v").split(".", maxsplit=2)
     variables = {"gitVersion": wanted.kubernetes, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     flags = (f"-X k8s.io/component-base/version.{name}={value}" for name, value in variables.items())
@@ -225,7 +231,7 @@ def _say(line: str) -> None:
 
 def main() -> int:
     """Find or build everything and say where it is."""
-    everything = (*PROGRAMS, *MONITORING, KARPENTER)
+    everything = (*PROGRAMS, *MONITORING, HELM, KARPENTER)
     before = {program.name: path for program in everything if (path := _find(program))}
     try:
         paths = programs(everything)
