@@ -97,7 +97,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.BREAKER_OPEN: "The cluster exceeds a bound of `breaker`, or did within `breaker.clearAfter`.",
     Reason.STALE_DATA: "A watch is not synced, or has been silent for too long.",
     Reason.MEMORY_NOT_SAVED: "The moves in flight could not be stored for the next process.",
-    Reason.FORBIDDEN: "RBAC does not allow the request.",
+    Reason.FORBIDDEN: "The account has no right to evict in the namespace, or to read the workload before that.",
 }
 CAUSES: Final[Mapping[Cause, str]] = {
     Cause.SKEW_VIOLATED: "A spread constraint is violated: a hard one, or a soft one that `spread.actOn` lists.",

@@ -216,7 +216,7 @@ def test_nothing_names_another_namespace_than_the_releases() -> None:
 def test_prevention_that_only_observes_has_no_right_to_patch() -> None:
     manifests = by_identity(render_chart({"policy": {"prevention": {"scaleDown": "Observe"}}}))
     (rule,) = manifests["ClusterRole", "", "rebalancer-prevention"]["rules"]
-    assert (rule["resources"], rule["verbs"]) == (["horizontalpodautoscalers"], ["get", "list", "watch"])
+    assert (rule["resources"], rule["verbs"]) == (["horizontalpodautoscalers"], ["list", "watch"])
     assert not any(kind.startswith("ValidatingAdmissionPolicy") for kind, _, _ in manifests)
 
 
@@ -266,3 +266,14 @@ def test_the_manifest_in_one_file_is_the_base() -> None:
     """`kubectl apply -f deploy/install.yaml` installs what `kubectl apply -k deploy/base` does."""
     assert FILE.read_text(encoding="utf-8") == manifest_text(), f"deploy/install.yaml is stale: {COMMAND}"
     assert by_identity(documents(FILE)) == by_identity(render_kustomization(DEPLOY / "base"))
+
+
+def test_the_hook_before_an_uninstallation_is_the_job_of_kustomize() -> None:
+    """The same objects, which helm creates before it deletes the release and deletes when they have succeeded."""
+    hooks = [hook for hook in render_chart({}, hooks=True) if hook["metadata"]["annotations"]["helm.sh/hook"] != "test"]
+    for hook in hooks:
+        annotations = hook["metadata"].pop("annotations")
+        assert annotations["helm.sh/hook"] == "pre-delete"
+        assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+        assert (annotations.get("helm.sh/hook-weight") == "-1") == (hook["kind"] != "Job"), "the rights come first"
+    assert by_identity(map(without_helm, hooks)) == by_identity(render_kustomization(DEPLOY / "cleanup"))

@@ -149,21 +149,38 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
 
 def karpenter_definitions() -> list[Path]:
     """Return the files with Karpenter's CustomResourceDefinitions, stored beside the program."""
-    folder = cache_folder(KARPENTER) / "crds"
-    if not folder.exists():
-        command = ["go", "mod", "download", "-json", "sigs.k8s.io/karpenter"]
-        answer = subprocess.run(command, cwd=MODULES / KARPENTER.folder, capture_output=True, text=True, check=False)
+    sources = ("pkg/apis/crds", "kwok/apis/crds")
+    return _definitions(KARPENTER.folder, "sigs.k8s.io/karpenter", sources, cache_folder(KARPENTER))
+
+
+def monitoring_definitions() -> list[Path]:
+    """Return the files with the CustomResourceDefinitions of the Prometheus operator."""
+    module = "github.com/prometheus-operator/prometheus-operator"
+    folder = cache_root() / f"prometheus-operator-{required_version('prometheus-operator', module)}"
+    return _definitions("prometheus-operator", module, ("example/prometheus-operator-crd",), folder)
+
+
+def _definitions(folder: str, module: str, sources: Iterable[str], cache: Path) -> list[Path]:
+    """Return the YAML files in some folders of a Go module, copied into a cache folder once."""
+    stored = cache / "crds"
+    if not stored.exists():
+        command = ["go", "mod", "download", "-json", module]
+        try:
+            answer = subprocess.run(command, cwd=MODULES / folder, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            message = f"no Go here to download the CustomResourceDefinitions of {module}"
+            raise MissingPart(message) from None
         if answer.returncode != 0:
-            message = f"Karpenter's CustomResourceDefinitions: {_last_line(answer.stderr)}"
+            message = f"the CustomResourceDefinitions of {module}: {_last_line(answer.stderr)}"
             raise MissingPart(message)
-        module = Path(json.loads(answer.stdout)["Dir"])
-        unfinished = folder.with_name(f".crds.{os.getpid()}")
+        downloaded = Path(json.loads(answer.stdout)["Dir"])
+        unfinished = stored.with_name(f".crds.{os.getpid()}")
         unfinished.mkdir(parents=True)
-        for source in ("pkg/apis/crds", "kwok/apis/crds"):
-            for file in (module / source).glob("*.yaml"):
+        for source in sources:
+            for file in (downloaded / source).glob("*.yaml"):
                 (unfinished / file.name).write_bytes(file.read_bytes())
-        unfinished.replace(folder)
-    return sorted(folder.glob("*.yaml"))
+        unfinished.replace(stored)
+    return sorted(stored.glob("*.yaml"))
 
 
 def _find(program: Program) -> Path | None:
