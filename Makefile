@@ -77,6 +77,10 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 docs: install ## Regenerate the generated parts of docs/ and the schemas of the documents in config/
 	$(BIN)/python -m tools.reference
 
+.PHONY: install-manifest
+install-manifest: install ## Write deploy/install.yaml, which is deploy/base in one file
+	$(BIN)/python -m tools.install_manifest
+
 .PHONY: thorough
 thorough: install ## The long checks; docs/verification.md has their last results
 	$(BIN)/python -m pytest -m thorough -s

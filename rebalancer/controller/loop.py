@@ -141,6 +141,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         stale=event.stale,
         unsaved=state.unsaved,
         overload=state.overload,
+        forbidden=state.forbidden,
         turn=state.turn,
         pause=state.pause,
         approved=state.approved,

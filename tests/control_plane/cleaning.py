@@ -153,8 +153,8 @@ class Cleaner:
         try:
             items = self._api.request("GET", collection, accept=PARTIAL)["items"] or ()
         except ApiError as error:
-            # A custom resource whose definition goes away.
-            if error.code == NOT_FOUND:
+            # A custom resource whose definition goes away, or has just come; the definition itself is left then.
+            if error.code == NOT_FOUND or "storage is (re)initializing" in str(error):
                 return []
             raise
         metadata = (item["metadata"] for item in items)

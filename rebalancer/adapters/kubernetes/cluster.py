@@ -27,7 +27,15 @@ from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.ports import Document, EvictionAnswer, PatchAnswer, ReadFailedError, ReplicaCount, SaveAnswer
+from rebalancer.ports import (
+    Document,
+    EvictionAnswer,
+    PatchAnswer,
+    ReadFailedError,
+    ReadForbiddenError,
+    ReplicaCount,
+    SaveAnswer,
+)
 from rebalancer.prevention.plan import PodPatch
 
 STALE_AFTER = 150.0
@@ -202,6 +210,9 @@ class KubernetesCluster:
         try:
             answer = self._transport.request("GET", path, timeout=_CHECK_SECONDS)
             read = decode(kind, msgspec.Raw(answer), Interner())
+        except RequestRefused as error:
+            refusal = ReadForbiddenError if error.status in _FORBIDDEN else ReadFailedError
+            raise refusal(str(error)) from error
         except (ClusterError, msgspec.DecodeError) as error:
             raise ReadFailedError(str(error)) from error
         if not isinstance(read, Workload):
@@ -212,7 +223,7 @@ class KubernetesCluster:
         """List the pods that a workload selects, and count those that are its own, Ready and not terminating."""
         if workload.selector is None or workload.selector.empty:
             return workload.ready
-        pages = _read_pages(
+        pages = read_pages(
             self._transport,
             PODS,
             _namespaced_path(PODS, workload.namespace),
@@ -267,7 +278,7 @@ def read_once(transport: Transport, now: datetime, *, autoscalers: bool = False)
 
 
 def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:
-    for page in _read_pages(transport, kind, kind.path):
+    for page in read_pages(transport, kind, kind.path):
         gathered.objects[kind.field].extend(page.objects)
         gathered.faults.extend(page.faults)
     gathered.kinds.add(kind.name)
@@ -277,7 +288,7 @@ def _namespaced_path(kind: ResourceKind, namespace: str) -> str:
     return kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}")
 
 
-def _read_pages(
+def read_pages(
     transport: Transport,
     kind: ResourceKind,
     path: str,
