@@ -25,44 +25,57 @@ class SingleClassOutlook:
     def targets(self) -> tuple[Target, ...]:
         """Return for each key the domains on which the scheduler may place one of the arriving pods.
 
-        The minimum of a key can rise only as far as the other arriving pods can fill its emptiest domains; a domain
-        that is full even then is no target, nor is a domain without a node that has capacity.
+        The minimum of a key can rise only as far as the other arriving pods can fill its emptiest domains; a node in a
+        domain that is full even then, of any key, is no target, nor is one without capacity. So the keys agree: each
+        domain has a node that lies in one of the named domains of every other key.
         """
-        layout, last = self._layout, len(self._layout.keys) - 1
-        targets = []
-        for level, (key, bound) in enumerate(zip(layout.keys, layout.bounds, strict=True)):
-            allowed = bound.by_scheduler
-            if allowed is None:
-                continue
-            counts = layout.counts(level, self._going)
-            empty = len(layout.topology.nodes) - len(counts) if level == last else 0
-            highest = 0 if bound.floor_at_zero else _highest_minimum(counts.values(), empty, self._arriving - 1)
-            named = self._open_domains(level, counts, highest + allowed)
-            if len(named) <= self._most_domains:
-                targets.append(Target(key, tuple(sorted(named))))
-        return tuple(targets)
+        full = [self._full(level) for level in range(len(self._layout.keys))]
+        named = self._open_domains(full)
+        return tuple(
+            Target(key, tuple(sorted(domains)))
+            for key, bound, domains in zip(self._layout.keys, full, named, strict=True)
+            if bound is not None and len(domains) <= self._most_domains
+        )
 
-    def _open_domains(self, level: int, counts: Mapping[str, int], full: int) -> set[str]:
-        """Return the domains of a level that hold less than `full` and have a node with capacity.
+    def _full(self, level: int) -> int | None:
+        """Return the count from which on a domain of a level takes no arriving pod, None if it always does."""
+        layout, bound = self._layout, self._layout.bounds[level]
+        if bound.by_scheduler is None:
+            return None
+        counts = layout.counts(level, self._going)
+        empty = len(layout.topology.nodes) - len(counts) if level == len(layout.keys) - 1 else 0
+        highest = 0 if bound.floor_at_zero else _highest_minimum(counts.values(), empty, self._arriving - 1)
+        return highest + bound.by_scheduler
 
-        It stops soon after more than `most_domains` of them.
+    def _open_domains(self, full: Sequence[int | None]) -> Sequence[set[str]]:
+        """Return for each level the domains of the nodes that have capacity and lie in no full domain.
+
+        It stops naming nodes soon after more than `most_domains` of them.
         """
         layout = self._layout
-        topology, is_last = layout.topology, level == len(layout.keys) - 1
-        named: set[str] = set()
+        topology, last = layout.topology, len(full) - 1
+        counts = [layout.counts(level, self._going) for level in range(last)]
+        named: list[set[str]] = [set() for _ in full]
         for path, members in topology.members.items():
-            if not is_last and (path[level] in named or counts[path[level]] >= full):
+            if any(
+                most is not None and by[domain] >= most for most, by, domain in zip(full, counts, path, strict=False)
+            ):
                 continue
             for name in members:
-                site = layout.sites.get(name)
-                held = site.count - self._going.get(name, 0) if site is not None else 0
-                if layout.cap(name) > held and (not is_last or held < full):
-                    named.add(topology.last[name] if is_last else path[level])
-                    if not is_last or len(named) > self._most_domains:
-                        break
-            if len(named) > self._most_domains:
-                break
+                if not self._is_open(name, full[last]):
+                    continue
+                named[last].add(topology.last[name])
+                for domains, domain in zip(named, path, strict=False):
+                    domains.add(domain)
+                if full[last] is None or len(named[last]) > self._most_domains:
+                    break
         return named
+
+    def _is_open(self, node: str, full: int | None) -> bool:
+        """Return whether a node has capacity and holds fewer than `full` pods."""
+        site = self._layout.sites.get(node)
+        held = site.count - self._going.get(node, 0) if site is not None else 0
+        return self._layout.cap(node) > held and (full is None or held < full)
 
     def counts(self) -> Counts | None:
         """Return the counts by key and domain once the arriving pods are on the emptiest domains with capacity.
