@@ -1,6 +1,7 @@
 """The flags that every read-only verb shares: where to read, what to select, how to print."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,11 +12,18 @@ from rebalancer.cli.errors import UsageError
 from rebalancer.cli.files import read_policy
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_selector
+from rebalancer.cli.terminal import find_layout
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.labels import LabelSelector
 from rebalancer.policy import Policy
+from rebalancer.reporting.text.layout import Layout
 
 FORMATS = ("table", "json", "yaml")
+LIST_FORMATS = ("table", "wide", "name", "json", "yaml")
+"""Those of the verbs that list workloads: `wide` leaves nothing out, `name` prints names alone."""
+
+_MOST_IN_TERMINAL = 20
+"""So many workloads are shown in a terminal without --limit; a file and a pipe get them all."""
 
 
 def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, namespace: str | None = None) -> None:
@@ -62,13 +70,33 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
         default=formats[0],
         help=f"{', '.join(formats[:-1])} or {formats[-1]} (default: {formats[0]})",
     )
+    add_color_argument(parser)
+    parser.set_defaults(limit=None)
+    if "wide" in formats:
+        parser.add_argument(
+            "--limit",
+            metavar="N",
+            type=_parse_limit,
+            help=f"show the first N workloads in tables, 0 all (default: {_MOST_IN_TERMINAL} in a terminal)",
+        )
+
+
+def add_color_argument(parser: Parser) -> None:
+    """Declare --color."""
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colours in tables (default: auto, in a terminal unless NO_COLOR is set)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadOptions:
     """The shared flags, checked. `snapshot` None is a live cluster; `namespace` None is all of them.
 
-    `policy_folder` is that of the policy's file, None for the shipped policy.
+    `policy_folder` is that of the policy's file, None for the shipped policy. `layout` is that of text on standard
+    output, `most` how many workloads it shows, None for all.
     """
 
     snapshot: str | None
@@ -81,6 +109,8 @@ class ReadOptions:
     policy: Policy
     policy_folder: Path | None
     output: str
+    layout: Layout
+    most: int | None
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Self:
@@ -102,6 +132,8 @@ class ReadOptions:
             policy=read_policy(args.policy),
             policy_folder=_get_folder(args.policy),
             output=args.output,
+            layout=find_layout(args.color),
+            most=_MOST_IN_TERMINAL if args.limit is None and sys.stdout.isatty() else args.limit or None,
         )
 
 
@@ -123,6 +155,12 @@ def _parse_version(text: str) -> Version:
         return Version.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _parse_limit(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number, 0 for all")
+    return int(text)
 
 
 def _parse_time(text: str) -> datetime:

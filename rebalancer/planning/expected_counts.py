@@ -5,26 +5,33 @@ be placed; the counts are known where that is one domain.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.pods import Pod
-from rebalancer.model.reasons import Cause
+from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import Component, Counts, current_counts
 
 
 def decided_evictions(plan: Plan) -> Mapping[str, Sequence[Eviction]]:
     """Return the evictions of a plan, now and waiting, by the name of the group that they repair."""
     by_group: dict[str, list[Eviction]] = {}
-    for eviction in (*plan.evictions, *(waiting.eviction for waiting in plan.waiting)):
+    for eviction in (*plan.evictions, *(waiting.eviction for waiting in decided_waiting(plan))):
         by_group.setdefault(eviction.group, []).append(eviction)
     return by_group
 
 
+def decided_waiting(plan: Plan) -> Iterator[Waiting]:
+    """Yield the evictions that wait, without those for which no budget ever leaves room: waiting does not help them."""
+    return (waiting for waiting in plan.waiting if waiting.reason is not Reason.STEP_EXCEEDS_BUDGET)
+
+
 def expected_counts(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Counts:
     """Return the counts by key and domain after the evictions; keys whose counts are not known are left out."""
+    if not evictions:
+        return current_counts(group.component)
     if group.after is not None:
         return group.after
     if any(eviction.cause is Cause.PLACEMENT_DEADLOCK for eviction in evictions):

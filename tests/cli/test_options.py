@@ -14,6 +14,7 @@ from rebalancer.cli.selectors import parse_selector
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.policy import default_policy
+from rebalancer.reporting.text.layout import Layout
 
 
 def read(*argv: str) -> ReadOptions:
@@ -34,6 +35,8 @@ def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() 
         policy=default_policy(),
         policy_folder=None,
         output="table",
+        layout=Layout(),
+        most=None,
     )
 
 
