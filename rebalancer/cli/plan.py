@@ -3,7 +3,6 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Final
 
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.load import load_cluster, select_workloads
@@ -11,19 +10,12 @@ from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.policy import Mode
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.missing_domains import missing_domain_lines
 from rebalancer.reporting.needed_capacity import needed_capacity_lines
 from rebalancer.reporting.other_workloads import count_other_workloads
 from rebalancer.reporting.text.plan import PlanView, plan_text
-
-_ACTING: Final = {
-    Mode.OBSERVE: "mode Observe: the controller will not evict",
-    Mode.APPROVE: "mode Approve: the controller evicts what is approved",
-    Mode.EVICT: "mode Evict: the controller evicts",
-}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -56,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         case _:
             satisfied, unplanned = count_other_workloads(made, cluster.assessment, workloads)
             view = PlanView(
-                acting=_ACTING[options.policy.mode],
+                acting=cluster.acting,
                 satisfied=satisfied,
                 unplanned=unplanned,
                 relaxations=relaxations,

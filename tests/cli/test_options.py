@@ -33,6 +33,7 @@ def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() 
         namespace=None,
         selector=LabelSelector(),
         policy=default_policy(),
+        is_shipped_policy=True,
         policy_folder=None,
         output="table",
         layout=Layout(),
