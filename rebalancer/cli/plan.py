@@ -10,7 +10,7 @@ from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.missing_domains import missing_domain_lines
 from rebalancer.reporting.needed_capacity import needed_capacity_lines
@@ -37,10 +37,11 @@ def run(args: argparse.Namespace) -> int:
     relaxations = find_relaxations(made)
     document = plan_document(made, cluster.snapshot, relaxations)
     if args.out:
-        Path(args.out).write_bytes(to_json(document))
+        with Path(args.out).open("w", encoding="utf-8") as file:
+            file.writelines(json_chunks(document))
     match options.output:
         case "json":
-            sys.stdout.write(to_json(document).decode())
+            sys.stdout.writelines(json_chunks(document))
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case "name":

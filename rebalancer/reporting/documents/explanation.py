@@ -24,6 +24,7 @@ from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import LimitAction
 from rebalancer.prevention.summary import ScaleDownAnswer
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
+from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import (
     certainty,
@@ -295,9 +296,10 @@ def _no_constraint_answer() -> Answer:
 def _constraint_answer(evaluated: EvaluatedConstraint, state: State, labels: Mapping[str, str]) -> Answer:
     constraint = evaluated.constraint
     action = "hard" if constraint.hard else f"soft, {constraint.origin}"
-    counts = sorted(evaluated.counts.by_domain.items(), key=lambda item: (-item[1], item[0]))
+    domains = evaluated.counts.by_domain
+    counts = sorted(list_counts(domains).before.items(), key=lambda item: (-item[1], item[0]))
     shown = " ".join(f"{domain or '(empty)'}:{count}" for domain, count in counts[:_MOST])
-    more = f" and {len(counts) - _MOST} more" if len(counts) > _MOST else ""
+    more = f" and {len(domains) - _MOST} more" if len(domains) > _MOST else ""
     domain = labels.get(constraint.key)
     this_pod = f"; this pod is in {domain!r}" if domain is not None else ""
     return Answer(

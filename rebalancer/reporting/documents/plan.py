@@ -27,6 +27,7 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
+from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers, plan_numbers
 from rebalancer.reporting.refusals import (
     NO_RELAXATIONS,
@@ -120,7 +121,8 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     """Groups and limits that are repaired together: the proof, the counts before and after, the state.
 
     `evictions` is the number that the whole repair takes, also where it cannot be made now; `now`, `waiting`, `later`
-    and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting.
+    and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
+    than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
     `method` is the method that found the step (certificate, contingent, forced, lookahead, partial), null where there
     is no step; `attempts` are all methods that were tried, in order.
     """
@@ -138,6 +140,7 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     optimal: bool
     before: Mapping[str, Counts]
     after: Mapping[str, Counts]
+    empty_domains: Mapping[str, Number]
     state: Text
     reason: str | None
     message: str
@@ -249,6 +252,7 @@ def _waiting_eviction(waiting: Waiting) -> WaitingEviction:
 def _planned_group(
     group: ComponentPlan, numbers: PlanNumbers, after: planning_scope.Counts, relaxations: Relaxations
 ) -> PlannedGroup:
+    listed = {key: list_counts(counts, after.get(key, {})) for key, counts in current_counts(group.component).items()}
     return PlannedGroup(
         namespace=group.component.namespace,
         workloads=tuple(workload_name(workload) for workload in group.workloads),
@@ -261,8 +265,9 @@ def _planned_group(
         blocked=numbers.blocked,
         lower_bound=group.lower_bound,
         optimal=group.optimal,
-        before=current_counts(group.component),
-        after=after,
+        before={key: counts.before for key, counts in listed.items()},
+        after={key: counts.after for key, counts in listed.items() if key in after},
+        empty_domains={key: counts.empty for key, counts in listed.items()},
         state=group.state,
         reason=group.reason,
         message=component_text(group, relaxations),
