@@ -1,6 +1,7 @@
 """The documents say what is so: links lead somewhere, commands exist, output shown is output printed."""
 
 import argparse
+import os
 import re
 import shlex
 import subprocess
@@ -163,6 +164,7 @@ def printed(*command: str) -> str:
         capture_output=True,
         text=True,
         timeout=60,
+        env=dict(os.environ),  # without the COLUMNS that readline sets behind Python's back
         check=False,
     )
     return done.stderr + done.stdout

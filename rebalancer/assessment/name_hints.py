@@ -53,7 +53,10 @@ def _is_related(key: str, other: str) -> bool:
 
 def nearest_name(word: str, there: Collection[str]) -> str | None:
     """Return the existing value or name that a misspelt word probably means, None without a similar one."""
-    return next(iter(get_close_matches(word, sorted(there)[:_MOST], n=1, cutoff=_SIMILAR)), None)
+    names = sorted(there)[:_MOST]
+    letters = sorted(word)
+    swapped = next((name for name in names if name != word and sorted(name) == letters), None)
+    return swapped or next(iter(get_close_matches(word, names, n=1, cutoff=_SIMILAR)), None)
 
 
 def _similarity(one: str, other: str) -> float:

@@ -13,7 +13,7 @@ from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.name_hints import nearest_key, nearest_name
 from rebalancer.model.labels import Labels, LabelSelector, Operator
-from rebalancer.policy import WORKLOAD, Limit, NamespaceFilter, Policy, PolicyGroup
+from rebalancer.policy import WORKLOAD, EligibleNamespaces, Limit, NamespaceFilter, Policy, PolicyGroup
 from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.scheduling.view import View
 
@@ -22,7 +22,10 @@ _NODE_FIELDS: Final = frozenset({"zoneKey", "topologyKey", "within"})
 
 @dataclass(frozen=True, kw_only=True)
 class Unmatched:
-    """A value in a field of the policy that matches no object; `limit` is "" for a field of the group itself."""
+    """A value in a field of the policy that matches no object.
+
+    `limit` is "" for a field of the group itself, `group` too for one that belongs to no group.
+    """
 
     group: str
     limit: str
@@ -34,7 +37,8 @@ class Unmatched:
     def message(self) -> str:
         """Group, limit, field and value, what is wrong, and the probably intended name."""
         limit = f", limit {self.limit}" if self.limit else ""
-        return f"group {self.group}{limit}: {self.field} {self.value} {self.why}"
+        where = f"group {self.group}{limit}: " if self.group else ""
+        return f"{where}{self.field} {self.value} {self.why}"
 
     @property
     def is_node_key(self) -> bool:
@@ -44,7 +48,7 @@ class Unmatched:
 
 def find_unmatched(view: View, assessment: Assessment, policy: Policy) -> tuple[Unmatched, ...]:
     """Return all of them, in the policy's order. What matches costs next to nothing, however large the cluster."""
-    unmatched: list[Unmatched] = []
+    unmatched: list[Unmatched] = list(_unmatched_eligibility(policy, view))
     limit_groups: dict[str, list[LimitGroup]] = {}
     for limit_group in assessment.pod_groups:
         limit_groups.setdefault(limit_group.group.name, []).append(limit_group)
@@ -57,12 +61,40 @@ def find_unmatched(view: View, assessment: Assessment, policy: Policy) -> tuple[
     return tuple(unmatched)
 
 
+# Namespaces
+
+
+def _unmatched_eligibility(policy: Policy, view: View) -> Iterator[Unmatched]:
+    """Yield the namespaces of `eligibility` that do not exist: an exclude that is misspelt protects nothing."""
+    namespaces, shipped = policy.eligibility.namespaces, EligibleNamespaces()
+    for field, globs, defaults in (
+        ("include", namespaces.include, shipped.include),
+        ("exclude", namespaces.exclude, shipped.exclude),
+    ):
+        for glob in globs:
+            # kube-* protects what may come too; a policy for many clusters names what some of them lack.
+            standing = glob in defaults or glob in shipped.exclude or (field == "exclude" and "*" in glob)
+            if not standing and not _matches_namespace(glob, view):
+                near = nearest_name(glob, _known_namespaces(view))
+                why = f"matches no namespace{_hint(near)}"
+                yield Unmatched(group="", limit="", field=f"eligibility.namespaces.{field}", value=glob, why=why)
+
+
+def _matches_namespace(glob: str, view: View) -> bool:
+    """Return whether a glob matches a namespace, or none is known."""
+    if "Namespace" in view.snapshot.unknown:
+        return True
+    there = _known_namespaces(view)
+    return glob in there or any(map(NamespaceFilter(include=(glob,)).selects, there))
+
+
 # Pods
 
 
 def _unmatched_pods(group: PolicyGroup, gathered: Sequence[LimitGroup], view: View) -> Iterator[Unmatched]:
-    empty = list(_unmatched_namespaces(group, view))
-    yield from empty
+    unmatched = list(_unmatched_namespaces(group, view))
+    yield from unmatched
+    empty = [entry for entry in unmatched if entry.field == "namespaces.include"]
     if gathered:
         for limit in group.limits:
             if limit.selector is not None or limit.group_by is not None:
@@ -75,15 +107,11 @@ def _unmatched_pods(group: PolicyGroup, gathered: Sequence[LimitGroup], view: Vi
 
 def _unmatched_namespaces(group: PolicyGroup, view: View) -> Iterator[Unmatched]:
     """Yield the globs that match no namespace."""
-    if "Namespace" in view.snapshot.unknown:
-        return
-    for glob in group.namespaces.include:
-        if glob == "*":
-            continue
-        there = _known_namespaces(view)
-        if glob not in there and not any(map(NamespaceFilter(include=(glob,)).selects, there)):
-            why = f"matches no namespace{_hint(nearest_name(glob, there))}"
-            yield Unmatched(group=group.name, limit="", field="namespaces.include", value=glob, why=why)
+    for field, globs in (("include", group.namespaces.include), ("exclude", group.namespaces.exclude)):
+        for glob in globs:
+            if glob != "*" and not _matches_namespace(glob, view):
+                why = f"matches no namespace{_hint(nearest_name(glob, _known_namespaces(view)))}"
+                yield Unmatched(group=group.name, limit="", field=f"namespaces.{field}", value=glob, why=why)
 
 
 def _known_namespaces(view: View) -> frozenset[str]:

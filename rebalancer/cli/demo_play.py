@@ -17,6 +17,7 @@ from rebalancer.policy import load_policy
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import plural
+from rebalancer.reporting.plan_numbers import plan_numbers
 
 POLICY: Final = b"""\
 apiVersion: rebalancer.dev/v1alpha1
@@ -172,10 +173,11 @@ class DemoRun:
         cycle = self.loop.cycle
         assert cycle is not None
         if not self._events:
-            if cycle.plan.lower_bound and not self.minimum:
-                self.scene = f"The repair needs {plural(cycle.plan.lower_bound, 'eviction')} (proved minimum)"
+            minimum = plan_numbers(cycle.plan).lower_bound
+            if minimum and not self.minimum:
+                self.scene = f"The repair needs {plural(minimum, 'eviction')} (proved minimum)"
                 yield StoryLine(at=self.cluster.now, text=self.scene)
-            self.minimum = max(self.minimum, cycle.plan.lower_bound)
+            self.minimum = max(self.minimum, minimum)
         yield from self._new_lines()
         busy = bool(self._events or cycle.assessment.violated or self.loop.memory.in_flight)
         if busy:

@@ -4,8 +4,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-from rebalancer.cli.errors import CliError
+from rebalancer.cli.errors import CliError, UsageError, warn
 from rebalancer.policy import (
     Policy,
     PolicyError,
@@ -14,7 +15,10 @@ from rebalancer.policy import (
     is_team_policy,
     load_policy,
     load_team_policy,
+    policy_notes,
 )
+
+CONFIG_MAP_PREFIX: Final = "configmap:"
 
 
 def read_bytes(name: str) -> bytes:
@@ -27,20 +31,50 @@ def read_bytes(name: str) -> bytes:
         raise CliError(f"{name} cannot be read: {error.strerror or error}") from None
 
 
-def read_policy(name: str | None) -> Policy:
-    """Read a policy file, or return the shipped policy for None; CliError lists all problems with their lines."""
+def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str | None = None) -> Policy:
+    """Read a policy file or that of `configmap:NAMESPACE/NAME`, or return the shipped policy for None.
+
+    CliError lists all problems with their lines. What the policy leaves out is said on standard error.
+    """
     if name is None:
         return default_policy()
-    data = read_bytes(name)
-    with _listing_problems(name) as source:
-        return load_policy(data, source=source)
+    if name.startswith(CONFIG_MAP_PREFIX):
+        policy = _read_from_cluster(name, kubeconfig, context)
+    else:
+        data = read_bytes(name)
+        with _listing_problems(name) as source:
+            policy = load_policy(data, source=source)
+    warn(policy_notes(policy))
+    return policy
+
+
+def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -> Policy:
+    """Read a policy from a ConfigMap. What it needs is imported here: the client takes longer than any file."""
+    from rebalancer.adapters.kubernetes.transport import ClusterError, connect  # noqa: PLC0415
+    from rebalancer.cli.controller_state import read_cluster_policy  # noqa: PLC0415
+
+    namespace, _, config_map = name.removeprefix(CONFIG_MAP_PREFIX).partition("/")
+    if not namespace or not config_map or "/" in config_map:
+        raise UsageError(f"found --policy {name}, expected configmap:NAMESPACE/NAME")
+    try:
+        with _listing_problems(name):
+            policy = read_cluster_policy(connect(kubeconfig=kubeconfig, context=context), namespace, config_map)
+    except (ClusterError, LookupError) as error:
+        raise CliError(f"{name}: {error.args[0] if isinstance(error, LookupError) else error}") from None
+    if policy is None:
+        raise CliError(f"{name}: there is no such ConfigMap")
+    return policy
 
 
 def read_any_policy(name: str) -> Policy | TeamPolicy:
     """Read a file with a cluster policy, or with a team policy if its `kind` says so; see `read_policy`."""
     data = read_bytes(name)
     with _listing_problems(name) as source:
-        return load_team_policy(data, source=source) if is_team_policy(data) else load_policy(data, source=source)
+        if is_team_policy(data):
+            return load_team_policy(data, source=source)
+        policy = load_policy(data, source=source)
+    warn(policy_notes(policy))
+    return policy
 
 
 @contextmanager

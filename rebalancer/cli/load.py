@@ -14,10 +14,12 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings import Finding
+from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.causes import NotInModeEvict
 from rebalancer.capacity.decision import describe_needs
 from rebalancer.capacity.placeholders import placeholder_pods, without_pods
+from rebalancer.cli.controller_state import describe_acting, describe_mode, describe_other_policy
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
@@ -42,7 +44,10 @@ _MOST_WARNINGS: Final = 50
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCluster:
-    """A snapshot with its assessment and plan, the policy in force, and what it references and the cluster lacks."""
+    """A snapshot with its assessment and plan, the policy in force, and what it references and the cluster lacks.
+
+    `acting` says what the controller does with the plan.
+    """
 
     snapshot: Snapshot
     view: View
@@ -50,6 +55,7 @@ class LoadedCluster:
     plan: Plan
     policy: Policy
     unmatched: tuple[Unmatched, ...]
+    acting: str
 
 
 _ReadTeams = Callable[[Iterable[str]], Mapping[str, ConfigMap | None]]
@@ -61,7 +67,9 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
     return _load(options)[0]
 
 
-def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams]:
+def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str]:
+    """Read the snapshot; return it, how to read team policies, and what the controller does with a plan."""
+    acting = describe_mode(options.policy.mode)
     if options.snapshot is None:
         try:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
@@ -69,6 +77,9 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams]:
             read_teams = _make_live_reader(transport)
             autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
             snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
+            acting = describe_acting(transport, datetime.now(UTC), options.policy.mode)
+            if options.is_shipped_policy:
+                warn(filter(None, [describe_other_policy(transport, options.policy)]))
         except ClusterError as error:
             raise CliError(str(error)) from None
         warnings = tuple(f"left out: {fault}" for fault in snapshot.faults)
@@ -83,7 +94,7 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams]:
             raise CliError(str(error)) from None
         read_teams = _make_file_reader(data, source)
     warn(warnings)
-    return snapshot, read_teams
+    return snapshot, read_teams, acting
 
 
 def _make_live_reader(transport: Transport) -> _ReadTeams:
@@ -139,7 +150,7 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     The plan is the controller's own, made without memory and not carried out.
     """
     profile = load_profile(options)
-    snapshot, read_teams = _load(options)
+    snapshot, read_teams, acting = _load(options)
     policy = _merge_team_policies(options.policy, snapshot, read_teams)
     # Placeholders are outside of all counts, as for the controller.
     snapshot = without_pods(snapshot, placeholder_pods(snapshot, policy.capacity.namespace))
@@ -154,7 +165,13 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     needs = describe_needs(view, assessment, made, policy, NO_MEMORY, obstacle)
     made = structs.replace(made, refusals=(*made.refusals, *needs))
     return LoadedCluster(
-        snapshot=snapshot, view=view, assessment=assessment, plan=made, policy=policy, unmatched=unmatched
+        snapshot=snapshot,
+        view=view,
+        assessment=assessment,
+        plan=made,
+        policy=policy,
+        unmatched=unmatched,
+        acting=acting,
     )
 
 
@@ -169,9 +186,24 @@ def select_workloads(options: ReadOptions, snapshot: Snapshot) -> frozenset[Refe
     """Return the workloads that `-n` and `-l` select, None for all."""
     if options.namespace is None and options.selector.empty:
         return None
+    _check_namespace(options.namespace, snapshot)
     workloads = set()
     for pod in snapshot.pods:
         if options.namespace in {None, pod.namespace} and options.selector.matches(pod.labels):
             owner = snapshot.top_owner_of(pod)
             workloads.add(reference_of(owner) if owner is not None else stray_reference(pod))
+    if not workloads:
+        where = f" in namespace {options.namespace}" if options.namespace is not None else ""
+        labels = "" if options.selector.empty else f" with the labels {options.selector}"
+        warn([f"there is no pod{where}{labels}"])
     return frozenset(workloads)
+
+
+def _check_namespace(name: str | None, snapshot: Snapshot) -> None:
+    """Raise CliError if a namespace does not exist, as far as that is known."""
+    known = (
+        {namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys() | snapshot.workloads_in.keys()
+    )
+    if name is not None and name not in known and "Namespace" not in snapshot.unknown:
+        near = nearest_name(name, known)
+        raise CliError(f"namespace {name} does not exist{f'; did you mean {near}?' if near else ''}")

@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return Exit.FINE
     except OSError as error:  # files that cannot be read or written; any other error keeps its traceback
-        return _report_failure(str(error), code=Exit.ERROR)
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _report_failure(f"{where}{error.strerror or error}", code=Exit.ERROR)
     return code
 
 

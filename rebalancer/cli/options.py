@@ -1,6 +1,7 @@
 """The flags that every read-only verb shares: where to read, what to select, how to print."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,14 +9,21 @@ from pathlib import Path
 from typing import Self
 
 from rebalancer.cli.errors import UsageError
-from rebalancer.cli.files import read_policy
+from rebalancer.cli.files import CONFIG_MAP_PREFIX, read_policy
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_selector
-from rebalancer.model.cluster import NEWEST, Version
+from rebalancer.cli.terminal import find_layout
+from rebalancer.model.cluster import NEWEST, OLDEST, Version
 from rebalancer.model.labels import LabelSelector
 from rebalancer.policy import Policy
+from rebalancer.reporting.text.layout import Layout
 
 FORMATS = ("table", "json", "yaml")
+LIST_FORMATS = ("table", "wide", "name", "json", "yaml")
+"""Those of the verbs that list workloads: `wide` leaves nothing out, `name` prints names alone."""
+
+_MOST_IN_TERMINAL = 20
+"""So many workloads are shown in a terminal without --limit; a file and a pipe get them all."""
 
 
 def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, namespace: str | None = None) -> None:
@@ -53,7 +61,9 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
             help="only pods with these labels, as kubectl takes it",
         )
     parser.set_defaults(selector=None)
-    selection.add_argument("--policy", metavar="FILE", help="the policy file (default: the shipped policy)")
+    selection.add_argument(
+        "--policy", metavar="FILE", help="the policy: a file, or configmap:NAMESPACE/NAME (default: the shipped policy)"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -62,13 +72,33 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
         default=formats[0],
         help=f"{', '.join(formats[:-1])} or {formats[-1]} (default: {formats[0]})",
     )
+    add_color_argument(parser)
+    parser.set_defaults(limit=None)
+    if "wide" in formats:
+        parser.add_argument(
+            "--limit",
+            metavar="N",
+            type=_parse_limit,
+            help=f"show the first N workloads in tables, 0 all (default: {_MOST_IN_TERMINAL} in a terminal)",
+        )
+
+
+def add_color_argument(parser: Parser) -> None:
+    """Declare --color."""
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colours in tables (default: auto, in a terminal unless NO_COLOR is set)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadOptions:
     """The shared flags, checked. `snapshot` None is a live cluster; `namespace` None is all of them.
 
-    `policy_folder` is that of the policy's file, None for the shipped policy.
+    `policy_folder` is that of the policy's file, None for another policy. `layout` is that of text on standard
+    output, `most` how many workloads it shows, None for all.
     """
 
     snapshot: str | None
@@ -79,8 +109,11 @@ class ReadOptions:
     namespace: str | None
     selector: LabelSelector
     policy: Policy
+    is_shipped_policy: bool
     policy_folder: Path | None
     output: str
+    layout: Layout
+    most: int | None
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Self:
@@ -91,6 +124,8 @@ class ReadOptions:
             _refuse_flags(args, ("kubeconfig", "context"), "names a live cluster; leave it out or --snapshot")
         if args.snapshot == "-" and args.policy == "-":
             raise UsageError("both --snapshot and --policy read standard input; give one of them as a file")
+        if args.snapshot is not None and (args.policy or "").startswith(CONFIG_MAP_PREFIX):
+            raise UsageError("--policy configmap:… names a live cluster; give a file, or leave out --snapshot")
         return cls(
             snapshot=args.snapshot,
             server_version=args.server_version or NEWEST,
@@ -99,15 +134,18 @@ class ReadOptions:
             context=args.context,
             namespace=args.namespace,
             selector=args.selector or LabelSelector(),
-            policy=read_policy(args.policy),
+            policy=read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context),
+            is_shipped_policy=args.policy is None,
             policy_folder=_get_folder(args.policy),
             output=args.output,
+            layout=find_layout(args.color),
+            most=_MOST_IN_TERMINAL if args.limit is None and sys.stdout.isatty() else args.limit or None,
         )
 
 
 def _get_folder(policy: str | None) -> Path | None:
     """Return the folder of the policy file, the working directory for standard input; None without a file."""
-    if policy is None:
+    if policy is None or policy.startswith(CONFIG_MAP_PREFIX):
         return None
     return Path() if policy == "-" else Path(policy).parent
 
@@ -120,9 +158,18 @@ def _refuse_flags(args: argparse.Namespace, names: Sequence[str], why: str) -> N
 
 def _parse_version(text: str) -> Version:
     try:
-        return Version.parse(text)
+        version = Version.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if not OLDEST <= version <= NEWEST:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a version from {OLDEST} to {NEWEST}")
+    return version
+
+
+def _parse_limit(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number, 0 for all")
+    return int(text)
 
 
 def _parse_time(text: str) -> datetime:

@@ -6,21 +6,21 @@ from pathlib import Path
 
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.load import load_cluster, select_workloads
-from rebalancer.cli.options import ReadOptions, add_read_arguments
+from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.missing_domains import missing_domain_lines
 from rebalancer.reporting.needed_capacity import needed_capacity_lines
-from rebalancer.reporting.plan_totals import count_other_workloads
-from rebalancer.reporting.text.plan import plan_text
+from rebalancer.reporting.other_workloads import count_other_workloads
+from rebalancer.reporting.text.plan import PlanView, plan_text
 
 
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
-    add_read_arguments(parser)
+    add_read_arguments(parser, formats=LIST_FORMATS)
     parser.add_argument("--detailed-exitcode", action="store_true", help="exit 3 if anything would be evicted")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also say which method found each step, and why others did not"
@@ -37,28 +37,30 @@ def run(args: argparse.Namespace) -> int:
     relaxations = find_relaxations(made)
     document = plan_document(made, cluster.snapshot, relaxations)
     if args.out:
-        Path(args.out).write_bytes(to_json(document))
+        with Path(args.out).open("w", encoding="utf-8") as file:
+            file.writelines(json_chunks(document))
     match options.output:
         case "json":
-            sys.stdout.write(to_json(document).decode())
+            sys.stdout.writelines(json_chunks(document))
         case "yaml":
             sys.stdout.write(to_yaml(document))
+        case "name":
+            sys.stdout.writelines(f"{eviction.namespace}/pod/{eviction.pod}\n" for eviction in document.evictions)
         case _:
             satisfied, unplanned = count_other_workloads(made, cluster.assessment, workloads)
-            sys.stdout.write(
-                plan_text(
-                    made,
-                    cluster.snapshot,
-                    relaxations,
-                    mode=options.policy.mode,
-                    satisfied=satisfied,
-                    unplanned=unplanned,
-                    missing=(
-                        *missing_domain_lines(cluster.assessment.domains_without_nodes, workloads),
-                        *needed_capacity_lines(made.refusals, workloads),
-                    ),
-                    verbose=args.verbose,
-                )
+            view = PlanView(
+                acting=cluster.acting,
+                satisfied=satisfied,
+                unplanned=unplanned,
+                relaxations=relaxations,
+                missing=(
+                    *missing_domain_lines(cluster.assessment.domains_without_nodes, workloads),
+                    *needed_capacity_lines(made.refusals, workloads),
+                ),
+                verbose=args.verbose,
+                wide=options.output == "wide",
+                most=options.most,
             )
+            sys.stdout.write(plan_text(made, cluster.snapshot, view, options.layout))
     has_evictions = document.totals.evictions > 0
     return Exit.SOMETHING if args.detailed_exitcode and has_evictions else Exit.FINE

@@ -25,8 +25,12 @@ def add_arguments(parser: Parser) -> None:
     verbs["validate"].add_argument("file", metavar="FILE", help="the policy file; - is standard input")
     verbs["schema"].add_argument("--team", action="store_true", help="that of team policies")
     verbs["show"].add_argument(
-        "--policy", metavar="FILE", help="the policy file; - is standard input (default: the shipped policy)"
+        "--policy",
+        metavar="FILE",
+        help="the policy: a file, - for standard input, or configmap:NAMESPACE/NAME (default: the shipped policy)",
     )
+    verbs["show"].add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file, for a ConfigMap")
+    verbs["show"].add_argument("--context", metavar="NAME", help="the kubeconfig's context, for a ConfigMap")
     verbs["validate"].set_defaults(act=_validate)
     verbs["schema"].set_defaults(act=_schema)
     verbs["show"].set_defaults(act=_show)
@@ -51,4 +55,4 @@ def _schema(args: argparse.Namespace) -> str:
 
 
 def _show(args: argparse.Namespace) -> str:
-    return read_policy(args.policy).to_yaml()
+    return read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context).to_yaml()

@@ -16,7 +16,7 @@ from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     )
     match options.output:
         case "json":
-            sys.stdout.write(to_json(document).decode())
+            sys.stdout.writelines(json_chunks(document))
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case "junit":

@@ -16,7 +16,7 @@ from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.model.events import Regarding
-from rebalancer.policy import Policy, PolicyError, default_policy, load_policy
+from rebalancer.policy import Policy, PolicyError, default_policy, load_policy, policy_notes
 from rebalancer.scheduling.configuration import ConfigurationError, read_profiles
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.settings import ConfigMapPolicy, FilePolicy, Settings
@@ -99,6 +99,7 @@ def _open(
         reason = error.strerror if isinstance(error, OSError) else error.args[0]
         raise UnreadablePolicy(f"{name}: {reason}") from None
     policy = load_policy(data, source=name)
+    _log_notes(policy, name)
     return OpenedPolicy(
         policy=policy,
         profile=read_profile(policy, folder),
@@ -127,12 +128,18 @@ def policy_event(data: bytes, source: str, folder: Path | None = None) -> LoopEv
     """Turn a policy's bytes into the loop's event: loaded, or refused with the reason. See `read_profile`."""
     try:
         policy = load_policy(data, source=source)
+        _log_notes(policy, source)
         return PolicyLoaded(policy=policy, profile=read_profile(policy, folder))
     except (PolicyError, UnreadableProfile) as error:
         return PolicyRefused(message=str(error))
     except Exception as error:  # noqa: BLE001  # a defect of the reader refuses the policy, too
         _log.exception("policy cannot be read", source=source)
         return PolicyRefused(message=f"{source}: cannot be read ({type(error).__name__}); the log has the details")
+
+
+def _log_notes(policy: Policy, source: str) -> None:
+    for note in policy_notes(policy):
+        _log.warning("policy leaves out a default", source=source, note=note)
 
 
 def read_profile(policy: Policy, folder: Path | None = None) -> Profile:

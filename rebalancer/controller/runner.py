@@ -46,6 +46,7 @@ from rebalancer.model.reasons import State
 from rebalancer.policy import Mode
 from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, Placeholders
 from rebalancer.reporting.documents.memory import parse_memory
+from rebalancer.reporting.plan_numbers import plan_numbers
 
 _log = structlog.get_logger("rebalancer")
 
@@ -367,7 +368,7 @@ class Runner:
             violated=len(cycle.assessment.violated),
             limits=len(cycle.assessment.limits),
             limits_broken=sum(limit.state is not State.SATISFIED for limit in cycle.assessment.limits),
-            minimum=cycle.plan.lower_bound,
+            minimum=plan_numbers(cycle.plan).lower_bound,
             now=len(cycle.admission.evictions),
             waiting=len(cycle.plan.waiting) + len(cycle.admission.waiting),
             waiting_for=Counter(str(one.reason) for one in (*cycle.plan.waiting, *cycle.admission.waiting)),

@@ -24,6 +24,7 @@ from rebalancer.reporting.documents.status import (
     prevention_status,
     team_errors,
 )
+from rebalancer.reporting.plan_numbers import PlanNumbers, plan_numbers
 
 STATUS, MEMORY, PLAN = "status.json", "memory.json", "plan.json"
 _MOST_EVICTIONS = 200
@@ -61,7 +62,7 @@ def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
 def _status(state: LoopState, identity: str, policy_source: str) -> str:
     cycle = state.cycle
     moves = state.memory.moves
-    planned = len(cycle.plan.evictions) + len(cycle.plan.waiting) if cycle else 0
+    numbers = plan_numbers(cycle.plan) if cycle else PlanNumbers()
     document = StatusDocument(
         mode=state.mode,
         paused=pause_status(state.pause),
@@ -71,7 +72,7 @@ def _status(state: LoopState, identity: str, policy_source: str) -> str:
         breaker=breaker_status(cycle.context.breaker if cycle else CLOSED),
         in_flight=tuple(move_entry(move) for move in moves if not move.state.over),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
-        plan=PlanSummary(evictions=planned, minimum=cycle.plan.lower_bound if cycle else 0),
+        plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
         refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
         policy=PolicyStatus(
             hash=state.policy.hash,

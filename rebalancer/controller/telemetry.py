@@ -20,6 +20,7 @@ from rebalancer.adapters.prometheus import (
     Metrics,
     MoveOutcome,
     Phase,
+    PlanParts,
     WatchSamples,
     WorkloadSamples,
 )
@@ -38,6 +39,7 @@ from rebalancer.ports import EvictionResult, PatchResult
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.documents.status import count_refusals
 from rebalancer.reporting.events.team_events import TEAM_CONFIG_MAP
+from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.settings import Address
 
@@ -262,7 +264,7 @@ def _list_teams(state: LoopState) -> Iterable[str]:
 
 def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
     """Return the samples of a cycle; made once per cycle, because there is a row for every constraint."""
-    plan, states = cycle.plan, StateReasons(cycle.plan)
+    plan, states, numbers = cycle.plan, StateReasons(cycle.plan), plan_numbers(cycle.plan)
     proposal = cycle.memory.proposal
     refused = count_refusals(plan, cycle.admission, len(cycle.assessment.deadlocks))
     return CycleSamples(
@@ -273,8 +275,8 @@ def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
         replacements=tuple(_replacement_samples(cycle, findings)),
         domains_without_nodes=tuple(_domain_samples(cycle)),
         findings=Counter(finding.kind for finding in findings),
-        planned_evictions=len(plan.evictions) + len(plan.waiting),
-        minimum_evictions=plan.lower_bound,
+        plan_parts=PlanParts(now=numbers.now, waiting=numbers.waiting, later=numbers.later, blocked=numbers.blocked),
+        minimum_evictions=numbers.lower_bound,
         placeholders=cycle.capacity.held,
         plan_pending=len(proposal.uids) if proposal is not None and not proposal.approved else 0,
         refusals={Reason(reason): number for reason, number in refused.items()},

@@ -53,5 +53,7 @@ class Version(Struct, frozen=True, gc=False, order=True):
         return f"{self.major}.{self.minor}"
 
 
+OLDEST = Version(1, 30)
+"""The oldest version whose scheduler is modelled."""
 NEWEST = Version(1, 36)
 """The version that is assumed if none is given."""

@@ -5,26 +5,34 @@ be placed; the counts are known where that is one domain.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.pods import Pod
-from rebalancer.model.reasons import Cause
+from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import Component, Counts, current_counts
+from rebalancer.scheduling.pod_topology_spread import DomainCounts
 
 
 def decided_evictions(plan: Plan) -> Mapping[str, Sequence[Eviction]]:
     """Return the evictions of a plan, now and waiting, by the name of the group that they repair."""
     by_group: dict[str, list[Eviction]] = {}
-    for eviction in (*plan.evictions, *(waiting.eviction for waiting in plan.waiting)):
+    for eviction in (*plan.evictions, *(waiting.eviction for waiting in decided_waiting(plan))):
         by_group.setdefault(eviction.group, []).append(eviction)
     return by_group
 
 
+def decided_waiting(plan: Plan) -> Iterator[Waiting]:
+    """Yield the evictions that wait, without those for which no budget ever leaves room: waiting does not help them."""
+    return (waiting for waiting in plan.waiting if waiting.reason is not Reason.STEP_EXCEEDS_BUDGET)
+
+
 def expected_counts(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Counts:
     """Return the counts by key and domain after the evictions; keys whose counts are not known are left out."""
+    if not evictions:
+        return current_counts(group.component)
     if group.after is not None:
         return group.after
     if any(eviction.cause is Cause.PLACEMENT_DEADLOCK for eviction in evictions):
@@ -47,7 +55,7 @@ def expected_worst(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapsho
     counted = [eviction for eviction in evictions if eviction.pod.uid in limit_pods]
     if not counted or any(eviction.cause is Cause.PLACEMENT_DEADLOCK for eviction in evictions):
         return None
-    key, counts = limit.topology_key, {domain: limit.counts[domain] for domain in limit.counts}
+    key, counts = limit.topology_key, limit.counts
     moved = _move_counts(counts, key, counted, snapshot)
     if moved is not None:
         return _worst_count(limit, moved), True
@@ -79,29 +87,35 @@ def _is_counted(component: Component, key: str, pod: Pod) -> bool:
 
 def _move_counts(
     counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot
-) -> dict[str, int] | None:
+) -> Mapping[str, int] | None:
     """Move each evicted pod to the one domain of its replacement; None where one has several possible domains."""
-    moved = _remaining_counts(counts, key, evictions, snapshot)
+    arriving = Counter[str]()
     for eviction in evictions:
         domains = _target_domains(eviction, key)
         if len(domains) != 1:
             return None
-        if domains[0] in moved:
-            moved[domains[0]] += 1
-    return moved
+        arriving[domains[0]] += 1
+    return _change(_remaining_counts(counts, key, evictions, snapshot), arriving)
 
 
 def _remaining_counts(
     counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot
-) -> dict[str, int]:
+) -> Mapping[str, int]:
     """Return the counts without the evicted pods."""
-    remaining = dict(counts)
+    leaving = Counter[str]()
     for eviction in evictions:
         node = snapshot.node.get(eviction.pod.node or "")
         domain = node.labels.get(key) if node is not None else None
-        if domain in remaining:
-            remaining[domain] -= 1
-    return remaining
+        if domain is not None:
+            leaving[domain] -= 1
+    return _change(counts, leaving)
+
+
+def _change(counts: Mapping[str, int], changes: Mapping[str, int]) -> Mapping[str, int]:
+    """Add numbers to the counts of existing domains; thousands of empty domains cost nothing."""
+    if isinstance(counts, DomainCounts):
+        return counts.change(changes)
+    return {domain: count + changes.get(domain, 0) for domain, count in counts.items()}
 
 
 def _target_domains(eviction: Eviction, key: str) -> Sequence[str]:

@@ -112,7 +112,7 @@ class Waiting(Struct, frozen=True, kw_only=True, gc=False):
 class ComponentPlan(Struct, kw_only=True, eq=False, dict=True):
     """The decision about one component: groups and limits that are repaired together.
 
-    `refusal` says why it is not repaired, or not further now. `evictions` is the number that the
+    `refusal` says why it is not repaired now, or only in part; None while it is. `evictions` is the number that the
     whole repair takes, `lower_bound` the least number that it can take, `optimal` whether the two are equal. `method`
     gave the step, None where there is none; `attempts` are all methods that were tried. `outlook` is where the step
     leads. `infeasible` are
@@ -137,7 +137,7 @@ class ComponentPlan(Struct, kw_only=True, eq=False, dict=True):
 
     @property
     def reason(self) -> Reason | None:
-        """Why it is not repaired, or not further now, as a value of the closed enum."""
+        """Why it is not repaired now, or only in part, as a value of the closed enum."""
         return self.refusal.reason if self.refusal is not None else None
 
     @property
@@ -197,13 +197,19 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def narrow_plan(plan: Plan, workloads: frozenset[Reference] | None) -> Plan:
-    """Return the part of a plan that concerns these workloads; None is all."""
+    """Return the part of a plan that concerns these workloads; None is all.
+
+    Workloads that are repaired together stay together: half of a repair has neither a proof nor counts after it.
+    """
     if workloads is None:
         return plan
+    groups = tuple(group for group in plan.groups if not workloads.isdisjoint(group.workloads))
+    names = {group.name for group in groups}
+    concerned = workloads.union(*(group.workloads for group in groups))
     return structs.replace(
         plan,
-        evictions=tuple(eviction for eviction in plan.evictions if eviction.workload in workloads),
-        waiting=tuple(waiting for waiting in plan.waiting if waiting.eviction.workload in workloads),
-        groups=tuple(group for group in plan.groups if not workloads.isdisjoint(group.workloads)),
-        refusals=tuple(refusal for refusal in plan.refusals if refusal.workload in workloads),
+        evictions=tuple(eviction for eviction in plan.evictions if eviction.group in names),
+        waiting=tuple(waiting for waiting in plan.waiting if waiting.eviction.group in names),
+        groups=groups,
+        refusals=tuple(refusal for refusal in plan.refusals if refusal.workload in concerned),
     )

@@ -174,7 +174,9 @@ class _Planner:
         if blocked is not None:
             blocked = _with_pending(blocked, repair.cause)
             self._waiting += [Waiting(eviction=eviction, refusal=blocked) for eviction in evictions[granted:]]
-        self._groups.append(_component_plan(component, decision, blocked or decision.refusal, outlook))
+        # A repair whose first evictions go now is under way: what its next ones wait for is said of these.
+        refusal = decision.refusal if granted else blocked or decision.refusal
+        self._groups.append(_component_plan(component, decision, refusal, outlook))
 
     def _repair(self, problem: Problem, decision: Decision, number: int, outlook: Outlook) -> Repair:
         component, step = problem.component, decision.step

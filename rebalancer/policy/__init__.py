@@ -4,8 +4,9 @@ A policy has only fields with an effect. A field that were accepted and ignored 
 meant to forbid, so an unknown field is an error, with its line and the nearest known name.
 
 `loader` reads bytes, `document` is the policy as a whole, `sections` its parts, `teams` the policy of a team,
-`merging` combines it with the cluster policy. One module each holds the small types (`durations`, `amounts`,
-`selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`, `topology`, `capacity`).
+`merging` combines it with the cluster policy, `notes` describes what it leaves out. One module each holds the small
+types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`, `topology`,
+`capacity`).
 """
 
 from rebalancer.policy.amounts import Amount
@@ -19,6 +20,7 @@ from rebalancer.policy.loader import is_team_policy, load_policy, load_team_poli
 from rebalancer.policy.merging import Merged, MergedPolicy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
+from rebalancer.policy.notes import policy_notes
 from rebalancer.policy.prevention import Prevention, ScaleDownPrevention
 from rebalancer.policy.problems import PolicyError, Problem
 from rebalancer.policy.schema import json_schema, team_json_schema
@@ -81,6 +83,7 @@ __all__ = [
     "merge",
     "parse_duration",
     "parse_label_key",
+    "policy_notes",
     "select_team_namespaces",
     "team_json_schema",
 ]

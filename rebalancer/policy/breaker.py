@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from rebalancer.policy.base import Section, read_value
-from rebalancer.policy.durations import Duration, PositiveDuration, at_most
+from rebalancer.policy.durations import DAY, Duration, PositiveDuration, at_most
 
 _PERCENTAGE = r"^(100|[1-9]?[0-9])%$"
 _WRITTEN = re.compile(_PERCENTAGE.removesuffix("$") + r"\Z")
@@ -75,5 +75,5 @@ class Breaker(Section):
     """Moves whose replacement was not Ready where predicted, of those that ended within `window`; at least 5."""
     window: Annotated[PositiveDuration, at_most(timedelta(hours=1))] = timedelta(minutes=5)
     """The time over which waiting pods, requests and moves are counted, at most 1h."""
-    clear_after: Duration = timedelta(minutes=5)
+    clear_after: Annotated[Duration, at_most(DAY)] = timedelta(minutes=5)
     """How long no bound may have been exceeded before anything is evicted again."""

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from rebalancer.policy.base import Section
-from rebalancer.policy.durations import Duration, PositiveDuration, at_most
+from rebalancer.policy.durations import DAY, Duration, PositiveDuration, at_most
 from rebalancer.policy.names import PlainText
 
 _NAMESPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
@@ -41,7 +41,7 @@ class Capacity(Section):
     """Placeholder pods that may exist at once; a repair that needs more is not begun."""
     timeout: Annotated[PositiveDuration, at_most(timedelta(hours=6))] = timedelta(minutes=10)
     """How long placeholders may wait for a node; also how long a domain is left alone before it is requested again."""
-    settle: Duration = timedelta(seconds=30)
+    settle: Annotated[Duration, at_most(DAY)] = timedelta(seconds=30)
     """How long placeholders must have run before their capacity is used."""
     image: PlainText = "registry.k8s.io/pause:3.10.1"
     """The image of the placeholder pods: a program that waits."""

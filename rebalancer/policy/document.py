@@ -4,7 +4,7 @@ import hashlib
 import json
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field
@@ -12,7 +12,7 @@ from pydantic import Field
 from rebalancer.policy.base import Section
 from rebalancer.policy.breaker import Breaker
 from rebalancer.policy.capacity import Capacity
-from rebalancer.policy.durations import PositiveDuration
+from rebalancer.policy.durations import DAY, PositiveDuration, at_most
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.prevention import Prevention
@@ -34,9 +34,9 @@ class Policy(Section):
     """The document's kind."""
     mode: Mode = Mode.OBSERVE
     """Observe reports and evicts nothing; Approve carries out what a person approves, Evict all plans."""
-    interval: PositiveDuration = timedelta(seconds=60)
+    interval: Annotated[PositiveDuration, at_most(DAY)] = timedelta(seconds=60)
     """The time from one cycle to the next."""
-    plan_ttl: PositiveDuration = Field(default=timedelta(minutes=15), alias="planTTL")
+    plan_ttl: Annotated[PositiveDuration, at_most(DAY)] = Field(default=timedelta(minutes=15), alias="planTTL")
     """How long a plan is valid after it was made (`expiresAt`)."""
     scheduler: Scheduler = Scheduler()
     """The scheduler that places the replacements."""

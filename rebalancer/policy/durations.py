@@ -87,6 +87,9 @@ def at_most(longest: timedelta) -> AfterValidator:
     return AfterValidator(check)
 
 
+DAY, MONTH = timedelta(days=1), timedelta(days=30)
+"""Bounds of fields: how long something is waited for, and how long something is remembered."""
+
 Duration = Annotated[
     timedelta,
     PlainValidator(_validate),

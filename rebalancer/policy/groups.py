@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJson
 from rebalancer.policy.amounts import LARGEST
 from rebalancer.policy.base import Section, unexpected
 from rebalancer.policy.conditions import Condition, ConditionField
-from rebalancer.policy.durations import Duration
+from rebalancer.policy.durations import DAY, Duration, at_most
 from rebalancer.policy.names import NamespaceFilter
 from rebalancer.policy.selectors import KEY_PATTERN, VALUE_PATTERN, LabelKey, LabelValue, Selector
 from rebalancer.policy.shares import Share, ShareField
@@ -162,7 +162,7 @@ class Limit(Section):
     """Alert reports; Evict also repairs, in mode Evict."""
     severity: Severity = Severity.WARNING
     """The severity of a violation; a label of the metrics and alerts."""
-    for_: Duration = Field(default=timedelta(0), alias="for")
+    for_: Annotated[Duration, at_most(DAY)] = Field(default=timedelta(0), alias="for")
     """How long a violation must last before anything is evicted for it."""
 
     @model_validator(mode="after")
@@ -185,7 +185,7 @@ class Disruption(Section):
 
     max_in_flight: Count | None = None
     """Pods of the group that may be unready or moving at once; null: no limit of its own."""
-    settle: Duration = timedelta(0)
+    settle: Annotated[Duration, at_most(DAY)] = timedelta(0)
     """How long after a replacement became Ready the next pod of the group may be evicted."""
 
 

@@ -14,7 +14,7 @@ from rebalancer.model.pods import LocalStorage
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy.amounts import LARGEST, Amount, AmountField
 from rebalancer.policy.base import Section
-from rebalancer.policy.durations import Duration
+from rebalancer.policy.durations import DAY, Duration, at_most
 from rebalancer.policy.names import Glob, NamespaceFilter, Owner, OwnerField, PlainText, PriorityBound
 from rebalancer.policy.selectors import Selector
 
@@ -33,7 +33,7 @@ class Spread(Section):
 
     act_on: tuple[WhenUnsatisfiable, ...] = (WhenUnsatisfiable.DO_NOT_SCHEDULE,)
     """Constraints with these `whenUnsatisfiable` are repaired, none with []; all are reported."""
-    for_: Duration = Field(default=timedelta(minutes=2), alias="for")
+    for_: Annotated[Duration, at_most(DAY)] = Field(default=timedelta(minutes=2), alias="for")
     """How long a violation must last before anything is evicted for it."""
 
 
@@ -124,5 +124,5 @@ class Budgets(Section):
 class Nodes(Section):
     """When a node counts as a target."""
 
-    settle: Duration = timedelta(minutes=5)
+    settle: Annotated[Duration, at_most(DAY)] = timedelta(minutes=5)
     """A node is not a target until it has been Ready this long."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from rebalancer.policy.base import Section, unexpected
-from rebalancer.policy.durations import Duration
+from rebalancer.policy.durations import MONTH, Duration, at_most
 from rebalancer.policy.selectors import KEY_PATTERN, VALUE_PATTERN, LabelKey, LabelValue
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -42,5 +42,5 @@ class Topology(Section):
     """Domains that exist, by topology key, for example topology.kubernetes.io/zone: [a, b, c]."""
     ignore: DomainsByKey = Field(default_factory=dict)
     """Domains that do not exist while no node carries them, by topology key, whatever NodePools name."""
-    remember: Duration = timedelta(days=7)
+    remember: Annotated[Duration, at_most(MONTH)] = timedelta(days=7)
     """How long a domain without nodes is still reported; 0s: not at all."""

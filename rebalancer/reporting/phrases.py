@@ -8,11 +8,10 @@ from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan, Eviction
+from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.reporting.keys import key_text, short_key
+from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction
-
-_DOMAINS = 12
-"""Counts over more domains than this are summarized."""
 
 _MOST_NAMED = 5
 """So many names are listed; the rest is counted."""
@@ -52,17 +51,31 @@ def workload_names(workloads: Sequence[_Named]) -> str:
     return shown + (f" and {len(workloads) - 3} more" if len(workloads) > 3 else "")
 
 
-def counts_change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Show counts by domain, before and after; `after` is empty where it is not known."""
+def counts_change(before: Mapping[str, int], after: Mapping[str, int], *, wide: bool = False) -> str:
+    """Show counts by domain, before and after; `after` is empty where it is not known.
+
+    Many domains are summarized unless `wide`.
+    """
+    listed = list_counts(before, after)
+    return listed_text(listed, wide=wide)
+
+
+def listed_text(listed: ListedCounts, *, wide: bool = False) -> str:
+    """Show listed counts, before and after where that is another; see `counts_change`."""
+    before, after = listed.before, listed.after
     unchanged = not after or after == before
-    if len(before) > _DOMAINS:
-        return _range(before) if unchanged else f"{_range(before)} -> {_range(after)}"
-    start = " ".join(f"{domain or '(empty)'}:{before[domain]}" for domain in sorted(before)) or "no domains"
-    return start if unchanged else f"{start} -> {' '.join(str(after.get(domain, 0)) for domain in sorted(before))}"
+    if len(before) + listed.empty > FEW and not wide:
+        start, end = _range(before, listed.empty), _range(after, listed.empty)
+        return start if unchanged else f"{start} -> {end}"
+    start = " ".join(f"{domain or '(empty)'}:{count}" for domain, count in before.items()) or "no domains"
+    end = "" if unchanged else f" -> {' '.join(map(str, after.values()))}"
+    others = f" ({plural(listed.empty, 'empty domain')} more)" if listed.empty else ""
+    return f"{start}{end}{others}"
 
 
-def _range(counts: Mapping[str, int]) -> str:
-    return f"{min(counts.values())} to {max(counts.values())} over {len(counts)} domains"
+def _range(counts: Mapping[str, int], empty: int) -> str:
+    least = 0 if empty else min(counts.values(), default=0)
+    return f"{least} to {max(counts.values(), default=0)} over {len(counts) + empty} domains"
 
 
 def proof_text(evictions: int, lower_bound: int) -> str:
@@ -72,10 +85,17 @@ def proof_text(evictions: int, lower_bound: int) -> str:
     return f"{plural(evictions, 'eviction')} (lower bound {lower_bound}, gap {evictions - lower_bound})"
 
 
-def repair_cost(group: ComponentPlan) -> str:
-    """Say how many evictions the whole repair of a group takes, or would take."""
-    text = proof_text(group.evictions, group.lower_bound)
-    return text if group.state is State.VIOLATED else f"{text}, but no safe step is possible now"
+def numbers_text(numbers: PlanNumbers) -> str:
+    """List the parts of a repair's evictions that are not zero: `1 now, 3 waiting`."""
+    parts = ((name, getattr(numbers, name)) for name in ("now", "waiting", "later", "blocked"))
+    return ", ".join(f"{number} {name}" for name, number in parts if number)
+
+
+def repair_cost(group: ComponentPlan, numbers: PlanNumbers) -> str:
+    """Say how many evictions the whole repair of a group takes, or a partial one, and which parts these have."""
+    if group.evictions:
+        return f"{proof_text(group.evictions, group.lower_bound)}: {numbers_text(numbers)}"
+    return f"{plural(numbers.partial, 'eviction')} for a partial repair: {numbers_text(numbers)}"
 
 
 def certainty(eviction: Eviction) -> str:

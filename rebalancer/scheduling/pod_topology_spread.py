@@ -111,6 +111,17 @@ class DomainCounts(Mapping[str, int]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
+    def change(self, changes: Mapping[str, int]) -> "DomainCounts":
+        """Return the counts with pods added to or removed from domains; what is no domain is left out."""
+        filled = dict(self.filled)
+        for value, number in changes.items():
+            count = filled.get(value, 0) + number
+            if count > 0 and (value in self.domains or value in self.filled):
+                filled[value] = count
+            else:
+                filled.pop(value, None)
+        return DomainCounts(self.domains, filled)
+
 
 class Counts:
     """What one constraint counts: matching pods by domain, the minimum, and the domains that admit another pod.

@@ -12,7 +12,7 @@ from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.planner import plan
-from rebalancer.reporting.text.plan import plan_text
+from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
@@ -96,9 +96,10 @@ def test_a_plan_in_words() -> None:
     snapshot = shop().snapshot()
     view = View(snapshot)
     made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
-    text = plan_text(made, snapshot, mode="Observe", satisfied=2)
-    assert "1 eviction (proved minimum): 1 now, 0 waiting" in text
-    assert "! shop/web (Deployment)  Violated  1 eviction (proved minimum)" in text
+    text = plan_text(made, snapshot, PlanView(acting="mode Observe", satisfied=2))
+    assert "1 pod to move now\n1 eviction is the proved minimum.\n" in text
+    assert "! shop/web (Deployment)  Violated  1 eviction (proved minimum): 1 now" in text
     assert "zone (maxSkew 1): a:3 b:1 -> 2 2" in text
     assert "a-1 -> zone b" in text
-    assert text.endswith("2 other workloads satisfy all constraints and limits.\nNothing was changed.\n")
+    assert "\n2 other workloads satisfy all constraints and limits.\n" in text
+    assert text.endswith(" Nothing was changed.\n")

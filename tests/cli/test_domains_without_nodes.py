@@ -71,7 +71,7 @@ def test_report_plan_and_explain_say_it_in_one_line(tmp_path: Path, capsys: pyte
     assert WEB in report
     assert len([line for line in report if line.startswith("DomainWithoutNodes: ")]) == 4
     plan = output_of(capsys, "plan", "--snapshot", file).splitlines()
-    assert plan[1] == "nothing to repair"
+    assert plan[1] == "Nothing to repair."
     assert [line for line in plan if "DomainWithoutNodes" in line] == [IN_PLAN]
     narrow = output_of(capsys, "plan", "--snapshot", file, "-l", "app=web")
     assert "the pods of shop/web (Deployment) would violate maxSkew" in narrow

@@ -93,7 +93,12 @@ def _ends(outcome: BaseException | int) -> Callable[[argparse.Namespace], int]:
         (3, Exit.INTERRUPTED, 3, ""),
         (CliError("no cluster; try --context"), Exit.INTERRUPTED, 1, "error: no cluster; try --context\n"),
         (UsageError("both"), Exit.INTERRUPTED, 2, "error: both\n"),
-        (PermissionError(13, "Permission denied", "plan.json"), Exit.INTERRUPTED, 1, "error: [Errno 13] "),
+        (
+            PermissionError(13, "Permission denied", "plan.json"),
+            Exit.INTERRUPTED,
+            1,
+            "error: plan.json: Permission denied\n",
+        ),
         (KeyboardInterrupt(), Exit.INTERRUPTED, 130, ""),
         (KeyboardInterrupt(), Exit.FINE, 0, ""),
     ],

@@ -14,6 +14,7 @@ from rebalancer.cli.selectors import parse_selector
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.policy import default_policy
+from rebalancer.reporting.text.layout import Layout
 
 
 def read(*argv: str) -> ReadOptions:
@@ -32,8 +33,11 @@ def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() 
         namespace=None,
         selector=LabelSelector(),
         policy=default_policy(),
+        is_shipped_policy=True,
         policy_folder=None,
         output="table",
+        layout=Layout(),
+        most=None,
     )
 
 

@@ -156,9 +156,9 @@ def test_fail_on_says_when_there_is_nothing_to_go_by(tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("action", "more", "reported"),
     [
-        ("Evict", [], f"{NONE}\nNothing was changed"),
+        ("Evict", [], f"{NONE}\nSnapshot of "),
         ("Alert", [], f"{ONLY_ALERTS}\n"),
-        ("Alert", ["-n", "other"], f"{NONE}\nNothing was changed"),
+        ("Alert", ["-n", "other"], f"{NONE}\nSnapshot of "),
     ],
 )
 def test_what_breaks_a_limit_is_not_within_all_limits(
@@ -177,7 +177,7 @@ def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
     loose = written(tmp_path / "loose.yaml", POLICY.replace("ACTION", "Alert").replace("<=1/2", "<=5/6"))
     flags = ["--policy", loose, *LATER]
     assert entry.main(["plan", "--snapshot", cluster, *flags]) == Exit.FINE
-    assert "\nnothing to repair\n\n1 other workload satisfies all constraints and limits." in capsys.readouterr().out
+    assert "\nNothing to repair.\n\n1 other workload satisfies all constraints and limits." in capsys.readouterr().out
     assert entry.main(["plan", "--snapshot", standing(tmp_path, {"a-0": 5, "b-0": 1}), *flags]) == Exit.FINE
     assert f"\n{ONLY_ALERTS}\n" in capsys.readouterr().out
 

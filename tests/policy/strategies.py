@@ -8,8 +8,8 @@ names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,10}[A-Za-z0-9])?", fullmatc
 keys = st.builds(lambda prefix, name: prefix + name, st.sampled_from(["", "example.com/", "a.b/"]), names)
 values = st.one_of(st.just(""), names)
 durations = st.builds(
-    lambda h, m, s: f"{h}h{m}m{s}s", st.integers(0, 100), st.integers(0, 200), st.integers(0, 200)
-) | st.sampled_from(["0s", "90s", "5m", "2h", "1h30m", "8760h"])
+    lambda h, m, s: f"{h}h{m}m{s}s", st.integers(0, 20), st.integers(0, 200), st.integers(0, 200)
+) | st.sampled_from(["0s", "90s", "5m", "2h", "1h30m", "24h"])
 long_durations = durations.filter(lambda text: any(digit in text for digit in "123456789"))
 amounts = st.one_of(st.integers(0, 2**31 - 1), st.integers(0, 100).map(lambda number: f"{number}%"))
 percentages = st.integers(0, 100).map(lambda number: f"{number}%")

@@ -22,7 +22,7 @@ from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_workload
 from rebalancer.reporting.refusals import cause_text, component_text, known_causes, refusal_text
 from rebalancer.reporting.text.explanation import explanation_text
-from rebalancer.reporting.text.plan import plan_text
+from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View
 from tests.planning.build import DEADLOCK, planned
 from tests.planning.build import shards as repairable
@@ -538,7 +538,7 @@ def test_plan_and_explanation_name_the_relaxation() -> None:
     reference = Reference("default", "StatefulSet", "w0")
     details = ExplanationDetails(relaxations, verbose=False)
     document = explain_workload(reference, assess(View(snapshot), policy, NO_MEMORY), plan, snapshot, details)
-    shown = plan_text(plan, snapshot, mode="Evict", satisfied=0, relaxations=relaxations)
+    shown = plan_text(plan, snapshot, PlanView(acting="mode Evict", satisfied=0, relaxations=relaxations))
     for text in (shown, explanation_text(document)):
         assert f"{NEAREST}; feasible with {replicas}\n" in text
 

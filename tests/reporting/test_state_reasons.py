@@ -72,12 +72,16 @@ def test_what_is_being_repaired_is_violated() -> None:
 
 
 def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
-    """It is repaired as soon as there is capacity."""
+    """It is repaired as soon as the budget has room; a pod of it is unready."""
     blueprint = ClusterBuilder()
     blueprint.zones("abc", 1)
     blueprint.deployment("web", on={"a-1": 9}, spread={HOSTNAME: 1})
+    blueprint.budget("web", min_available=8)
+    snapshot = blueprint.snapshot()
     policy = rules(THIRD)
-    done = cycle(blueprint.snapshot(), policy)
+    used_up = tuple(msgspec.structs.replace(budget, allowed=0) for budget in snapshot.budgets)
+    done = cycle(replace(snapshot, budgets=used_up), policy)
+    assert not done.plan.evictions
     row = limit_rows(done)["third"]
     assert (row.state, row.reason) == ("Violated", "BlockedByBudget")
     assert row.guaranteed

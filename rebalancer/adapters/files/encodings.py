@@ -61,6 +61,11 @@ def _from_yaml(data: bytes, source: str) -> bytes:
     try:
         document = yaml.load(data, Loader=_YamlLoader)  # noqa: S506  # a safe loader, with less
         return msgspec.json.encode(document)
+    except yaml.composer.ComposerError as error:
+        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        several = error.context is not None and "single document" in error.context
+        problem = "another document begins: it has several YAML documents" if several else error
+        raise UnreadableSnapshot(f"{source}{where}: {problem}; expected one, a List as kubectl get prints it") from None
     except yaml.MarkedYAMLError as error:
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UnreadableSnapshot(f"{source}{where}: neither JSON nor YAML ({error.problem})") from None

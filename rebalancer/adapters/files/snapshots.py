@@ -6,7 +6,7 @@ future by the pod's grace period. A kind that the file does not contain is unkno
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -42,6 +42,38 @@ _NEEDED_FOR: Final[Mapping[str, str]] = {
     "PriorityClass": "priorities",
 }
 """The kinds that are read, and what each is needed for."""
+
+
+def _has_claims(snapshot: Snapshot) -> bool:
+    return any(pod.claims for pod in snapshot.pods)
+
+
+def _has_owners(kind: str) -> Callable[[Snapshot], bool]:
+    return lambda snapshot: any(pod.owner is not None and pod.owner.kind == kind for pod in snapshot.pods)
+
+
+def _has_deployments(snapshot: Snapshot) -> bool:
+    if "ReplicaSet" in snapshot.unknown:
+        return _has_owners("ReplicaSet")(snapshot)
+    return any(owned.owner is not None and owned.owner.kind == "Deployment" for owned in snapshot.workloads)
+
+
+def _has_default_constraints(snapshot: Snapshot) -> bool:
+    """Return whether a pod has no constraint of its own: the scheduler's defaults select what its Services select."""
+    return any(pod.owner is not None and not pod.spec.spread for pod in snapshot.pods)
+
+
+def _always(_: Snapshot) -> bool:
+    return True
+
+
+_MATTERS: Final[Mapping[str, Callable[[Snapshot], bool]]] = {
+    **dict.fromkeys(("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode"), _has_claims),
+    **{kind: _has_owners(kind) for kind in ("ReplicaSet", "StatefulSet", "ReplicationController")},
+    "Deployment": _has_deployments,
+    "Service": _has_default_constraints,
+}
+"""For each kind that a cluster may well have none of, whether an answer depends on it."""
 
 _TIME: Final = re.compile(
     # Begins with a literal that all names share, with the rest in a look-behind: a search at memory speed, no parsing.
@@ -80,7 +112,7 @@ def read_snapshot(
         version=version,
         faults=gathered.faults,
     )
-    gap = describe_missing_kinds(result.unknown)
+    gap = describe_missing_kinds(result)
     if gap:
         warnings.append(f"{source} has no {gap}; add them to the kubectl command for exact results")
     return result, tuple(warnings)
@@ -104,11 +136,15 @@ def _describe_document(document: bytes, error: UnreadableList) -> str:
     return str(error)
 
 
-def describe_missing_kinds(unknown: Collection[str]) -> str:
-    """List the unknown kinds, in the plural, and what they are needed for; "" if every kind is known."""
+def describe_missing_kinds(snapshot: Snapshot) -> str:
+    """List the unknown kinds that an answer depends on, in the plural, and what they are needed for; "" without any.
+
+    A cluster that has no StatefulSet prints none, although the command names the kind: only one that a pod needs is
+    missing.
+    """
     kinds: dict[str, list[str]] = {}
     for kind in _NEEDED_FOR:
-        if kind in unknown:
+        if kind in snapshot.unknown and _MATTERS.get(kind, _always)(snapshot):
             kinds.setdefault(_NEEDED_FOR[kind], []).append(kind)
     return ", ".join(f"{', '.join(map(_plural, named))} ({use})" for use, named in kinds.items())
 

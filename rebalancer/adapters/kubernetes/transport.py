@@ -6,9 +6,10 @@ and the response of an eviction is not of their type. The client's retries are o
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import urllib3
 import yaml
@@ -155,10 +156,13 @@ class Transport:
         self._client.close()  # type: ignore[no-untyped-call]
 
 
+_WRAPPER: Final = re.compile(r"^(?:<[^>]*>|\w+\(.*?\)): ")
+"""The connection or pool that urllib3 names before the message."""
+
+
 def _find_cause(error: BaseException) -> str:
     """Return the cause of an error without urllib3's chain of wrappers."""
-    reason = getattr(error, "reason", None)
-    return str(reason or error).split(": ", 1)[-1]
+    return _WRAPPER.sub("", str(getattr(error, "reason", None) or error))
 
 
 def _make_refusal(method: str, path: str, status: int, data: bytes, retry_after: str = "") -> RequestRefused:

@@ -11,6 +11,7 @@ from rebalancer.adapters.prometheus.samples import (
     CycleSamples,
     DomainSamples,
     LimitSamples,
+    PlanParts,
     WatchSamples,
     WorkloadSamples,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "Metrics",
     "MoveOutcome",
     "Phase",
+    "PlanParts",
     "Stability",
     "Type",
     "WatchSamples",

@@ -117,12 +117,20 @@ LIMIT_WORST_DOMAIN: Final = Metric(
 )
 PLANNED_EVICTIONS: Final = Metric(
     name="rebalancer_planned_evictions",
-    help="Evictions of the last plan, including those that must wait.",
+    help="Evictions of the last plan for all that can be repaired: now, waiting and later.",
     leader_only=True,
 )
 MINIMUM_EVICTIONS: Final = Metric(
     name="rebalancer_minimum_evictions",
-    help="Proven minimum of evictions for all violations, including those that cannot be repaired now.",
+    help="Proven minimum of rebalancer_planned_evictions.",
+    leader_only=True,
+)
+PLAN_EVICTIONS: Final = Metric(
+    name="rebalancer_plan_evictions",
+    help="Evictions of the last plan by part: now, waiting (held by a budget or the order), later (not decided yet), "
+    "blocked (for violations that cannot be repaired now).",
+    labels=("part",),
+    values=("now", "waiting", "later", "blocked"),
     leader_only=True,
 )
 PLAN_PENDING: Final = Metric(
@@ -299,6 +307,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     FINDINGS,
     PLANNED_EVICTIONS,
     MINIMUM_EVICTIONS,
+    PLAN_EVICTIONS,
     PLAN_PENDING,
     IN_FLIGHT,
     SCALE_DOWN_UNSAFE,

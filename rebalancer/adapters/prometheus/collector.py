@@ -1,7 +1,7 @@
 """Exports the samples of the last cycle; the series are made at each scrape."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from heapq import nsmallest
 from platform import python_version
@@ -80,7 +80,10 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
     yield _make_gauge(catalog.PREVENTION_STOPPED, [((), int(samples.prevention_stopped))])
     findings = {str(kind): number for kind, number in samples.findings.items()}
     yield _make_gauge(catalog.FINDINGS, [((kind,), findings.get(kind, 0)) for kind in catalog.FINDINGS.values])
-    yield _make_gauge(catalog.PLANNED_EVICTIONS, [((), samples.planned_evictions)])
+    parts = samples.plan_parts
+    yield _make_gauge(catalog.PLANNED_EVICTIONS, [((), parts.now + parts.waiting + parts.later)])
+    by_part = asdict(parts)
+    yield _make_gauge(catalog.PLAN_EVICTIONS, [((part,), by_part[part]) for part in catalog.PLAN_EVICTIONS.values])
     yield _make_gauge(catalog.MINIMUM_EVICTIONS, [((), samples.minimum_evictions)])
     yield _make_gauge(catalog.PLAN_PENDING, [((), samples.plan_pending)])
     yield _make_gauge(catalog.PAUSED, [((), int(samples.paused))])

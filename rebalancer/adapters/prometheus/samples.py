@@ -123,6 +123,16 @@ class DomainSamples:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanParts:
+    """The evictions of a plan, by part."""
+
+    now: int = 0
+    waiting: int = 0
+    later: int = 0
+    blocked: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class CycleSamples:
     """The last cycle and the process around it.
 
@@ -146,7 +156,7 @@ class CycleSamples:
     prevention_left: int = 0
     prevention_stopped: bool = False
     findings: Mapping[FindingKind, int] = field(default_factory=dict)
-    planned_evictions: int = 0
+    plan_parts: PlanParts = field(default_factory=PlanParts)
     minimum_evictions: int = 0
     plan_pending: int = 0
     in_flight: int = 0

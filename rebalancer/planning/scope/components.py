@@ -213,9 +213,9 @@ def current_counts(component: Component) -> Counts:
     for evaluated in component.groups:
         for constraint in (*evaluated.hard, *evaluated.soft):
             if constraint.constraint.hard or constraint.counts.violated:
-                counts.setdefault(constraint.constraint.key, dict(constraint.counts.by_domain))
+                counts.setdefault(constraint.constraint.key, constraint.counts.by_domain)
     for limit in component.limits:
-        counts.setdefault(limit.topology_key, dict(limit.counts))
+        counts.setdefault(limit.topology_key, limit.counts)
     return counts
 
 

@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 
 from rebalancer.model.moves import Target
 from rebalancer.planning.scope.components import Counts
+from rebalancer.planning.scope.topology import DomainPath
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.placement import Bounds
 
@@ -25,80 +26,134 @@ class SingleClassOutlook:
     def targets(self) -> tuple[Target, ...]:
         """Return for each key the domains on which the scheduler may place one of the arriving pods.
 
-        The minimum of a key can rise only as far as the other arriving pods can fill its emptiest domains; a domain
-        that is full even then is no target, nor is a domain without a node that has capacity.
+        The minimum of a key can rise only as far as the other arriving pods can fill its emptiest domains; a node in a
+        domain that is full even then, of any key, is no target, nor is one without capacity. So the keys agree: each
+        domain has a node that lies in one of the named domains of every other key.
         """
-        layout, last = self._layout, len(self._layout.keys) - 1
-        targets = []
-        for level, (key, bound) in enumerate(zip(layout.keys, layout.bounds, strict=True)):
-            allowed = bound.by_scheduler
-            if allowed is None:
-                continue
-            counts = layout.counts(level, self._going)
-            empty = len(layout.topology.nodes) - len(counts) if level == last else 0
-            highest = 0 if bound.floor_at_zero else _highest_minimum(counts.values(), empty, self._arriving - 1)
-            named = self._open_domains(level, counts, highest + allowed)
-            if len(named) <= self._most_domains:
-                targets.append(Target(key, tuple(sorted(named))))
-        return tuple(targets)
+        full = [self._full(level) for level in range(len(self._layout.keys))]
+        named = self._open_domains(full)
+        return tuple(
+            Target(key, tuple(sorted(domains)))
+            for key, bound, domains in zip(self._layout.keys, full, named, strict=True)
+            if bound is not None and len(domains) <= self._most_domains
+        )
 
-    def _open_domains(self, level: int, counts: Mapping[str, int], full: int) -> set[str]:
-        """Return the domains of a level that hold less than `full` and have a node with capacity.
+    def _full(self, level: int) -> int | None:
+        """Return the count from which on a domain of a level takes no arriving pod, None if it always does."""
+        layout, bound = self._layout, self._layout.bounds[level]
+        if bound.by_scheduler is None:
+            return None
+        counts = layout.counts(level, self._going)
+        empty = len(layout.topology.nodes) - len(counts) if level == len(layout.keys) - 1 else 0
+        highest = 0 if bound.floor_at_zero else _highest_minimum(counts.values(), empty, self._arriving - 1)
+        return highest + bound.by_scheduler
 
-        It stops soon after more than `most_domains` of them.
+    def _open_domains(self, full: Sequence[int | None]) -> Sequence[set[str]]:
+        """Return for each level the domains of the nodes that have capacity and lie in no full domain.
+
+        It stops naming nodes soon after more than `most_domains` of them.
         """
         layout = self._layout
-        topology, is_last = layout.topology, level == len(layout.keys) - 1
-        named: set[str] = set()
+        topology, last = layout.topology, len(full) - 1
+        counts = [layout.counts(level, self._going) for level in range(last)]
+        named: list[set[str]] = [set() for _ in full]
         for path, members in topology.members.items():
-            if not is_last and (path[level] in named or counts[path[level]] >= full):
+            if any(
+                most is not None and by[domain] >= most for most, by, domain in zip(full, counts, path, strict=False)
+            ):
                 continue
             for name in members:
-                site = layout.sites.get(name)
-                held = site.count - self._going.get(name, 0) if site is not None else 0
-                if layout.cap(name) > held and (not is_last or held < full):
-                    named.add(topology.last[name] if is_last else path[level])
-                    if not is_last or len(named) > self._most_domains:
-                        break
-            if len(named) > self._most_domains:
-                break
+                if not self._is_open(name, full[last]):
+                    continue
+                named[last].add(topology.last[name])
+                for domains, domain in zip(named, path, strict=False):
+                    domains.add(domain)
+                if full[last] is None or len(named[last]) > self._most_domains:
+                    break
         return named
+
+    def _is_open(self, node: str, full: int | None) -> bool:
+        """Return whether a node has capacity and holds fewer than `full` pods."""
+        site = self._layout.sites.get(node)
+        held = site.count - self._going.get(node, 0) if site is not None else 0
+        return self._layout.cap(node) > held and (full is None or held < full)
 
     def counts(self) -> Counts | None:
         """Return the counts by key and domain once the arriving pods are on the emptiest domains with capacity.
 
         This is one of the possible outcomes of a step, to show its purpose. All arriving pods find a node, or the group
-        would have no minimum. The counts of the last key contain every node. None where the pods would be placed where
-        they were: a step improves the placement, so the scheduler must place them elsewhere.
+        would have no minimum. The counts of the last key leave out empty domains. None where the pods would be placed
+        where they were: a step improves the placement, so the scheduler must place them elsewhere.
         """
         layout = self._layout
         topology = layout.topology
         levels = self._levels(self._going)
         before = _counts_of_bounded(layout.keys, layout.bounds, self._levels({}))
         *coarse, held = levels
-        open_nodes = {path: _by_count(layout, members, held) for path, members in topology.members.items()}
+        open_nodes = self._open_nodes(held)
         for _ in range(self._arriving):
-            open_paths = [path for path, nodes in open_nodes.items() if nodes]
+            open_paths = [path for path, nodes in open_nodes.items() if nodes.first is not None]
             if not open_paths:
                 break
             path = min(open_paths, key=lambda path: (*_counts_on(path, coarse), path))
-            _, name = heappop(open_nodes[path])
+            name = open_nodes[path].take()
             value = topology.last[name]
-            held[value] += 1
+            held[value] = held.get(value, 0) + 1
             for counts, domain in zip(coarse, path, strict=True):
                 counts[domain] += 1
             if held[value] < layout.cap(name):
-                heappush(open_nodes[path], (held[value], name))
+                open_nodes[path].put(held[value], name)
         after = _counts_of_bounded(layout.keys, layout.bounds, levels)
         return None if after == before else after
 
     def _levels(self, going: Mapping[str, int]) -> list[dict[str, int]]:
-        """Return the counts of each level once these pods have left, of the last level with every node."""
+        """Return the counts of each level once these pods have left."""
+        return [dict(self._layout.counts(level, going)) for level in range(len(self._layout.keys))]
+
+    def _open_nodes(self, held: Mapping[str, int]) -> Mapping[DomainPath, "_OpenNodes"]:
+        """Return the nodes that have capacity, by path; `held` are the counts of the last level."""
         layout = self._layout
-        levels = [dict(layout.counts(level, going)) for level in range(len(layout.keys))]
-        for name in layout.topology.nodes:
-            levels[-1].setdefault(layout.topology.last[name], 0)
-        return levels
+        filled: dict[DomainPath, list[tuple[int, str]]] = {}
+        for name, site in layout.sites.items():
+            count = held.get(layout.topology.last[name], 0)
+            if 0 < count < layout.cap(name):
+                filled.setdefault(site.path, []).append((count, name))
+        return {
+            path: _OpenNodes(layout, members, held, filled.get(path, []))
+            for path, members in layout.topology.members.items()
+        }
+
+
+class _OpenNodes:
+    """The nodes of a path that have capacity, the emptiest first.
+
+    Empty ones are visited only as far as they are taken: of thousands a step needs a few.
+    """
+
+    def __init__(
+        self, layout: Layout, members: Iterable[str], held: Mapping[str, int], filled: list[tuple[int, str]]
+    ) -> None:
+        last = layout.topology.last
+        self._empty = (name for name in members if not held.get(last[name], 0) and layout.cap(name) > 0)
+        self._next_empty = next(self._empty, None)
+        self._filled = filled
+        heapify(self._filled)
+
+    @property
+    def first(self) -> str | None:
+        """The node to take next, None if there is none."""
+        return self._next_empty or (self._filled[0][1] if self._filled else None)
+
+    def take(self) -> str:
+        """Remove the first node and return it."""
+        if self._next_empty is None:
+            return heappop(self._filled)[1]
+        name, self._next_empty = self._next_empty, next(self._empty, None)
+        return name
+
+    def put(self, count: int, name: str) -> None:
+        """Return a node that holds so many pods and has capacity for more."""
+        heappush(self._filled, (count, name))
 
 
 def _counts_on(path: Sequence[str], coarse: Sequence[Mapping[str, int]]) -> Sequence[int]:
@@ -106,10 +161,11 @@ def _counts_on(path: Sequence[str], coarse: Sequence[Mapping[str, int]]) -> Sequ
 
 
 def _counts_of_bounded(keys: Sequence[str], bounds: Bounds, levels: Sequence[Mapping[str, int]]) -> Counts:
-    """Return the counts of the keys for which a maxSkew is required."""
+    """Return the counts of the keys for which a maxSkew is required; of the last one without empty domains."""
+    last = len(keys) - 1
     return {
-        key: dict(sorted(counts.items()))
-        for key, bound, counts in zip(keys, bounds, levels, strict=True)
+        key: {domain: counts[domain] for domain in sorted(counts) if counts[domain] or level != last}
+        for level, (key, bound, counts) in enumerate(zip(keys, bounds, levels, strict=True))
         if bound.max_skew
     }
 
@@ -129,11 +185,3 @@ def _highest_minimum(counts: Iterable[int], empty: int, arriving: int) -> int:
         arriving -= cost
         level = held
     return level + arriving // (below + 1)
-
-
-def _by_count(layout: Layout, members: Iterable[str], held: Mapping[str, int]) -> list[tuple[int, str]]:
-    """Return the nodes that have capacity as a heap, the emptiest first."""
-    last = layout.topology.last
-    nodes = [(held[last[name]], name) for name in members if layout.cap(name) > held[last[name]]]
-    heapify(nodes)
-    return nodes

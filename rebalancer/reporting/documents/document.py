@@ -3,7 +3,7 @@
 JSON Schemas (`config/*.schema.json`) are generated from the declarations, so shape and description cannot differ.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -38,6 +38,27 @@ def workload_name(reference: Reference) -> WorkloadName:
 def to_json(document: Struct) -> bytes:
     """Encode a document as JSON; equal documents give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2) + b"\n"
+
+
+def json_chunks(document: Struct) -> Iterator[str]:
+    """Yield what `to_json` returns in pieces, one for each entry of a list: no second copy of a large document."""
+    kind = type(document)
+    names = sorted(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
+    for number, (name, field) in enumerate(names):
+        value = getattr(document, field)
+        yield f"{',' if number else '{'}\n  {_encode(name, '')}: "
+        if isinstance(value, tuple) and value:
+            for position, entry in enumerate(value):
+                yield f"{',' if position else '['}\n    {_encode(entry, '    ')}"
+            yield "\n  ]"
+        else:
+            yield _encode(value, "  ")
+    yield "\n}\n"
+
+
+def _encode(value: object, indent: str) -> str:
+    text = msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode()
+    return text.replace("\n", f"\n{indent}")
 
 
 def to_yaml(document: Struct) -> str:

@@ -18,12 +18,13 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.expected_counts import decided_evictions, expected_counts
-from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import LimitAction
 from rebalancer.prevention.summary import ScaleDownAnswer
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
+from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import (
     certainty,
@@ -35,6 +36,7 @@ from rebalancer.reporting.phrases import (
     repair_cost,
     unsatisfied_limits,
 )
+from rebalancer.reporting.plan_numbers import group_numbers
 from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
 from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.state_reasons import StateReasons
@@ -112,30 +114,54 @@ def explain_workload(
         *_missing_domain_answers(reference, assessment),
         *_repair_answers(reference, plan, snapshot),
     ]
-    going = [eviction.pod.name for eviction in plan.evictions if eviction.workload == reference]
-    waiting = [wait for wait in plan.waiting if wait.eviction.workload == reference]
-    reason: str | None = waiting[0].reason if waiting and not going else None
-    evidence = name_list(going) if going else name_list(wait.eviction.pod.name for wait in waiting)
-    path.append(
-        Answer(
-            question="What is planned?",
-            answer=f"{plural(len(going), 'eviction')} now, {len(waiting)} waiting",
-            evidence=evidence,
-        )
-    )
-    for group in plan.groups:
-        if reference in group.workloads and group.reason is not None:
-            reason = reason or group.reason
-            evidence = component_text(group, details.relaxations)
-            path.append(Answer(question="Why not more?", answer=group.reason, evidence=evidence))
+    planned = _WorkloadPlan(reference, plan, details.relaxations)
     path += [
+        *planned.answers(),
         *_refusal_answers(reference, plan),
         *_scale_down_answers(details),
         *_method_answers(reference, plan, details),
         *_constraint_suggestions(reference, groups, limits, plan),
     ]
-    verdict = MOVES if going else WAITS if waiting else STAYS
-    return ExplanationDocument(object=str(reference), verdict=verdict, reason=reason, path=tuple(path))
+    verdict = MOVES if planned.going else WAITS if planned.waiting else STAYS
+    return ExplanationDocument(object=str(reference), verdict=verdict, reason=planned.reason, path=tuple(path))
+
+
+class _WorkloadPlan:
+    """What is planned for the pods of one workload."""
+
+    def __init__(self, reference: Reference, plan: Plan, relaxations: Relaxations) -> None:
+        self.going = [eviction for eviction in plan.evictions if eviction.workload == reference]
+        self.waiting = [wait for wait in decided_waiting(plan) if wait.eviction.workload == reference]
+        self._obstacles = [group for group in plan.groups if reference in group.workloads and group.reason is not None]
+        self._relaxations = relaxations
+
+    @property
+    def reason(self) -> str | None:
+        """The cause of what goes, else the reason why nothing does."""
+        if self.going:
+            return self.going[0].cause
+        return self.waiting[0].reason if self.waiting else next((one.reason for one in self._obstacles), None)
+
+    def answers(self) -> Iterator[Answer]:
+        """Yield which pods are evicted now, which wait and why, and why not more are."""
+        names = [eviction.pod.name for eviction in self.going or [wait.eviction for wait in self.waiting]]
+        answer = f"{len(self.going)} now, {len(self.waiting)} waiting"
+        yield Answer(question="Which of its pods are evicted?", answer=answer, evidence=name_list(names))
+        yield from _waiting_answers(self.waiting)
+        question = "Why is only part of it repaired?" if names else "Why is it not repaired now?"
+        for group in self._obstacles:
+            evidence = component_text(group, self._relaxations)
+            yield Answer(question=question, answer=str(group.reason), evidence=evidence)
+
+
+def _waiting_answers(waiting: Sequence[Waiting]) -> Iterator[Answer]:
+    """Yield why evictions wait; pods with equal reasons share an answer."""
+    pods: dict[tuple[str, str], list[str]] = {}
+    for wait in waiting:
+        pods.setdefault((wait.reason, refusal_text(wait.refusal)), []).append(wait.eviction.pod.name)
+    for (reason, message), names in pods.items():
+        verb = "does" if len(names) == 1 else "do"
+        yield Answer(question=f"Why {verb} {name_list(names)} wait?", answer=reason, evidence=message)
 
 
 def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetails) -> Iterator[Answer]:
@@ -206,7 +232,7 @@ def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Ite
 
 def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[Answer]:
     """Yield how many evictions the repair takes, with the proof, and the counts after the decided evictions."""
-    decided = decided_evictions(plan)
+    decided, numbers = decided_evictions(plan), group_numbers(plan)
     for group in plan.groups:
         if reference not in group.workloads or not (group.evictions or decided.get(group.name)):
             continue
@@ -214,10 +240,9 @@ def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Ite
         before, after = current_counts(group.component), expected_counts(group, evictions, snapshot)
         lines = [f"{short_key(key)} {counts_change(counts, after.get(key, {}))}" for key, counts in before.items()]
         lines += [limit_change(limit, evictions, snapshot) for limit in unsatisfied_limits(group.limits)]
-        partial = f"{plural(len(evictions), 'eviction')} for a partial repair"
         yield Answer(
             question="How many evictions does the repair take?",
-            answer=repair_cost(group) if group.evictions else partial,
+            answer=repair_cost(group, numbers[group.name]),
             evidence="\n".join(lines),
         )
 
@@ -271,9 +296,10 @@ def _no_constraint_answer() -> Answer:
 def _constraint_answer(evaluated: EvaluatedConstraint, state: State, labels: Mapping[str, str]) -> Answer:
     constraint = evaluated.constraint
     action = "hard" if constraint.hard else f"soft, {constraint.origin}"
-    counts = sorted(evaluated.counts.by_domain.items(), key=lambda item: (-item[1], item[0]))
+    domains = evaluated.counts.by_domain
+    counts = sorted(list_counts(domains).before.items(), key=lambda item: (-item[1], item[0]))
     shown = " ".join(f"{domain or '(empty)'}:{count}" for domain, count in counts[:_MOST])
-    more = f" and {len(counts) - _MOST} more" if len(counts) > _MOST else ""
+    more = f" and {len(domains) - _MOST} more" if len(domains) > _MOST else ""
     domain = labels.get(constraint.key)
     this_pod = f"; this pod is in {domain!r}" if domain is not None else ""
     return Answer(
@@ -336,14 +362,34 @@ def _eviction_answer(
         if refusal.workload == reference and refusal.pod in {None, pod.name}:
             evidence = refusal_text(refusal.refusal)
             return STAYS, refusal.reason, Answer(question=question, answer=refusal.reason, evidence=evidence)
+    reason, evidence = _why_it_stays(reference, plan, details, otherwise)
+    return STAYS, reason, Answer(question=question, answer=reason or "no", evidence=evidence)
+
+
+def _why_it_stays(
+    reference: Reference, plan: Plan, details: ExplanationDetails, otherwise: str
+) -> tuple[str | None, str]:
+    """Return the reason, if there is one, and a sentence: others are evicted instead, or nothing of its workload is."""
     for group in plan.groups:
-        if reference in group.workloads and group.reason is not None:
-            evidence = component_text(group, details.relaxations)
-            return STAYS, group.reason, Answer(question=question, answer=group.reason, evidence=evidence)
-    going = [eviction.pod.name for eviction in plan.evictions if eviction.workload == reference]
-    verb = "is" if len(going) == 1 else "are"
-    instead = f"; {name_list(going)} {verb} evicted instead" if going else ""
-    return STAYS, None, Answer(question=question, answer="no", evidence=f"{otherwise}{instead}")
+        if reference in group.workloads:
+            decided = decided_evictions(plan).get(group.name, ())
+            if decided:
+                return None, _instead(group, decided, plan)
+            if group.reason is not None:
+                return group.reason, component_text(group, details.relaxations)
+    return None, otherwise
+
+
+def _instead(group: ComponentPlan, decided: Sequence[Eviction], plan: Plan) -> str:
+    """Say which pods are evicted instead, and whether the repair may still come to others."""
+    verb = "is" if len(decided) == 1 else "are"
+    text = (
+        f"the repair does not need this eviction: {name_list(one.pod.name for one in decided)} {verb} evicted instead"
+    )
+    later = group_numbers(plan)[group.name].later
+    if not later:
+        return text
+    return f"{text}; {plural(later, 'eviction')} of the repair {'is' if later == 1 else 'are'} decided after that"
 
 
 def _target_text(eviction: Eviction) -> str:

@@ -11,8 +11,9 @@ from msgspec import Meta
 from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.model.moves import Proposal
+from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.planning.expected_counts import decided_evictions, expected_counts
+from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
 from rebalancer.planning.scope import components as planning_scope
 from rebalancer.planning.scope.components import current_counts
@@ -26,7 +27,8 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
-from rebalancer.reporting.plan_totals import is_fully_repaired, plan_totals
+from rebalancer.reporting.domain_counts import list_counts
+from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers, plan_numbers
 from rebalancer.reporting.refusals import (
     NO_RELAXATIONS,
     Relaxations,
@@ -53,16 +55,22 @@ class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class Totals(CamelCaseStruct, frozen=True, kw_only=True):
-    """`evictions` counts evictions now and waiting; `lowerBound` is the proved minimum for all violated groups.
+    """Numbers of evictions: `now` + `waiting` + `later` = `evictions` of what can be repaired.
 
-    `outOfReach` is the part of `lowerBound` for violations that cannot be repaired now. `optimal`: all violations can
-    be repaired, with exactly `lowerBound` evictions.
+    `now` may be sent, `waiting` are decided and held by a budget or the order, `later` are needed and not decided yet.
+    `blocked` are needed for violations that cannot be repaired now. `partial` of `now` and `waiting` repair a violation
+    only in part. `lowerBound` is the proved minimum of `evictions`, `blockedLowerBound` that of `blocked`; `optimal`:
+    `evictions` is its minimum.
     """
 
     evictions: Number
     now: Number
+    waiting: Number
+    later: Number
+    blocked: Number
+    partial: Number
     lower_bound: Number
-    out_of_reach: Number
+    blocked_lower_bound: Number
     optimal: bool
 
 
@@ -112,6 +120,9 @@ class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
 class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     """Groups and limits that are repaired together: the proof, the counts before and after, the state.
 
+    `evictions` is the number that the whole repair takes, also where it cannot be made now; `now`, `waiting`, `later`
+    and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
+    than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
     `method` is the method that found the step (certificate, contingent, forced, lookahead, partial), null where there
     is no step; `attempts` are all methods that were tried, in order.
     """
@@ -121,10 +132,15 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     constraints: tuple[PlannedConstraint, ...]
     limits: tuple[PlannedLimit, ...]
     evictions: Number
+    now: Number
+    waiting: Number
+    later: Number
+    blocked: Number
     lower_bound: Number
     optimal: bool
     before: Mapping[str, Counts]
     after: Mapping[str, Counts]
+    empty_domains: Mapping[str, Number]
     state: Text
     reason: str | None
     message: str
@@ -164,7 +180,8 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_RELAXATIONS) -> PlanDocument:
     """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
-    evictions = decided_evictions(plan)
+    evictions, numbers = decided_evictions(plan), group_numbers(plan)
+    never = (wait for wait in plan.waiting if wait.reason is Reason.STEP_EXCEEDS_BUDGET)
     return PlanDocument(
         generated_at=get_known_time(plan.made_at),
         expires_at=get_known_time(plan.expires_at) if get_known_time(plan.made_at) else None,
@@ -173,12 +190,17 @@ def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_
         policy_hash=plan.policy_hash,
         totals=_totals(plan),
         evictions=tuple(_planned_eviction(eviction) for eviction in plan.evictions),
-        waiting=tuple(_waiting_eviction(waiting) for waiting in plan.waiting),
+        waiting=tuple(_waiting_eviction(waiting) for waiting in decided_waiting(plan)),
         groups=tuple(
-            _planned_group(group, expected_counts(group, evictions.get(group.name, ()), snapshot), relaxations)
+            _planned_group(
+                group,
+                numbers[group.name],
+                expected_counts(group, evictions.get(group.name, ()), snapshot),
+                relaxations,
+            )
             for group in plan.groups
         ),
-        refusals=tuple(_planned_refusal(refusal) for refusal in plan.refusals),
+        refusals=(*map(_planned_refusal, plan.refusals), *map(_never_allowed, never)),
     )
 
 
@@ -199,14 +221,8 @@ def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snap
 
 
 def _totals(plan: Plan) -> Totals:
-    now = len(plan.evictions)
-    return Totals(
-        evictions=now + len(plan.waiting),
-        now=now,
-        lower_bound=plan.lower_bound,
-        out_of_reach=plan_totals(plan).out_of_reach,
-        optimal=plan.optimal and all(map(is_fully_repaired, plan.groups)),
-    )
+    numbers = plan_numbers(plan)
+    return Totals(evictions=numbers.evictions, optimal=numbers.optimal, **numbers._asdict())
 
 
 def _planned_eviction(eviction: Eviction) -> PlannedEviction:
@@ -233,17 +249,25 @@ def _waiting_eviction(waiting: Waiting) -> WaitingEviction:
     )
 
 
-def _planned_group(group: ComponentPlan, after: planning_scope.Counts, relaxations: Relaxations) -> PlannedGroup:
+def _planned_group(
+    group: ComponentPlan, numbers: PlanNumbers, after: planning_scope.Counts, relaxations: Relaxations
+) -> PlannedGroup:
+    listed = {key: list_counts(counts, after.get(key, {})) for key, counts in current_counts(group.component).items()}
     return PlannedGroup(
         namespace=group.component.namespace,
         workloads=tuple(workload_name(workload) for workload in group.workloads),
         constraints=tuple(_hard_constraints(group.groups)),
         limits=tuple(PlannedLimit(group=limit.group, limit=limit.limit) for limit in group.limits),
         evictions=group.evictions,
+        now=numbers.now,
+        waiting=numbers.waiting,
+        later=numbers.later,
+        blocked=numbers.blocked,
         lower_bound=group.lower_bound,
         optimal=group.optimal,
-        before=current_counts(group.component),
-        after=after,
+        before={key: counts.before for key, counts in listed.items()},
+        after={key: counts.after for key, counts in listed.items() if key in after},
+        empty_domains={key: counts.empty for key, counts in listed.items()},
         state=group.state,
         reason=group.reason,
         message=component_text(group, relaxations),
@@ -280,6 +304,18 @@ def _planned_refusal(refusal: PlanRefusal) -> PlannedRefusal:
         pod=refusal.pod,
         reason=refusal.reason,
         message=refusal_text(refusal.refusal),
+    )
+
+
+def _never_allowed(waiting: Waiting) -> PlannedRefusal:
+    """Convert an eviction that no budget ever allows: it does not wait for anything."""
+    eviction = waiting.eviction
+    return PlannedRefusal(
+        namespace=eviction.workload.namespace,
+        workload=workload_name(eviction.workload),
+        pod=eviction.pod.name,
+        reason=waiting.reason,
+        message=refusal_text(waiting.refusal),
     )
 
 

@@ -24,6 +24,7 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
+from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations
 from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
 from rebalancer.reporting.state_reasons import StateReason, StateReasons, limit_workloads
@@ -33,14 +34,12 @@ WorkloadFilter = Callable[[Reference], bool]
 _MOST_LOSSES: Final = 20
 """Sets of pods listed for the loss of one domain, the worst first."""
 
-_MOST_EMPTY: Final = 100
-"""With more domains, empty ones are left out of a limit's counts: of 5,000 nodes, some 4,970 would be listed."""
-
 
 class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
     """One constraint of one group of workloads, counted as the scheduler counts it.
 
-    `cause` is what led to a violation, null where there is none.
+    `cause` is what led to a violation, null where there is none. Of more than twelve domains `counts` lists only those
+    that hold pods; `emptyDomains` is the number of the others.
     """
 
     namespace: Text
@@ -51,6 +50,7 @@ class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
     when_unsatisfiable: Text
     origin: Text
     counts: Counts
+    empty_domains: Number
     skew: Number
     state: Text
     reason: str | None
@@ -70,10 +70,10 @@ class LargestShare(CamelCaseStruct, frozen=True, kw_only=True):
 class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
     """One limit of the policy on one set of pods.
 
-    `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. `counts` leaves
-    out empty domains where there are more than a hundred. `headroom` is in pods, negative where the limit is violated.
-    `message` states the counts, `obstacle` why the violation is not repaired; empty where it is repaired or planning
-    does not handle it.
+    `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. Of more than twelve
+    domains `counts` lists only those that hold pods; `emptyDomains` is the number of the others. `headroom` is in pods,
+    negative where the limit is violated. `message` states the counts, `obstacle` why the violation is not repaired;
+    empty where it is repaired or planning does not handle it.
     """
 
     group: Text
@@ -85,6 +85,7 @@ class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
     total: Number
     cap: Number | None
     counts: Counts
+    empty_domains: Number
     largest: LargestShare | None
     headroom: int
     state: Text
@@ -256,7 +257,7 @@ def _reported_limit(
 ) -> ReportedLimit:
     cause = causes.get(limit_token(limit))
     largest = limit.largest
-    counts = limit.counts if len(limit.counts) <= _MOST_EMPTY else limit.counts.filled
+    listed = list_counts(limit.counts)
     violation = Violation(
         reason=standing.reason,
         cause=cause,
@@ -274,7 +275,8 @@ def _reported_limit(
         bound=limit.rule.bound,
         total=limit.total,
         cap=limit.cap,
-        counts=dict(sorted(counts.items())),
+        counts=listed.before,
+        empty_domains=listed.empty,
         largest=LargestShare(domain=largest.domain, count=largest.count, share=float(largest.share))
         if largest is not None
         else None,
@@ -313,6 +315,7 @@ def _reported_constraint(
     zero_budgets: tuple[str, ...],
 ) -> ReportedConstraint:
     constraint, counts = evaluated.constraint, evaluated.counts
+    listed = list_counts(counts.by_domain)
     violation = Violation(
         reason=standing.reason,
         cause=cause,
@@ -329,7 +332,8 @@ def _reported_constraint(
         min_domains=constraint.min_domains,
         when_unsatisfiable=constraint.when_unsatisfiable,
         origin=constraint.origin,
-        counts=dict(counts.by_domain),
+        counts=listed.before,
+        empty_domains=listed.empty,
         skew=counts.skew,
         state=standing.state,
         reason=standing.reason,

@@ -77,7 +77,7 @@ class BreakerStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
-    """The planned evictions and the proved minimum."""
+    """The evictions of all that can be repaired, and their proved minimum."""
 
     evictions: Number
     minimum: Number

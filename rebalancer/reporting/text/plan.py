@@ -1,10 +1,12 @@
-"""The plan as text: totals with the proof, then each group with its evictions, what waits and what is not evicted."""
+"""The plan as text: what would happen in one line, then each repair with its evictions, what waits and what stays."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.planning.expected_counts import decided_evictions, expected_counts
+from rebalancer.planning.causes import StepExceedsBudget
+from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.keys import short_key
@@ -20,171 +22,276 @@ from rebalancer.reporting.phrases import (
     unsatisfied_limits,
     workload_names,
 )
-from rebalancer.reporting.plan_totals import plan_totals
+from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers, is_repairable, plan_numbers
 from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
 from rebalancer.reporting.searches import method_lines
+from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections
 
 _MOST_DOMAINS = 4
 """So many target domains of an eviction are listed; the rest is counted."""
 
+_MOST_REASONS = 2
+"""So many reasons why something is blocked are in the summary; the details of each are below."""
+
 _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 """Kinds of workloads that `rebalancer explain` accepts."""
 
+_NOW, _WAITS, _STAYS = ">", "~", "x"
+_LEGEND: Final = f"{_NOW} moves now   {_WAITS} waits   {_STAYS} stays"
+_STYLES: Final = {_NOW: Style.GOOD, _WAITS: Style.CAUTION, _STAYS: Style.BAD}
 
-def plan_text(
-    plan: Plan,
-    snapshot: Snapshot,
-    relaxations: Relaxations = NO_RELAXATIONS,
-    *,
-    mode: str,
-    satisfied: int,
-    unplanned: int = 0,
-    missing: Sequence[str] = (),
-    verbose: bool = False,
-) -> str:
-    """Show a plan.
 
-    `relaxations` say what would make infeasible groups feasible. `satisfied` is how many other workloads satisfy all
-    constraints and limits, `unplanned` how many violate only constraints and limits that no eviction repairs. `missing`
-    are lines about domains without nodes and about capacity that is needed. If `verbose`, each group says which method
-    found its step, and why others did not.
+class PlanView(NamedTuple):
+    """What is shown of a plan, and what beside it.
+
+    `acting` says what the controller does with it. `relaxations` say what would make infeasible groups feasible.
+    `satisfied` is how many other workloads satisfy all constraints and limits, `unplanned` how many violate only
+    constraints and limits that no eviction repairs. `missing` are lines about domains without nodes and about capacity
+    that is needed. If `verbose`, each group says which method found its step, and why others did not. `most` is how
+    many groups are shown, None for all; `wide` shows every domain and name.
     """
-    taken_at = get_known_time(plan.made_at)
-    time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"
-    lines = [f"Snapshot of {time}, policy {plan.policy_hash}, mode {mode}.", _totals(plan)]
-    decided, going, waiting = decided_evictions(plan), _by_group(plan.evictions), _waiting_by_group(plan.waiting)
-    for group in plan.groups:
-        name = group.name
-        lines += ["", *_head(group, decided.get(name, ()))]
-        lines += _changes(group, decided.get(name, ()), snapshot)
-        for eviction in going.get(name, ()):
-            lines += _eviction_lines(eviction)
-        lines += _obstacles(group, waiting.get(name, ()), plan, relaxations)
-        if verbose:
-            lines += [f"    {line}" for line in method_lines(group)]
-    held = local_storage_line(plan.refusals)
-    lines += ["", held] if held else []
-    lines += ["", *missing] if missing else []
-    return "\n".join([*lines, "", *_others(satisfied, unplanned), "Nothing was changed.", ""])
+
+    acting: str
+    satisfied: int
+    unplanned: int = 0
+    relaxations: Relaxations = NO_RELAXATIONS
+    missing: Sequence[str] = ()
+    verbose: bool = False
+    wide: bool = False
+    most: int | None = None
 
 
-def _others(satisfied: int, unplanned: int) -> Iterable[str]:
-    if satisfied:
-        verb = "satisfies" if satisfied == 1 else "satisfy"
-        yield f"{plural(satisfied, 'other workload')} {verb} all constraints and limits."
-    if unplanned:
-        verb = "violates" if unplanned == 1 else "violate"
-        which = "constraints or limits that Rebalancer does not repair by eviction; see rebalancer report"
-        yield f"{plural(unplanned, 'other workload')} {verb} only {which}."
-    if not satisfied and not unplanned:
-        yield "All other workloads: none."
+def plan_text(plan: Plan, snapshot: Snapshot, view: PlanView, layout: Layout = PLAIN) -> str:
+    """Show a plan."""
+    return "".join(f"{line}\n" for line in _PlanText(plan, snapshot, view, layout).lines())
 
 
-def _by_group(evictions: Iterable[Eviction]) -> Mapping[str, Sequence[Eviction]]:
-    by_group: dict[str, list[Eviction]] = {}
-    for eviction in evictions:
-        by_group.setdefault(eviction.group, []).append(eviction)
-    return by_group
+class _PlanText:
+    """The text of one plan."""
 
+    def __init__(self, plan: Plan, snapshot: Snapshot, view: PlanView, layout: Layout) -> None:
+        self._plan = plan
+        self._snapshot = snapshot
+        self._view = view
+        self._layout = layout
+        self._numbers = group_numbers(plan)
+        self._decided = decided_evictions(plan)
+        self._going: dict[str, list[Eviction]] = {}
+        for eviction in plan.evictions:
+            self._going.setdefault(eviction.group, []).append(eviction)
+        self._waiting: dict[str, list[Waiting]] = {}
+        for wait in decided_waiting(plan):
+            self._waiting.setdefault(wait.eviction.group, []).append(wait)
 
-def _waiting_by_group(waiting: Iterable[Waiting]) -> Mapping[str, Sequence[Waiting]]:
-    by_group: dict[str, list[Waiting]] = {}
-    for wait in waiting:
-        by_group.setdefault(wait.eviction.group, []).append(wait)
-    return by_group
-
-
-def _totals(plan: Plan) -> str:
-    """Count the decided evictions, with the proof for what they repair; then what cannot be repaired now."""
-    totals = plan_totals(plan)
-    counts = f"{totals.now} now, {totals.waiting} waiting" + (f", {totals.later} later" if totals.later else "")
-    decided = totals.now + totals.waiting
-    if totals.needed:
-        text = f"{proof_text(totals.needed, totals.lower_bound)}: {counts}"
-    elif decided:
-        text = f"{plural(decided, 'eviction')}: {counts}"
-    else:
-        text = "no eviction is possible now" if plan.groups else "nothing to repair"
-    if totals.partial:
-        text += f"; {totals.partial} repair{'s' if totals.partial == 1 else ''} only part of a violation"
-    if totals.out_of_reach:
-        more = " more" if totals.needed else ""
-        verb = "is" if totals.out_of_reach == 1 else "are"
-        text += (
-            f"; {totals.out_of_reach}{more} eviction{'' if totals.out_of_reach == 1 else 's'} (proved minimum) {verb} "
-            "needed for violations that cannot be repaired now"
+    def lines(self) -> list[str]:
+        layout, plan = self._layout, self._plan
+        groups = sorted(plan.groups, key=lambda group: not is_repairable(group))
+        shown = groups if self._view.most is None else groups[: self._view.most]
+        held = local_storage_line(plan.refusals)
+        closing = [held] if held else []
+        return sections(
+            [
+                self._head(),
+                *map(self._group_lines, shown),
+                layout.wrap(more_text(len(groups) - len(shown))) if len(shown) < len(groups) else [],
+                [line for text in closing for line in layout.wrap(text, hang="  ")],
+                [line for text in self._view.missing for line in layout.wrap(text, hang="  ")],
+                [line for text in self._closing(bool(shown)) for line in layout.wrap(text)],
+            ]
         )
-    return text
+
+    def _head(self) -> list[str]:
+        layout = self._layout
+        title = f"Plan (dry run; {self._view.acting})"
+        return [
+            *(layout.heading(line) for line in layout.wrap(title)),
+            *layout.wrap(self._summary()),
+            *(line for text in _proof(plan_numbers(self._plan)) for line in layout.wrap(text)),
+        ]
+
+    def _summary(self) -> str:
+        """Say in one line how many pods move now, later and not, and what stands in the way."""
+        numbers, groups = plan_numbers(self._plan), self._plan.groups
+        if not groups:
+            return "Nothing to repair."
+        parts = [f"{plural(numbers.now, 'pod')} to move now"]
+        following = numbers.waiting + numbers.later
+        if following:
+            which = f" ({numbers.waiting} waiting, {numbers.later} not decided yet)" if numbers.later else ""
+            parts.append(f"{following} more in later cycles{which}")
+        blocked = [group for group in groups if self._numbers[group.name].blocked]
+        if blocked:
+            parts.append(f"{numbers.blocked} blocked ({_reasons(blocked)})")
+        return ", ".join((*parts, *self._without_number()))
+
+    def _without_number(self) -> Iterator[str]:
+        """Yield the violations for which no number of evictions is known: they wait, or cannot be repaired."""
+        unknown = [group for group in self._plan.groups if not group.evictions and not self._decided.get(group.name)]
+        waiting = [group for group in unknown if group.state is State.VIOLATED]
+        if waiting:
+            verb = "waits" if len(waiting) == 1 else "wait"
+            yield f"{plural(len(waiting), 'violation')} {verb} ({_reasons(waiting)})"
+        others = [group for group in unknown if group.state is not State.VIOLATED]
+        if others:
+            yield f"{plural(len(others), 'violation')} cannot be repaired ({_reasons(others)})"
+
+    def _closing(self, has_groups: bool) -> Iterator[str]:
+        satisfied, unplanned = self._view.satisfied, self._view.unplanned
+        if has_groups:
+            yield self._layout.paint(_LEGEND, Style.QUIET)
+        if satisfied:
+            verb = "satisfies" if satisfied == 1 else "satisfy"
+            yield f"{plural(satisfied, 'other workload')} {verb} all constraints and limits."
+        if unplanned:
+            verb = "violates" if unplanned == 1 else "violate"
+            which = "constraints or limits that Rebalancer does not repair by eviction; see rebalancer report"
+            yield f"{plural(unplanned, 'other workload')} {verb} only {which}."
+        if not satisfied and not unplanned:
+            yield "All other workloads: none."
+        taken_at = get_known_time(self._plan.made_at)
+        time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"
+        yield f"Snapshot of {time}, policy {self._plan.policy_hash}. Nothing was changed."
+
+    def _group_lines(self, group: ComponentPlan) -> list[str]:
+        layout, decided = self._layout, self._decided.get(group.name, ())
+        numbers = self._numbers[group.name]
+        mark = "!" if group.state is State.VIOLATED else _STAYS
+        state = layout.paint(group.state, Style.CAUTION if group.state is State.VIOLATED else Style.BAD)
+        name = layout.heading(f"{group.component.namespace}/{workload_names(group.workloads)}")
+        cost = f"  {repair_cost(group, numbers)}" if group.evictions or decided else ""
+        lines = layout.wrap(f"{mark} {name}  {state}{cost}", hang="    ")
+        for text in self._changes(group, decided, numbers):
+            lines += layout.wrap(text, "    ", "      ")
+        last = ""
+        for eviction in self._going.get(group.name, ()):
+            message = _shorten(eviction_text(eviction), eviction)
+            lines += self._eviction_lines(eviction, "" if message == last else message)
+            last = message
+        for mark, text in self._obstacles(group):
+            lines += layout.wrap(f"{layout.paint(mark, _STYLES.get(mark))} {text}" if mark else text, "    ", "      ")
+        if self._view.verbose:
+            for text in method_lines(group):
+                lines += layout.wrap(text, "    ", "      ")
+        return lines
+
+    def _changes(self, group: ComponentPlan, evictions: Sequence[Eviction], numbers: PlanNumbers) -> Iterator[str]:
+        """Yield each constraint and each violated limit before and after the decided evictions."""
+        before, after = current_counts(group.component), expected_counts(group, evictions, self._snapshot)
+        bounds = {
+            (evaluated.constraint.key, evaluated.constraint.max_skew): None
+            for evaluated_group in group.groups
+            for evaluated in evaluated_group.hard
+        }
+        step = f" (after {numbers.now + numbers.waiting} of {group.evictions})" if evictions and numbers.later else ""
+        for key, max_skew in bounds:
+            change = counts_change(before.get(key, {}), after.get(key, {}), wide=self._view.wide)
+            yield f"{short_key(key)} (maxSkew {max_skew}): {change}{step if '->' in change else ''}"
+        unsatisfied = unsatisfied_limits(group.limits)
+        for limit in unsatisfied:
+            yield limit_change(limit, evictions, self._snapshot)
+        satisfied = len(group.limits) - len(unsatisfied)
+        if satisfied:
+            yield f"{plural(satisfied, 'limit')} on these pods {'is' if satisfied == 1 else 'are'} satisfied"
+
+    def _eviction_lines(self, eviction: Eviction, message: str) -> list[str]:
+        """Show an eviction; `message` says why, "" if the line before says the same."""
+        layout = self._layout
+        targets = ", ".join(
+            f"{short_key(target.topology_key)} {self._alternatives(target.values)}"
+            for target in eviction.targets
+            if target.values
+        )
+        how = certainty(eviction)
+        note = f"  ({how})" if how != "forced" else ""
+        where = f"{eviction.pod.node} -> {targets or 'any feasible node'}" if eviction.pod.node else "pending"
+        mark = layout.paint(_NOW, _STYLES[_NOW])
+        return [
+            *layout.wrap(f"{mark} {eviction.pod.name}  {where}{note}", "    ", "      "),
+            *(layout.paint(line, Style.QUIET) for line in layout.wrap(message, "      ") if message),
+        ]
+
+    def _alternatives(self, domains: Sequence[str]) -> str:
+        most = len(domains) if self._view.wide else _MOST_DOMAINS
+        more = f" or {len(domains) - most} more" if len(domains) > most else ""
+        return "/".join(domains[:most]) + more
+
+    def _obstacles(self, group: ComponentPlan) -> Iterator[tuple[str, str]]:
+        """Yield a mark with which pods wait and which are not evicted, by reason; and the command that explains it."""
+        waiting = _pods_by_text(
+            (wait.eviction.pod.name, wait.reason, refusal_text(wait.refusal))
+            for wait in self._waiting.get(group.name, ())
+        )
+        for (reason, why), names in waiting.items():
+            yield _WAITS, f"{self._names(names)} {'waits' if len(names) == 1 else 'wait'}  {reason}: {why}"
+        message = component_text(group, self._view.relaxations)
+        if group.reason is not None and (group.reason, message) not in waiting:
+            yield _STAYS if not is_repairable(group) else _WAITS, f"{group.reason}: {message}"
+        yield from self._staying(group)
+        first = next((workload for workload in group.workloads if workload.kind in _EXPLAINED), None)
+        if group.state is not State.VIOLATED and first is not None:
+            yield "", f"For details: rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}"
+
+    def _staying(self, group: ComponentPlan) -> Iterator[tuple[str, str]]:
+        """Yield which pods are not evicted, by reason."""
+        workloads = set(group.workloads)
+        staying = _pods_by_text(
+            (refusal.pod, refusal.reason, refusal_text(refusal.refusal))
+            for refusal in self._plan.refusals
+            if refusal.pod is not None and refusal.workload in workloads
+        )
+        for (reason, why), names in staying.items():
+            verb = "is" if len(names) == 1 else "are"
+            yield _STAYS, f"{self._names(names)} {verb} not evicted  {reason}: {why}"
+
+    def _names(self, names: Sequence[str]) -> str:
+        return ", ".join(names) if self._view.wide else name_list(names)
 
 
-def _head(group: ComponentPlan, evictions: Sequence[Eviction]) -> Iterable[str]:
-    mark = "!" if group.state is State.VIOLATED else "x"
-    text = f"{mark} {group.component.namespace}/{workload_names(group.workloads)}  {group.state}"
-    if group.evictions:
-        text += f"  {repair_cost(group)}"
-    elif evictions:
-        text += f"  {plural(len(evictions), 'eviction')} for a partial repair"
-    yield text
+def more_text(number: int) -> str:
+    """Say how many workloads are not shown, and how to see them."""
+    return f"and {number:,} more: -n, -l, --limit, -o json"
 
 
-def _changes(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Iterable[str]:
-    """Show each constraint and each violated limit before and after the decided evictions."""
-    before, after = current_counts(group.component), expected_counts(group, evictions, snapshot)
-    bounds = {
-        (evaluated.constraint.key, evaluated.constraint.max_skew): None
-        for evaluated_group in group.groups
-        for evaluated in evaluated_group.hard
-    }
-    for key, max_skew in bounds:
-        yield f"    {short_key(key)} (maxSkew {max_skew}): {counts_change(before.get(key, {}), after.get(key, {}))}"
-    unsatisfied = unsatisfied_limits(group.limits)
-    for limit in unsatisfied:
-        yield f"    {limit_change(limit, evictions, snapshot)}"
-    satisfied = len(group.limits) - len(unsatisfied)
-    if satisfied:
-        yield f"    {plural(satisfied, 'limit')} on these pods {'is' if satisfied == 1 else 'are'} satisfied"
+def _pods_by_text(rows: Iterable[tuple[str | None, str, str]]) -> Mapping[tuple[str, str], list[str]]:
+    pods: dict[tuple[str, str], list[str]] = {}
+    for pod, reason, why in rows:
+        pods.setdefault((reason, why), []).append(pod or "")
+    return pods
 
 
-def _eviction_lines(eviction: Eviction) -> Iterable[str]:
-    targets = ", ".join(
-        f"{short_key(target.topology_key)} {_alternatives(target.values)}"
-        for target in eviction.targets
-        if target.values
-    )
-    how = certainty(eviction)
-    note = f"  ({how})" if how != "forced" else ""
-    where = f"{eviction.pod.node} -> {targets or 'any feasible node'}" if eviction.pod.node else "pending"
-    yield f"    {eviction.step}  {eviction.pod.name}  {where}{note}"
-    message = eviction_text(eviction)
-    for key in {target.topology_key for target in eviction.targets}:
-        message = message.replace(key, short_key(key))
-    yield f"       {message}"
+def _shorten(message: str, eviction: Eviction) -> str:
+    for target in eviction.targets:
+        message = message.replace(target.topology_key, short_key(target.topology_key))
+    return message
 
 
-def _alternatives(domains: Sequence[str]) -> str:
-    more = f" or {len(domains) - _MOST_DOMAINS} more" if len(domains) > _MOST_DOMAINS else ""
-    return "/".join(domains[:_MOST_DOMAINS]) + more
+def _proof(numbers: PlanNumbers) -> Iterator[str]:
+    """Say whether the number of evictions is the minimum."""
+    whole = numbers.evictions - numbers.partial
+    if numbers.partial:
+        verb = "repairs" if numbers.partial == 1 else "repair"
+        rest = f"; the others: {proof_text(whole, numbers.lower_bound)}" if whole else ""
+        yield f"{plural(numbers.partial, 'eviction')} {verb} only part of a violation{rest}."
+    elif numbers.optimal and whole:
+        yield f"{plural(whole, 'eviction')} {'is' if whole == 1 else 'are'} the proved minimum."
+    elif whole:
+        yield f"{proof_text(whole, numbers.lower_bound)}."
 
 
-def _obstacles(group: ComponentPlan, waiting: Sequence[Waiting], plan: Plan, relaxations: Relaxations) -> Iterable[str]:
-    """Show which pods wait and which are not evicted, by reason; and the command that explains it."""
-    waiting_pods: dict[tuple[str, str], list[str]] = {}
-    for wait in waiting:
-        waiting_pods.setdefault((wait.reason, refusal_text(wait.refusal)), []).append(wait.eviction.pod.name)
-    message = component_text(group, relaxations)
-    if group.reason is not None and (group.reason, message) not in waiting_pods:
-        yield f"    {group.reason}: {message}"
-    for (reason, why), names in waiting_pods.items():
-        verb = "waits" if len(names) == 1 else "wait"
-        yield f"    {name_list(names)} {verb}  {reason}: {why}"
-    staying_pods: dict[tuple[str, str], list[str]] = {}
-    workloads = set(group.workloads)
-    for refusal in plan.refusals:
-        if refusal.pod is not None and refusal.workload in workloads:
-            staying_pods.setdefault((refusal.reason, refusal_text(refusal.refusal)), []).append(refusal.pod)
-    for (reason, why), names in staying_pods.items():
-        verb = "is" if len(names) == 1 else "are"
-        yield f"    {name_list(names)} {verb} not evicted  {reason}: {why}"
-    first = next((workload for workload in group.workloads if workload.kind in _EXPLAINED), None)
-    if group.state is not State.VIOLATED and first is not None:
-        yield f"    For details: rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}"
+def _reasons(groups: Sequence[ComponentPlan]) -> str:
+    """Say for the first groups what stands in the way, and count the others."""
+    first = [f"{_short_name(group)}: {_short_reason(group)}" for group in groups[:_MOST_REASONS]]
+    more = [f"{len(groups) - _MOST_REASONS} more"] if len(groups) > _MOST_REASONS else []
+    return "; ".join((*first, *more))
+
+
+def _short_name(group: ComponentPlan) -> str:
+    return f"{group.component.namespace}/{name_list(workload.name for workload in group.workloads)}"
+
+
+def _short_reason(group: ComponentPlan) -> str:
+    cause = group.refusal.cause if group.refusal is not None else None
+    if isinstance(cause, StepExceedsBudget) and cause.budgets:
+        allows = f"{cause.allowed} at once" if cause.allowed else "none"
+        return f"PDB {name_list(cause.budgets)} {'allow' if len(cause.budgets) > 1 else 'allows'} {allows}"
+    return str(group.reason or group.state)

@@ -6,9 +6,10 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.plan import PlanRefusal
 from rebalancer.reporting.documents.report import ReportDocument, ReportedConstraint
+from rebalancer.reporting.domain_counts import ListedCounts
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.local_storage import local_storage_line
-from rebalancer.reporting.phrases import counts_change, workload_names
+from rebalancer.reporting.phrases import listed_text, workload_names
 from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.limits import align_columns, limit_lines
 
@@ -61,5 +62,5 @@ def _row(row: ReportedConstraint) -> tuple[str, ...]:
         str(row.skew),
         "hard" if row.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE else f"soft ({row.origin})",
         row.state,
-        counts_change(row.counts, {}),
+        listed_text(ListedCounts(row.counts, {}, row.empty_domains)),
     )

@@ -18,6 +18,7 @@ from rebalancer.adapters.prometheus import (
     Metrics,
     MoveOutcome,
     Phase,
+    PlanParts,
     Type,
     WatchSamples,
     WorkloadSamples,
@@ -79,7 +80,7 @@ LEADING = CycleSamples(
     prevention_left=6,
     prevention_stopped=True,
     findings={FindingKind.REPLACEMENT_BLOCKED: 1},
-    planned_evictions=5,
+    plan_parts=PlanParts(now=1, waiting=3, later=1, blocked=2),
     minimum_evictions=4,
     in_flight=2,
     refusals={Reason.TOO_YOUNG: 3},
@@ -168,6 +169,12 @@ def test_samples_become_series() -> None:
     findings = values(metrics, "rebalancer_findings")
     assert findings == {(kind,): float(kind is FindingKind.REPLACEMENT_BLOCKED) for kind in FindingKind}
     assert values(metrics, "rebalancer_planned_evictions") == {(): 5}
+    assert values(metrics, "rebalancer_plan_evictions") == {
+        ("now",): 1,
+        ("waiting",): 3,
+        ("later",): 1,
+        ("blocked",): 2,
+    }
     assert values(metrics, "rebalancer_minimum_evictions") == {(): 4}
     assert values(metrics, "rebalancer_in_flight") == {(): 2}
     assert values(metrics, "rebalancer_paused") == {(): 1}

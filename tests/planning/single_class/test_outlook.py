@@ -1,5 +1,8 @@
 """Where the replacements of a step may be placed, and how the domains will look then."""
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.single_class.outlook import SingleClassOutlook
@@ -28,3 +31,23 @@ def test_a_key_with_more_than_a_hundred_open_domains_is_no_target() -> None:
     assert [target.topology_key for target in plan.evictions[0].targets] == [ZONE]
     (group,) = planned(softly(blueprint.snapshot()), policy(limit("maxPods: 2"))).groups
     assert group.evictions
+
+
+@settings(deadline=None)
+@given(
+    counts=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), min_size=2, max_size=3),
+    zone_skew=st.integers(1, 2),
+    node_skew=st.integers(1, 3),
+)
+def test_the_targets_of_an_eviction_agree_across_keys(counts: list[list[int]], zone_skew: int, node_skew: int) -> None:
+    """Each named node lies in a named zone, and each named zone has a named node."""
+    blueprint = ClusterBuilder()
+    on: dict[str, int] = {}
+    for zone, held in zip("abc", counts, strict=False):
+        blueprint.zones(zone, len(held))
+        on |= {f"{zone}-{number}": pods for number, pods in enumerate(held, start=1) if pods}
+    blueprint.deployment("web", on=on, spread={ZONE: zone_skew, HOSTNAME: node_skew})
+    for eviction in planned(blueprint.snapshot()).evictions:
+        targets = {target.topology_key: target.values for target in eviction.targets}
+        if targets.keys() >= {ZONE, HOSTNAME}:
+            assert set(targets[ZONE]) == {node.partition("-")[0] for node in targets[HOSTNAME]}

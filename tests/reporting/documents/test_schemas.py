@@ -22,7 +22,7 @@ from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Amount, Budgets, Share
-from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.document import json_chunks, to_json
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.documents.prediction import prediction_document
@@ -72,7 +72,9 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     made = plan(view, assessment, RULES, NO_MEMORY)
 
     def text(document: Struct) -> bytes:
-        return to_json(document)
+        whole = to_json(document)
+        assert "".join(json_chunks(document)).encode() == whole, "the same in pieces"
+        return whole
 
     yield "plan", text(plan_document(made, snapshot))
     lost = simulate_failures(assessment.pod_groups, assessment.limits, view)

@@ -7,7 +7,7 @@ from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import LocalStorage, LocalVolume
 from rebalancer.reporting.documents.report import report_document
-from rebalancer.reporting.text.plan import plan_text
+from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View
 from tests.planning.clusters import planned, pods, policy, returned
@@ -47,5 +47,8 @@ def test_one_line_says_how_many_pods_are_held_and_how_to_allow_them(held: int, l
     )
     plan, view = planned(snapshot), View(snapshot)
     document = report_document(assess(view, policy(), NO_MEMORY), plan, {}, ())
-    for text in (plan_text(plan, snapshot, mode="Evict", satisfied=0), report_text(document, plan.refusals)):
+    for text in (
+        plan_text(plan, snapshot, PlanView(acting="mode Evict", satisfied=0)),
+        report_text(document, plan.refusals),
+    ):
         assert [row for row in text.splitlines() if "not evicted because of local" in row] == [line] * bool(line)

@@ -28,8 +28,9 @@ from rebalancer.policy import Policy, load_policy
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.documents.plan import Totals, plan_document
 from rebalancer.reporting.phrases import counts_change, proof_text
+from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.reporting.text.explanation import explanation_text
-from rebalancer.reporting.text.plan import plan_text
+from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import Simulation
 
@@ -65,7 +66,7 @@ class Seen:
     plan: Plan
 
     def text(self) -> str:
-        return plan_text(self.plan, self.snapshot, mode="Evict", satisfied=0)
+        return plan_text(self.plan, self.snapshot, PlanView(acting="mode Evict", satisfied=0))
 
     def explained(self, name: str = "web") -> str:
         reference = Reference("default", "Deployment", name)
@@ -96,23 +97,25 @@ def test_a_predicted_repair_of_a_limit() -> None:
     seen = look(crowded(), rules(THIRD, HALF))
     name = seen.plan.evictions[0].pod.name
     assert seen.text() == dedent(f"""\
-        Snapshot of 2026-01-01 00:00:00Z, policy {seen.plan.policy_hash}, mode Evict.
-        1 eviction (proved minimum): 1 now, 0 waiting
+        Plan (dry run; mode Evict)
+        1 pod to move now
+        1 eviction is the proved minimum.
 
-        ! default/web (Deployment)  Violated  1 eviction (proved minimum)
+        ! default/web (Deployment)  Violated  1 eviction (proved minimum): 1 now
             node (maxSkew 3): a-1:4 a-2:2 b-1:1 b-2:1 c-1:1 c-2:1
             limit shop/third of Deployment/web (maxShare <=1/3 per node): 4 of 10 (40%) in a-1 -> at most 3 of 10 (30%)
-            1  {name}  a-1 -> node b-1/b-2/c-1/c-2  (predicted, not forced)
-               node a-1 holds 4 pods, the emptiest domain 1, limit shop/third (maxShare <=1/3)
+            > {name}  a-1 -> node b-1/b-2/c-1/c-2  (predicted, not forced)
+              node a-1 holds 4 pods, the emptiest domain 1, limit shop/third (maxShare <=1/3)
 
+        > moves now   ~ waits   x stays
         All other workloads: none.
-        Nothing was changed.
+        Snapshot of 2026-01-01 00:00:00Z, policy {seen.plan.policy_hash}. Nothing was changed.
         """)
     text = seen.pod(name)
     assert "its replacement is expected in node b-1, b-2, c-1, c-2: predicted, not forced" in text
-    assert "How many evictions does the repair take?\n  1 eviction (proved minimum)\n" in text
+    assert "How many evictions does the repair take?\n  1 eviction (proved minimum): 1 now\n" in text
     other = next(pod.name for pod in seen.snapshot.pods if pod.name != name)
-    assert f"the repair does not need this eviction; {name} is evicted instead" in seen.pod(other)
+    assert f"the repair does not need this eviction: {name} is evicted instead" in seen.pod(other)
 
 
 FORCING = """
@@ -135,7 +138,7 @@ def test_a_repair_that_is_not_forced_comes_with_the_constraint_that_enforces_it(
     seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=failed))
     assert FORCING in seen.explained()
     assert FORCING in seen.pod(seen.snapshot.pods[0].name)
-    assert "\n    NotForced: 3 moves in a row" in seen.text()
+    assert "\n    x NotForced: 3 moves in a row" in seen.text()
     assert "\n    For details: rebalancer explain deployment/web -n default\n" in seen.text()
 
 
@@ -144,35 +147,40 @@ def test_evictions_that_are_needed_but_not_possible_are_out_of_reach() -> None:
     first = look(crowded(), rules(THIRD))
     failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
     seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=failed))
-    assert plan_document(seen.plan, seen.snapshot).totals == Totals(
-        evictions=0, now=0, lower_bound=1, out_of_reach=1, optimal=False
-    )
+    assert plan_document(seen.plan, seen.snapshot).totals == totals(blocked=1, blocked_lower_bound=1)
     lines = seen.text().splitlines()
-    needed = "1 eviction (proved minimum) is needed for violations that cannot be repaired now"
-    assert lines[1] == f"no eviction is possible now; {needed}"
-    takes = "1 eviction (proved minimum), but no safe step is possible now"
+    assert lines[1] == "0 pods to move now, 1 blocked (default/web: NotForced)"
+    takes = "1 eviction (proved minimum): 1 blocked"
     assert lines[3] == f"x default/web (Deployment)  Unfixable  {takes}"
     assert f"How many evictions does the repair take?\n  {takes}\n" in seen.explained()
     question = "Is limit shop/third (maxShare <=1/3 per kubernetes.io/hostname, Deployment/web) satisfied?"
     assert f"{question}\n  Unfixable\n" in seen.explained()
     whole = plan_document(first.plan, first.snapshot).totals
-    assert whole == Totals(evictions=1, now=1, lower_bound=1, out_of_reach=0, optimal=True)
+    assert whole == totals(evictions=1, now=1, lower_bound=1)
+
+
+def totals(*, evictions: int = 0, optimal: bool = True, **numbers: int) -> Totals:
+    """Return the totals of a plan whose number is proved, with these numbers and otherwise none."""
+    return Totals(evictions=evictions, optimal=optimal, **PlanNumbers(**numbers)._asdict())
 
 
 def test_possible_and_impossible_repairs_are_counted_separately() -> None:
-    """An eviction that a budget never allows does not count as waiting."""
+    """An eviction that a budget never allows does not count as waiting, in text and JSON."""
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     for name in ("web", "shy"):
         blueprint.deployment(name, on={"a-1": 6}, spread={ZONE: 1})
     blueprint.budget("shy", app="shy", min_available=6)
     seen = look(blueprint.snapshot(), rules(HALF))
-    assert seen.text().splitlines()[1] == (
-        "3 evictions (proved minimum): 2 now, 1 waiting; "
-        "3 more evictions (proved minimum) are needed for violations that cannot be repaired now"
-    )
-    totals = plan_document(seen.plan, seen.snapshot).totals
-    assert (totals.now, totals.lower_bound, totals.out_of_reach, totals.optimal) == (2, 6, 3, False)
+    assert seen.text().splitlines()[1:3] == [
+        "2 pods to move now, 1 more in later cycles, 3 blocked (default/shy: PDB default/shy allows none)",
+        "3 evictions are the proved minimum.",
+    ]
+    document = plan_document(seen.plan, seen.snapshot)
+    assert document.totals == totals(evictions=3, now=2, waiting=1, blocked=3, lower_bound=3, blocked_lower_bound=3)
+    assert len(document.waiting) == 1
+    never = [refused for refused in document.refusals if refused.reason == Reason.STEP_EXCEEDS_BUDGET]
+    assert sum(refused.pod is not None for refused in never) == 3
 
 
 def test_evictions_after_a_move_in_flight_count_as_later() -> None:
@@ -181,7 +189,7 @@ def test_evictions_after_a_move_in_flight_count_as_later() -> None:
     (group,) = first.plan.groups
     waits = structs.replace(group, refusal=Refusal(Reason.GROUP_IN_FLIGHT, PredictionUnverified()))
     first.plan = structs.replace(first.plan, groups=(waits,), evictions=())
-    assert first.text().splitlines()[1] == "1 eviction (proved minimum): 0 now, 0 waiting, 1 later"
+    assert first.text().splitlines()[1] == ("0 pods to move now, 1 more in later cycles (0 waiting, 1 not decided yet)")
 
 
 def test_a_partial_repair_is_counted_as_such() -> None:
@@ -190,10 +198,13 @@ def test_a_partial_repair_is_counted_as_such() -> None:
     (group,) = seen.plan.groups
     partly = structs.replace(group, state=State.UNFIXABLE, evictions=4, lower_bound=4)
     seen.plan = structs.replace(seen.plan, groups=(partly,))
-    assert seen.text().splitlines()[1] == (
-        "1 eviction: 1 now, 0 waiting; 1 repairs only part of a violation; "
-        "4 evictions (proved minimum) are needed for violations that cannot be repaired now"
-    )
+    name = seen.plan.groups[0].workloads[0].name
+    assert seen.text().splitlines()[1:3] == [
+        f"1 pod to move now, 3 blocked (default/{name}: Unfixable)",
+        "1 eviction repairs only part of a violation.",
+    ]
+    document = plan_document(seen.plan, seen.snapshot)
+    assert document.totals == totals(evictions=1, now=1, partial=1, blocked=3, blocked_lower_bound=3, optimal=False)
 
 
 def test_a_limit_that_only_alerts_causes_no_eviction() -> None:
@@ -229,7 +240,7 @@ def test_waiting_and_refused_pods_are_listed_by_reason() -> None:
     (stays,) = (line for line in lines if " are not evicted  " in line)
     assert " and 1 more wait  BlockedByBudget: " in waits
     assert ", ".join(pod.name for pod in excluded[:2]) + " are not evicted  Excluded: " in stays
-    assert "8 evictions (proved minimum): 2 now, 6 waiting" in lines[1]
+    assert lines[1] == "2 pods to move now, 6 more in later cycles"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,18 @@
+"""What kind of terminal the output goes to: its width, and whether it shows colours."""
+
+import os
+import shutil
+import sys
+
+from rebalancer.reporting.text.layout import Layout
+
+
+def find_layout(color: str) -> Layout:
+    """Return the layout of text on standard output; `color` is auto, always or never.
+
+    Without a terminal the text is not wrapped, unless COLUMNS names a width. NO_COLOR is https://no-color.org.
+    """
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal or os.environ.get("COLUMNS", "").isdecimal() else None
+    shows_colors = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Layout(width=width, color=color == "always" or (color == "auto" and shows_colors))

@@ -1,0 +1,44 @@
+"""Counts by domain as documents list them: a document grows with the pods of its cluster, not with its domains.
+
+Of 5,000 nodes a workload of 30 pods is on 30: listed are the domains that hold pods or that a plan changes, and the
+number of the others. A few domains are listed all, empty or not: that zone c is empty is what somebody looks for.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from rebalancer.scheduling.pod_topology_spread import DomainCounts
+
+FEW: Final = 12
+"""So many domains are listed whether they hold pods or not."""
+
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+class ListedCounts(NamedTuple):
+    """Pods by domain now and later, of the same domains in their order; `empty` is the number of the others.
+
+    `after` is empty where it is not known.
+    """
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    empty: int
+
+
+def list_counts(counts: Mapping[str, int], after: Mapping[str, int] = _NOTHING) -> ListedCounts:
+    """Choose the domains to list."""
+    names = counts.keys() if len(counts) <= FEW else find_filled(counts).keys() | find_filled(after).keys()
+    listed = sorted(names)
+    return ListedCounts(
+        before={name: counts.get(name, 0) for name in listed},
+        after={name: after.get(name, 0) for name in listed} if after else {},
+        empty=max(0, len(counts) - len(listed)),
+    )
+
+
+def find_filled(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the domains that hold pods."""
+    if isinstance(counts, DomainCounts):
+        return counts.filled
+    return {name: count for name, count in counts.items() if count}

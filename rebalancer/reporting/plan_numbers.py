@@ -1,0 +1,81 @@
+"""The numbers of a plan, defined once: text, JSON, metrics, status and explanations show these and count nothing else.
+
+Each eviction that a repair needs is in exactly one of four parts:
+
+now       it may be sent in this cycle, before rates and the clock are considered
+waiting   it is decided, and a budget or the order of the step holds it back
+later     it is needed, and decided once what was decided before has taken effect
+blocked   it is needed for a violation that evictions cannot repair now, whatever is waited for
+
+The first three add up to `evictions`. A part of a violation that cannot be repaired as a whole may still be repaired:
+these evictions are now or waiting, and counted in `partial` too. There is no proof of how few they could be.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from rebalancer.model.reasons import State
+from rebalancer.planning.expected_counts import decided_waiting
+from rebalancer.planning.plan import ComponentPlan, Plan
+
+
+class PlanNumbers(NamedTuple):
+    """Numbers of evictions, of one group or of all.
+
+    `lower_bound` is the proved minimum of `evictions`, `blocked_lower_bound` that of `blocked`.
+    """
+
+    now: int = 0
+    waiting: int = 0
+    later: int = 0
+    blocked: int = 0
+    partial: int = 0
+    lower_bound: int = 0
+    blocked_lower_bound: int = 0
+
+    @property
+    def evictions(self) -> int:
+        """The evictions of all that can be repaired: now, waiting and later."""
+        return self.now + self.waiting + self.later
+
+    @property
+    def optimal(self) -> bool:
+        """Whether `evictions` is proved to be the minimum."""
+        return self.evictions == self.lower_bound
+
+
+def group_numbers(plan: Plan) -> Mapping[str, PlanNumbers]:
+    """Return the numbers of each group of a plan by its name."""
+    now = Counter(eviction.group for eviction in plan.evictions)
+    waiting = Counter(wait.eviction.group for wait in decided_waiting(plan))
+    return {group.name: _count(group, now[group.name], waiting[group.name]) for group in plan.groups}
+
+
+def plan_numbers(plan: Plan) -> PlanNumbers:
+    """Return the numbers of a plan."""
+    return add_numbers(group_numbers(plan).values())
+
+
+def add_numbers(parts: Iterable[PlanNumbers]) -> PlanNumbers:
+    """Add up the numbers of several groups."""
+    return PlanNumbers(*map(sum, zip(*parts, strict=True)))
+
+
+def is_repairable(group: ComponentPlan) -> bool:
+    """Say whether evictions repair a group completely, now or once something else is over."""
+    return group.state is State.VIOLATED and bool(group.evictions)
+
+
+def _count(group: ComponentPlan, now: int, waiting: int) -> PlanNumbers:
+    decided = now + waiting
+    if is_repairable(group):
+        later = max(0, group.evictions - decided)
+        return PlanNumbers(now=now, waiting=waiting, later=later, lower_bound=group.lower_bound)
+    return PlanNumbers(
+        now=now,
+        waiting=waiting,
+        partial=decided,
+        blocked=max(0, group.evictions - decided),
+        blocked_lower_bound=max(0, group.lower_bound - decided),
+    )

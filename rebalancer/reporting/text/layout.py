@@ -1,0 +1,110 @@
+"""How text is fitted to a terminal: colour, lines no wider than it is, tables whose words stay whole.
+
+Own code and not a library's: a table of rich breaks words where a column is narrow, and it is for the edges only.
+Where the output is no terminal it is not wrapped, so that a line can be searched for, and has no colour.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+_CODES: Final = re.compile("\x1b\\[[0-9;]*m")
+_GAP: Final = "  "
+_NARROWEST: Final = 24
+"""With less room than this for the last column of a table, it gets lines of its own below each row."""
+
+
+class Style(StrEnum):
+    """What a colour stands for; its value is the terminal's code."""
+
+    HEADING = "1"
+    GOOD = "32"
+    CAUTION = "33"
+    BAD = "31"
+    QUIET = "2"
+
+
+class Layout(NamedTuple):
+    """The width of the terminal in columns, None without one, and whether to use colours."""
+
+    width: int | None = None
+    color: bool = False
+
+    def paint(self, text: str, style: Style | None) -> str:
+        """Give a text its colour."""
+        return f"\x1b[{style}m{text}\x1b[0m" if self.color and style is not None and text else text
+
+    def heading(self, text: str) -> str:
+        """Return a heading."""
+        return self.paint(text, Style.HEADING)
+
+    def wrap(self, text: str, indent: str = "", hang: str | None = None) -> list[str]:
+        """Break a text at spaces into lines that begin with `indent`, those after the first with `hang`.
+
+        A word that is wider than the terminal has a line of its own.
+        """
+        if self.width is None:
+            return [f"{indent}{text}"]
+        following = indent if hang is None else hang
+        lines, line, used = [], indent, visible_width(indent)
+        empty = True
+        for word in text.split(" "):
+            width = visible_width(word)
+            if not empty and used + 1 + width > self.width:
+                lines.append(line.rstrip())
+                line, used, empty = following, visible_width(following), True
+            line += word if empty else f" {word}"
+            used += width if empty else width + 1
+            empty = False
+        return [*lines, line.rstrip()]
+
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+        """Align the cells of a table in columns. The last column is wrapped where the terminal is narrower.
+
+        Where hardly any room is left for it, it has lines of its own below each row.
+        """
+        painted = [self.heading(cell) for cell in head]
+        widths = [max(visible_width(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
+        used = sum(widths) + len(_GAP) * len(widths)
+        if self.width is not None and used + _NARROWEST > self.width:
+            widest = max((visible_width(row[-1]) for row in rows), default=0)
+            if used + widest > self.width:
+                return [line for row in (painted, *rows) for line in self._stacked(row, widths)]
+        return [
+            line
+            for row in (painted, *rows)
+            for line in self.wrap(row[-1], "".join(_padded(row[:-1], widths)), " " * used)
+        ]
+
+    def _stacked(self, row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+        """Yield a row without its last cell, and that below it."""
+        *cells, last = row
+        yield from self.wrap(_GAP.join(cell for cell in _aligned(cells, widths)).rstrip(), "", _GAP)
+        yield from self.wrap(last, _GAP * 2)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    for cell, width in zip(cells, widths, strict=True):
+        yield cell + " " * (width - visible_width(cell))
+
+
+def _padded(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    return (f"{cell}{_GAP}" for cell in _aligned(cells, widths))
+
+
+def visible_width(text: str) -> int:
+    """Return how many columns a text takes, without the codes of its colours."""
+    return len(_CODES.sub("", text)) if "\x1b" in text else len(text)
+
+
+def sections(parts: Iterable[Sequence[str]]) -> list[str]:
+    """Join the parts that are not empty, with an empty line between them."""
+    lines: list[str] = []
+    for part in parts:
+        if part:
+            lines += ["", *part] if lines else part
+    return lines
+
+
+PLAIN: Final = Layout()

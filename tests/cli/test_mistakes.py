@@ -1,0 +1,299 @@
+"""Typical mistakes: each ends with one clear line and the right exit code, or a warning that names it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebalancer.cli import main as entry
+from rebalancer.cli.errors import Exit
+from rebalancer.policy import default_policy
+from tests.adapters.kubernetes.fake_server import answer, served
+
+EXAMPLE = "docs/examples/zone-returned.json"
+HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
+NAMESPACE = "/api/v1/namespaces/rebalancer-system/configmaps/"
+
+
+def run(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str, str]:
+    code = entry.main(list(command))
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    return code, shown.out, shown.err
+
+
+def policy(folder: Path, text: str) -> str:
+    file = folder / "policy.yaml"
+    file.write_text(HEAD + text, encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize("verb", ["report", "plan"])
+def test_a_namespace_that_does_not_exist_is_an_error(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the nearest name, where there is one."""
+    code, out, err = run(capsys, verb, "--snapshot", EXAMPLE, "-n", "shpo")
+    assert (code, out, err) == (Exit.ERROR, "", "error: namespace shpo does not exist; did you mean shop?\n")
+    code, _, err = run(capsys, verb, "--snapshot", EXAMPLE, "-n", "elsewhere")
+    assert (code, err) == (Exit.ERROR, "error: namespace elsewhere does not exist\n")
+
+
+@pytest.mark.parametrize("verb", ["report", "plan"])
+def test_a_selector_without_pods_is_a_warning(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """All is well with nothing is no answer; but the labels may just not exist yet."""
+    code, _, err = run(capsys, verb, "--snapshot", EXAMPLE, "-l", "app=nosuch")
+    assert (code, err) == (Exit.FINE, "warning: there is no pod with the labels app=nosuch\n")
+
+
+@pytest.mark.parametrize("version", ["1.18", "1.29", "1.37", "1.99", "2.0", "latest"])
+def test_versions_outside_of_what_is_modelled_are_refused(version: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--server-version", version)
+    assert code == Exit.USAGE
+    assert version in err
+    assert "1.36" in err
+    assert run(capsys, "plan", "--snapshot", EXAMPLE, "--server-version", "1.30")[0] == Exit.FINE
+
+
+def test_a_misspelt_namespace_in_eligibility_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It protects nothing: pods of shop would be evicted."""
+    file = policy(tmp_path, "groups: []\neligibility: {namespaces: {exclude: [shpo, kube-system]}}\n")
+    _, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--policy", file)
+    assert err == "warning: eligibility.namespaces.exclude shpo matches no namespace; did you mean shop?\n"
+    file = policy(tmp_path, "groups: []\neligibility: {namespaces: {include: [web*]}}\n")
+    _, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--policy", file)
+    assert err == "warning: eligibility.namespaces.include web* matches no namespace\n"
+
+
+SYSTEM = "eligibility.namespaces.exclude replaces its default [kube-system]"
+LIMITS = "the limits node-half and zone-half of the shipped policy are not in force"
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        ("groups: []\neligibility: {namespaces: {exclude: [shop]}}\n", [SYSTEM]),
+        ("groups: []\neligibility: {namespaces: {exclude: []}}\n", []),
+        ("groups: []\neligibility: {namespaces: {exclude: [shop, 'kube-*']}}\n", []),
+        ("groups: []\neligibility: {namespaces: {include: [kube-system], exclude: [shop]}}\n", []),
+        ("mode: Observe\n", [LIMITS]),
+        ("groups: []\n", []),
+        ("eligibility: {namespaces: {exclude: [shop]}}\n", [LIMITS, SYSTEM]),
+    ],
+)
+@pytest.mark.parametrize("command", [["policy", "validate"], ["policy", "show", "--policy"], ["plan", "--snapshot"]])
+def test_what_a_policy_drops_is_reported(
+    text: str, notes: list[str], command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A default that is dropped without being named; one that is named is meant."""
+    file = policy(tmp_path, text)
+    words = [*command, EXAMPLE, "--policy", file] if command[0] == "plan" else [*command, file]
+    code, _, err = run(capsys, *words)
+    assert code == Exit.FINE
+    lines = err.splitlines()
+    assert len(lines) == len(notes)
+    assert all(note in line for note, line in zip(notes, lines, strict=True))
+
+
+def test_the_shipped_policy_drops_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "plan", "--snapshot", EXAMPLE)[2] == ""
+    assert run(capsys, "policy", "validate", "config/policy.yaml")[2] == ""
+
+
+def test_several_yaml_documents_are_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `kubectl get -o yaml` of two kinds, one after the other, gives."""
+    file = tmp_path / "two.yaml"
+    file.write_text("kind: List\nitems: []\n---\nkind: List\nitems: []\n", encoding="utf-8")
+    code, _, err = run(capsys, "report", "--snapshot", str(file))
+    assert code == Exit.ERROR
+    assert err.startswith(f"error: {file}, line 3: another document begins: it has several YAML documents; expected ")
+
+
+def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not as an errno."""
+    code, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--out", "/nonexistent/plan.json")
+    assert (code, err) == (Exit.ERROR, "error: /nonexistent/plan.json: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "longest"),
+    [
+        ("interval: 25h", "24h"),
+        ("planTTL: 8760h", "24h"),
+        ("spread: {for: 25h}", "24h"),
+        ("nodes: {settle: 25h}", "24h"),
+        ("breaker: {clearAfter: 25h}", "24h"),
+        ("capacity: {settle: 25h}", "24h"),
+        ("topology: {remember: 721h}", "720h"),
+    ],
+)
+def test_durations_have_a_maximum(text: str, longest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A year between two cycles is a typing error."""
+    code, _, err = run(capsys, "policy", "validate", policy(tmp_path, f"groups: []\n{text}\n"))
+    assert code == Exit.ERROR
+    assert f"expected at most {longest}" in err
+
+
+def test_an_interrupt_while_it_starts_shows_no_traceback() -> None:
+    """At whatever moment of the first half second it comes."""
+    command = [sys.executable, "-c", "from rebalancer.cli.start import main; main()", "plan", "--snapshot", EXAMPLE]
+    for delay in (0.05, 0.1, 0.15, 0.2, 0.3, 0.4):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        err = process.communicate(timeout=30)[1]
+        if "site" not in err:  # the interpreter itself had not begun
+            assert "Traceback" not in err, f"after {delay} s:\n{err}"
+
+
+class Server:
+    """An API server with a cluster of nothing, a policy in force and a status."""
+
+    def __init__(self) -> None:
+        self.policy: str | None = None
+        self.status: dict[str, Any] | None = None
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        path = request.path.partition("?")[0]
+        if path == f"{NAMESPACE}rebalancer-policy" and self.policy is not None:
+            answer(request, 200, config_map("rebalancer-policy", {"policy.yaml": self.policy}))
+        elif path == f"{NAMESPACE}rebalancer-status" and self.status is not None:
+            answer(request, 200, config_map("rebalancer-status", {"status.json": json.dumps(self.status)}))
+        elif path == "/version":
+            answer(request, 200, {"major": "1", "minor": "36"})
+        elif "/configmaps/" in path:
+            answer(request, 404, {"kind": "Status", "message": "not found"})
+        else:
+            answer(request, 200, {"metadata": {"resourceVersion": "1"}, "items": []})
+
+
+def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "rebalancer-system"}, "data": data}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    made = Server()
+    with ExitStack() as stack:
+        transport = stack.enter_context(served(made))
+        document = {
+            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(document))
+        monkeypatch.setenv("KUBECONFIG", str(file))
+        monkeypatch.delenv("REBALANCER_NAMESPACE", raising=False)
+        yield made
+
+
+def test_a_live_plan_says_that_the_cluster_has_another_policy(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And takes it from the ConfigMap; the shipped one in force is not mentioned."""
+    server.policy = default_policy().to_yaml()
+    assert run(capsys, "plan")[2] == ""
+    server.policy = f"{HEAD}groups: []\nmode: Evict\n"
+    code, out, err = run(capsys, "plan")
+    place = "configmap:rebalancer-system/rebalancer-policy"
+    assert err == (
+        f"warning: the shipped policy is used, not the one in force in this cluster; pass --policy {place} for that\n"
+    )
+    code, out, err = run(capsys, "plan", "--policy", place)
+    assert (code, err) == (Exit.FINE, "")
+    assert "policy " + default_policy().hash not in out
+    code, out, _ = run(capsys, "policy", "show", "--policy", place)
+    assert yaml.safe_load(out)["mode"] == "Evict"
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "message"),
+    [
+        (
+            "configmap:rebalancer-system/other",
+            Exit.ERROR,
+            "configmap:rebalancer-system/other: there is no such ConfigMap",
+        ),
+        ("configmap:rebalancer-policy", Exit.USAGE, "expected configmap:NAMESPACE/NAME"),
+        ("configmap:a/b/c", Exit.USAGE, "expected configmap:NAMESPACE/NAME"),
+    ],
+)
+def test_a_config_map_without_a_policy_is_an_error(
+    place: str, code: Exit, message: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.policy = "mode: 1"
+    result, out, err = run(capsys, "report", "--policy", place)
+    assert (result, out) == (code, "")
+    assert message in err
+    assert run(capsys, "report", "--policy", "configmap:rebalancer-system/rebalancer-policy")[0] == Exit.ERROR
+
+
+def test_a_config_map_and_a_snapshot_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--policy", "configmap:a/b")
+    assert code == Exit.USAGE
+    assert "--policy configmap:… names a live cluster" in err
+
+
+STATUS: dict[str, Any] = {
+    "mode": "Evict",
+    "paused": None,
+    "leader": "one",
+    "lastCycle": "2999-01-01T00:00:00Z",
+    "stale": "",
+    "breaker": {"open": False, "causes": []},
+    "inFlight": [],
+    "lastMoves": [],
+    "plan": {"evictions": 0, "minimum": 0},
+    "refusals": {},
+    "policy": {"hash": "0", "source": "file", "valid": True},
+    "prevention": {
+        "mode": "Off",
+        "workloads": 0,
+        "ordered": 0,
+        "waiting": 0,
+        "left": 0,
+        "stopped": "",
+        "unsteered": {},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (None, "no controller has run in namespace rebalancer-system: nothing will be evicted"),
+        (STATUS, "mode Evict: the controller evicts"),
+        ({**STATUS, "mode": "Observe"}, "mode Observe: the controller will not evict"),
+        ({**STATUS, "mode": "Approve"}, "mode Approve: the controller evicts what is approved"),
+        (
+            {**STATUS, "paused": {"until": None, "reason": "zone b", "by": "alice"}},
+            "paused by alice: zone b: the controller will not evict",
+        ),
+        (
+            {**STATUS, "breaker": {"open": True, "causes": ["pending_pods"]}},
+            "mode Evict, but the breaker is open (pending_pods): no eviction now",
+        ),
+        (
+            {**STATUS, "lastCycle": "2001-01-01T00:00:00Z"},
+            "the controller's last cycle was at 2001-01-01 00:00:00Z: nothing will be evicted",
+        ),
+        ({"kind": "Status"}, "mode Observe: the controller will not evict; its status cannot be read"),
+    ],
+)
+def test_a_live_plan_begins_with_what_the_controller_does(
+    status: dict[str, Any] | None, line: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its status, not by the policy of whoever asks."""
+    server.status = status
+    code, out, _ = run(capsys, "plan")
+    assert code == Exit.FINE
+    assert out.splitlines()[0] == f"Plan (dry run; {line})"

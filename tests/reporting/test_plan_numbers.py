@@ -1,0 +1,154 @@
+"""One set of numbers: text, JSON, metrics, status and explanations of one plan never disagree."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.admission.admit import AdmissionContext
+from rebalancer.controller.cycle import Cycle, run_cycle
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Amount, Budgets, Policy, load_policy
+from rebalancer.reporting.documents.explanation import explain_workload
+from rebalancer.reporting.documents.plan import PlanDocument, plan_document
+from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
+from rebalancer.reporting.text.plan import PlanView, plan_text
+from rebalancer.scheduling.profile import Profile
+from tests.planning.clusters import sharing
+from tests.reports import samples_of
+
+PARTS = ("now", "waiting", "later", "blocked")
+LIMIT = """
+- name: all
+  selector: {}
+  limits: [{name: zone, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2", action: Evict}]
+"""
+POLICY = """
+apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+mode: Evict
+eligibility: {minAge: 0s}
+nodes: {settle: 0s}
+spread: {for: 0s}
+groups: GROUPS
+"""
+
+
+@st.composite
+def states(draw: st.DrawFn) -> Cycle:
+    """Draw a cycle: workloads over zones of nodes, alone or under one selector, budgets, limits, excluded pods."""
+    blueprint, nodes = ClusterBuilder(), []
+    for zone in "abc"[: draw(st.integers(2, 3))]:
+        size = draw(st.integers(1, 3))
+        blueprint.zones(zone, size)
+        nodes += [f"{zone}-{number}" for number in range(1, size + 1)]
+    for name in ("web", "db", "cart")[: draw(st.integers(1, 3))]:
+        on = {node: number for node in nodes if (number := draw(st.integers(0, 4)))}
+        spread = draw(st.sampled_from([{ZONE: 1}, {ZONE: 1, HOSTNAME: 1}, {ZONE: 2, HOSTNAME: 3}, {}]))
+        pending = draw(st.sampled_from([0, 0, 0, 1]))
+        blueprint.deployment(name, on=on, spread=spread, replicas=sum(on.values()) + pending)
+        allowed = draw(st.sampled_from([None, None, 0, 1, 2]))
+        if allowed is not None:
+            blueprint.budget(name, max_unavailable=allowed)
+    snapshot = blueprint.snapshot()
+    if draw(st.sampled_from([False, False, True])):
+        snapshot = sharing(snapshot)
+    excluded = draw(st.sets(st.integers(0, 12), max_size=3))
+    rules = POLICY.replace("GROUPS", draw(st.sampled_from(["[]", LIMIT])))
+    policy = load_policy(rules.encode(), source="policy.yaml").model_copy(
+        update={"budgets": Budgets(max_unavailable=Amount(value=draw(st.integers(1, 4))), per_workload=Amount(value=4))}
+    )
+    return cycle_of(exclude(snapshot, excluded), policy)
+
+
+def exclude(snapshot: Snapshot, numbers: set[int]) -> Snapshot:
+    """Annotate these pods so that they are never evicted."""
+    mark = Labels({"rebalancer.dev/exclude": "true"})
+    changed = (
+        msgspec.structs.replace(pod, annotations=mark) if number in numbers else pod
+        for number, pod in enumerate(snapshot.pods)
+    )
+    return replace(snapshot, pods=tuple(changed))
+
+
+def numbers_in(text: str) -> Mapping[str, int]:
+    """Return the parts that a text lists, such as `1 now, 3 waiting`."""
+    return {name: int(number) for number, name in re.findall(r"(\d+) (now|waiting|later|blocked)\b", text)}
+
+
+def nonzero(numbers: PlanNumbers) -> Mapping[str, int]:
+    return {name: getattr(numbers, name) for name in PARTS if getattr(numbers, name)}
+
+
+def summary_numbers(line: str) -> Mapping[str, int]:
+    """Return what the summary says: evictions now, those that follow, and those that are blocked."""
+    matches = {
+        "now": re.search(r"^(\d+) pods? to move now", line),
+        "following": re.search(r"(\d+) more in later cycles", line),
+        "blocked": re.search(r"(\d+) blocked \(", line),
+    }
+    return {name: int(match[1]) for name, match in matches.items() if match is not None}
+
+
+@given(states())
+@settings(max_examples=500, deadline=None)
+def test_text_json_metrics_and_explanations_agree(cycle: Cycle) -> None:
+    """Whatever is violated, blocked, excluded or pending: each number is the same wherever it appears."""
+    plan, snapshot = cycle.plan, cycle.snapshot
+    numbers, groups = plan_numbers(plan), group_numbers(plan)
+    assert add_numbers(groups.values()) == numbers
+    document = plan_document(plan, snapshot)
+    check_document(document, numbers, groups)
+    samples = samples_of(cycle)
+    assert {part: getattr(samples.plan_parts, part) for part in PARTS} == {p: getattr(numbers, p) for p in PARTS}
+    assert samples.minimum_evictions == numbers.lower_bound
+    text = plan_text(plan, snapshot, PlanView(acting="mode Evict", satisfied=0))
+    if plan.groups:
+        following = numbers.waiting + numbers.later
+        expected = {"now": numbers.now, "following": following, "blocked": numbers.blocked}
+        shown = summary_numbers(text.splitlines()[1])
+        assert shown == {name: number for name, number in expected.items() if number or name == "now"}
+    heads = [line for line in text.splitlines() if line.startswith(("! ", "x "))]
+    assert Counter(frozenset(numbers_in(line.rpartition("): ")[2]).items()) for line in heads) == Counter(
+        frozenset(nonzero(one).items()) for one in groups.values()
+    )
+    for group in plan.groups:
+        for workload in group.workloads:
+            explained = explain_workload(workload, cycle.assessment, plan, snapshot)
+            takes = [answer.answer for answer in explained.path if answer.question.startswith("How many evictions")]
+            assert [numbers_in(answer) for answer in takes] == (
+                [nonzero(groups[group.name])] if nonzero(groups[group.name]) else []
+            )
+
+
+def check_document(document: PlanDocument, numbers: PlanNumbers, groups: Mapping[str, PlanNumbers]) -> None:
+    """Check that the totals are the sums of what is listed, and that optimal means what it says."""
+    totals = document.totals
+    assert totals.evictions == totals.now + totals.waiting + totals.later == numbers.evictions
+    assert (len(document.evictions), len(document.waiting)) == (totals.now, totals.waiting)
+    for part in PARTS:
+        assert getattr(totals, part) == getattr(numbers, part) == sum(getattr(group, part) for group in document.groups)
+    assert totals.optimal == (totals.evictions == totals.lower_bound)
+    assert totals.lower_bound <= totals.evictions
+    assert totals.blocked_lower_bound <= totals.blocked
+    for group, one in zip(document.groups, groups.values(), strict=True):
+        assert one.evictions + one.blocked >= group.evictions
+        if group.state == State.VIOLATED and group.evictions and not one.partial:
+            assert one.evictions == group.evictions
+        if not one.now and not one.waiting:
+            assert group.after == group.before
+
+
+def cycle_of(snapshot: Snapshot, policy: Policy) -> Cycle:
+    """Run one cycle without memory."""
+    return run_cycle(
+        snapshot, Profile(), NO_MEMORY, AdmissionContext(policy=policy, mode=policy.mode, now=snapshot.taken_at)
+    )
