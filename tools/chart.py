@@ -31,6 +31,7 @@ RIGHTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "evict": ("components/evict/cluster-role.yaml", "ClusterRole", "rebalancer-evict"),
     "prevention": ("prevention/cluster-role.yaml", "ClusterRole", "rebalancer-prevention"),
     "capacity": ("capacity/role.yaml", "Role", "rebalancer-capacity"),
+    "node-claims": ("capacity/role.yaml", "ClusterRole", "rebalancer-capacity"),
     "cleanup": ("cleanup/role.yaml", "Role", "rebalancer-cleanup"),
     "team": ("team/role.yaml", "Role", "rebalancer-team-policy"),
 }
