@@ -123,7 +123,7 @@ class Acceptor:
         self._choices = choices
         self._queue = FreeQueue(trace.before.taken_at)
         store = Store(trace.before)
-        lagging = Timings(informing=Span(0.0, 1.0))
+        lagging = Timings(informing=Span(0.0, 1.0), binding=Span(0.0, 1.0))
         self._state = ClusterState(store=store, event_queue=self._queue, random=Random(0), timings=lagging)
         factory = PodFactory(self._state, trace.before)
         SimulatedScheduler(self._state, DEFAULT_PROFILE, self._choose)
@@ -139,7 +139,10 @@ class Acceptor:
         """Simulated pods that were created and not observed yet."""
         self._unseen_deletions: set[str] = set()
         """Simulated pods that their owner has deleted, which was not observed yet."""
-        self._wanted: tuple[str, str] = ("", "")
+        self._bound_to = {change.uid: change.detail for change in trace.changes if change.what is What.BOUND}
+        """The node of each real pod that is bound in the trace."""
+        self._wanted = ""
+        """The simulated pod that is to be placed now."""
         self._deleting: dict[str, tuple[list[Pod], int, int]] = {}
         """For each ReplicaSet the pods among which it chose last, how many of them, and how many are left to delete."""
 
@@ -248,28 +251,32 @@ class Acceptor:
         return False
 
     def _choose(self, pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str, ...]:
-        """Return the node of the trace if it is among the best."""
-        uid, node = self._wanted
-        return (node,) if pod.uid == uid and node in top_scoring(pod, view, nodes) else ()
+        """Return the node of the trace if it is among the best.
+
+        Another pod than the wanted one may be placed before it and bound after it, or not be placed now.
+        """
+        node = next((self._bound_to.get(real) for real, uid in self._real.items() if uid == pod.uid), None)
+        if node not in top_scoring(pod, view, nodes):
+            return ()
+        return (node,) if pod.uid == self._wanted or self._choices.pick(2) else ()
 
     def _bound(self, change: Change) -> bool:
         pod = self._pod(change.uid)
         if pod is None or pod.node is not None:
             return False
-        self._wanted = pod.uid, change.detail
+        self._wanted = pod.uid
         while self._queue.run_now("inform queue"):
             pass
 
         def made() -> bool:
             waiting = sum(other.node is None for other in self._state.store.pods)
             for _ in range(2 * waiting):
+                if self._run(f"bind {pod.uid}"):
+                    return True
                 for key in [key for key in self._queue.pending if key.startswith("back-off ")]:
                     self._run(key)
                 self._run("scheduler")
-                placed = self._state.store.pods.get(pod.uid)
-                if placed is not None and placed.node is not None:
-                    return True
-            return False
+            return self._run(f"bind {pod.uid}")
 
         return self._until(made, ("inform scheduler",))
 

@@ -60,7 +60,8 @@ class Scenario:
 
 def draw_timings(random: Random) -> Timings:
     """Draw how late the scheduler and the owners' controllers see what happens."""
-    return Timings(informing=random.choice([Span(0.0, 0.0), Span(0.0, 0.0), Span(0.0, 0.3), Span(0.0, 3.0)]))
+    late = random.choice([Span(0.0, 0.0), Span(0.0, 0.0), Span(0.0, 0.3), Span(0.0, 3.0)])
+    return Timings(informing=late, binding=late)
 
 
 def _join_late(world: "World", random: Random) -> None:
