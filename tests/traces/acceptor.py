@@ -36,7 +36,7 @@ from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
 from tests.traces.changes import Change, Trace, What
 
-_MOST_WAYS = 500
+_MOST_WAYS = 2_000
 _OWNERS = {kind: f"inform {kind}s" for kind in ("StatefulSet", "ReplicaSet")}
 
 
@@ -143,12 +143,15 @@ class Acceptor:
         """The node of each real pod that is bound in the trace."""
         self._wanted = ""
         """The simulated pod that is to be placed now."""
+        self._index = 0
+        """Of the change that is made now."""
         self._deleting: dict[str, tuple[list[Pod], int, int]] = {}
         """For each ReplicaSet the pods among which it chose last, how many of them, and how many are left to delete."""
 
     def follow(self) -> None:
         """Follow the trace to its end; raise RejectedError at the first change that the simulator cannot make."""
         for index, change in enumerate(self._trace.changes):
+            self._index = index
             if change.at is not None:
                 self._queue.now = max(self._queue.now, change.at)
             self._count_budgets(index)
@@ -157,16 +160,21 @@ class Acceptor:
         self._settle()
 
     def _count_budgets(self, index: int) -> None:
-        """Update the status of budgets or do not, where an eviction follows that depends on it."""
+        """Update the status of budgets, or do not, right before an eviction and right after a pod began to terminate.
+
+        In between it makes no difference to any change of the trace.
+        """
+        changes, evicted = self._trace.changes, self._trace.evicted
+        matters = changes[index].uid in evicted or (index and changes[index - 1].what is What.TERMINATING)
         due = [key for key in self._queue.pending if key.startswith("budget ")]
-        asks = any(change.uid in self._trace.evicted for change in self._trace.changes[index:])
-        if due and asks and self._choices.pick(2) == 0:
+        asks = any(change.what is What.TERMINATING and change.uid in evicted for change in changes[index:])
+        if matters and due and asks and self._choices.pick(2) == 0:
             for key in due:
                 self._run(key)
 
     def _settle(self) -> None:
         """Let everybody see everything, and do what is left to do: that must be nothing."""
-        end = len(self._trace.changes)
+        self._index = end = len(self._trace.changes)
         while self._inform(("inform",)):
             pass
         for owner in list(self._state.store.workloads):
@@ -215,7 +223,16 @@ class Acceptor:
         after = {pod.uid: pod.terminating for pod in self._state.store.pods}
         self._unseen += [uid for uid in after if uid not in before]
         self._unseen_deletions |= {uid for uid, was in before.items() if not was and after.get(uid, True)}
+        self._check_unseen()
         return ran
+
+    def _check_unseen(self) -> None:
+        """Give up as soon as more was done than the rest of the trace shows."""
+        rest = Counter(change.what for change in self._trace.changes[self._index :])
+        if len(self._unseen) > rest[What.CREATED]:
+            raise RejectedError(self._index, f"{len(self._unseen)} pods are never created")
+        if len(self._unseen_deletions) > rest[What.TERMINATING] + rest[What.GONE]:
+            raise RejectedError(self._index, f"{len(self._unseen_deletions)} pods are never deleted")
 
     def _pod(self, real: str) -> Pod | None:
         return self._state.store.pods.get(self._real.get(real, ""))
@@ -371,7 +388,10 @@ class Acceptor:
             self._unseen_deletions.discard(self._real.get(change.uid, ""))
             return change.uid in self._real
         if pod.node is None:
-            return self._deleted_by_owner(pod, self._queue.now)
+            if change.uid not in self._trace.deleted:
+                return self._deleted_by_owner(pod, self._queue.now)
+            self._state.delete(pod)
+            return True
         return self._run(f"stop {pod.uid}") and self._state.store.pods.get(pod.uid) is None
 
     def _scaled(self, change: Change) -> bool:
