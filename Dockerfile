@@ -13,9 +13,14 @@ RUN python -m compileall -q -j 0 /app
 FROM gcr.io/distroless/python3-debian13:nonroot
 ARG VERSION=0.1.0
 ARG REVISION=unknown
+ARG CREATED=unknown
 LABEL org.opencontainers.image.title="rebalancer" \
       org.opencontainers.image.description="Keeps Kubernetes workloads spread the way kube-scheduler would count it" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.vendor="The Rebalancer authors" \
+      org.opencontainers.image.url="https://rebalancer.dev" \
+      org.opencontainers.image.base.name="gcr.io/distroless/python3-debian13:nonroot" \
+      org.opencontainers.image.created="${CREATED}" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 ENV PYTHONPATH=/app \
