@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.controller import ROOT, environment
+from tests.cluster.controller import NAMESPACE, ROOT, environment
 from tests.cluster.test_install import operators
-from tests.control_plane.api import ApiError
+from tests.control_plane.api import ApiError, wait_until
 from tests.control_plane.layout import lay_out, nodes
 from tests.control_plane.plane import ControlPlane
-from tests.deploy.rendering import program
+from tests.deploy.rendering import program, require_programs
 
 __all__ = ["operators"]
 
@@ -37,6 +37,11 @@ PAGES = {
     "kustomize": ("README.md", "deploy/README.md", "deploy/monitoring/README.md", "docs/upgrade.md"),
     "helm": ("deploy/chart/rebalancer/README.md", "docs/upgrade.md"),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs() -> None:
+    require_programs("helm", "kubectl")
 
 
 def blocks(page: str, *, needing: bool = False) -> list[list[str]]:
@@ -118,3 +123,68 @@ def test_what_cannot_be_run_here_is_marked_and_well_formed(page: str) -> None:
         assert (checked.returncode, checked.stderr) == (0, "")
     for command in chain.from_iterable(blocks(page)):
         assert command.split()[0] in {"kubectl", "helm", "rebalancer", "make", "curl"}
+
+
+def test_an_upgrade_keeps_what_was_written_and_an_uninstallation_leaves_nothing(
+    operators: ControlPlane, tmp_path: Path
+) -> None:
+    """Memory, pause and approval survive an upgrade and a rollback; then only the namespace is left."""
+    lay_out(operators, nodes({"a": 2}))
+    api = operators.api
+    before = every_object(operators)
+    variables = environment({"KUBECONFIG": str(operators.kubeconfig()), "HOME": str(tmp_path)})
+
+    def run(*arguments: str) -> None:
+        command = [str(program("helm")), *arguments, "-n", NAMESPACE]
+        done = subprocess.run(
+            command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=180, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    switches = ("serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")
+    sets = [word for switch in (*switches, "policy.prevention.scaleDown=Steer") for word in ("--set", switch)]
+    chart = "deploy/chart/rebalancer"
+    run("install", "rebalancer", chart, "--create-namespace", *sets)
+    written = {
+        "rebalancer-status": "memory.json",
+        "rebalancer-control": "pause.yaml",
+        "rebalancer-approval": "approved",
+    }
+    for name, key in written.items():
+        api.patch(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}", {"data": {key: "reason: a test"}})
+    mode = ("--set", "policy.mode=Evict", "--set", "policy.capacity.mode=Request")
+    for step in (("upgrade", "rebalancer", chart, "--reuse-values", *mode), ("rollback", "rebalancer", "1")):
+        run(*step)
+        for name, key in written.items():
+            stored = api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+            assert stored["data"] == {key: "reason: a test"}, step
+    policy = api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-policy")["data"]["policy.yaml"]
+    assert "mode: Observe" in policy
+    with ending_hooks(operators):
+        run("uninstall", "rebalancer")
+    wait_until(lambda: every_object(operators) <= before, what="everything to be deleted", timeout=60)
+
+
+def every_object(plane: ControlPlane) -> set[str]:
+    """Return the objects of every kind that an installation may have, but for what Kubernetes makes by itself."""
+    paths = [
+        *(f"/api/v1/{kind}" for kind in ("configmaps", "services", "serviceaccounts", "secrets")),
+        *(f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets")),
+        *(f"/apis/rbac.authorization.k8s.io/v1/{kind}" for kind in ("roles", "rolebindings")),
+        *(f"/apis/rbac.authorization.k8s.io/v1/{kind}" for kind in ("clusterroles", "clusterrolebindings")),
+        *(f"/apis/monitoring.coreos.com/v1/{kind}" for kind in ("servicemonitors", "prometheusrules")),
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+        "/apis/batch/v1/jobs",
+        "/apis/coordination.k8s.io/v1/leases",
+        "/apis/policy/v1/poddisruptionbudgets",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        "/apis/networking.k8s.io/v1/networkpolicies",
+    ]
+    own = {"kube-root-ca.crt", "default"}
+    return {
+        f"{path} {entry['metadata'].get('namespace', '')}/{entry['metadata']['name']}"
+        for path in paths
+        for entry in plane.api.list(path)
+        if entry["metadata"]["name"] not in own and entry["metadata"].get("namespace") != "kube-system"
+    }

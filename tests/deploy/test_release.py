@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rebalancer import __version__
 from tests.deploy.manifests import DEPLOY, ROOT, documents
 from tools import release
 
@@ -66,6 +67,14 @@ def test_what_is_no_digest_is_refused(copy: Path, digest: str) -> None:
         release.set_image(REPOSITORY, digest, copy)
     with pytest.raises(ValueError, match="has no base image"):
         release.pin("python:2.7", DIGEST, copy)
+
+
+def test_every_page_and_manifest_names_the_image_of_this_version() -> None:
+    """What people copy from a page is what they have built."""
+    files = [ROOT / "README.md", *DEPLOY.rglob("*.md"), *DEPLOY.rglob("*.yaml"), *(ROOT / "docs").glob("*.md")]
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    tags = {tag for text in texts.values() for tag in re.findall(r"rebalancer:(\d+\.\d+\.\d+)", text)}
+    assert tags == {__version__}
 
 
 def zizmor(folder: Path) -> subprocess.CompletedProcess[str]:
