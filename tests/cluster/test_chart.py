@@ -1,6 +1,5 @@
 """The Helm chart and the kustomize forms install the same, and refuse what is misspelt. No control plane is needed."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -12,9 +11,16 @@ import yaml
 
 from rebalancer import __version__
 from rebalancer.policy import load_policy
-from tests.control_plane.build import MissingPart
 from tests.deploy.manifests import DEPLOY, Manifest, documents
-from tests.deploy.rendering import CHART, NAMESPACE, by_identity, helm, program, render_chart, render_kustomization
+from tests.deploy.rendering import (
+    CHART,
+    NAMESPACE,
+    by_identity,
+    helm,
+    render_chart,
+    render_kustomization,
+    require_programs,
+)
 from tools.install_manifest import COMMAND, FILE, manifest_text
 
 OF_HELM = {"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"}
@@ -52,14 +58,7 @@ CHOICES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _programs() -> None:
-    """Skip where the programs cannot be built, but not in CI."""
-    try:
-        program("helm")
-        program("kubectl")
-    except MissingPart as missing:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(missing))
+    require_programs("helm", "kubectl")
 
 
 def kustomize(folder: Path, parts: tuple[str, ...]) -> Iterator[Manifest]:

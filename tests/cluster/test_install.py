@@ -18,14 +18,14 @@ from tests.cluster.controller import FAST, NAMESPACE, USER, policy
 from tests.cluster.installed import Installed, find_obstacle
 from tests.cluster.test_repair import MINIMUM, balanced, constraints, lay_out_shop
 from tests.control_plane.api import ApiError, TimedOutError, wait_until
-from tests.control_plane.build import MissingPart, karpenter_definitions, monitoring_definitions
+from tests.control_plane.build import karpenter_definitions, monitoring_definitions
 from tests.control_plane.layout import lay_out, lose_nodes, nodes, return_nodes
 from tests.control_plane.manifests import ZONE, pod_template
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, object_path
 from tests.control_plane.settling import wait_settled
 from tests.deploy.manifests import DEPLOY
-from tests.deploy.rendering import program, render_chart, render_kustomization
+from tests.deploy.rendering import render_chart, render_kustomization, require_programs
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/rebalancer"
@@ -77,11 +77,7 @@ COMPONENTS = sorted(folder.name for folder in (DEPLOY / "components").iterdir())
 
 @pytest.fixture(scope="module", autouse=True)
 def _programs() -> None:
-    try:
-        program("helm")
-        monitoring_definitions()
-    except MissingPart as missing:
-        pytest.skip(str(missing))
+    require_programs("helm", "kubectl")
 
 
 SERVED = {
