@@ -66,6 +66,11 @@ VERBS = (
     ),
     Verb(name="resume", summary="End a pause", module="rebalancer.cli.resume"),
     Verb(
+        name="approve",
+        summary="In mode Approve: let the controller carry out the plan that it proposes",
+        module="rebalancer.cli.approve",
+    ),
+    Verb(
         name="status",
         summary="What the controller is doing, did last, and why nothing happens",
         module="rebalancer.cli.status",
