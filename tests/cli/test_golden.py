@@ -79,6 +79,17 @@ def test_colours_change_nothing_else(name: str) -> None:
     assert re.sub("\x1b\\[[0-9;]*m", "", colored) == plain
 
 
+@pytest.mark.parametrize("name", ["report-limits", "plan"])
+def test_a_limit_changes_no_sum(name: str) -> None:
+    """The summary counts all workloads; what is not shown is counted too."""
+    whole, limited = (printed((*COMMANDS[name], "--limit", number), 120, "never") for number in ("0", "1"))
+    assert whole.splitlines()[:1] == limited.splitlines()[:1]
+    if name == "plan":
+        assert whole.splitlines()[:3] == limited.splitlines()[:3]
+    assert "and 3 more: -n, -l, --limit, -o json" in limited
+    assert "more: -n" not in whole
+
+
 if __name__ == "__main__":
     GOLDEN.mkdir(parents=True, exist_ok=True)
     for known in COMMANDS:
