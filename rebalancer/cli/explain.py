@@ -3,7 +3,9 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
+from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.load import load_cluster
 from rebalancer.cli.options import ReadOptions, add_read_arguments
@@ -27,7 +29,12 @@ _KINDS = {
 
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
-    parser.add_argument("object", metavar="KIND/NAME", help="pod, deployment, statefulset or replicaset, and its name")
+    parser.add_argument(
+        "object",
+        metavar="KIND/NAME",
+        nargs="+",
+        help="pod, deployment, statefulset or replicaset, and its name; or KIND NAME",
+    )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also say which method found the step, and why others did not"
     )
@@ -56,31 +63,33 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case _:
-            sys.stdout.write(explanation_text(document))
+            sys.stdout.write(explanation_text(document, options.layout))
     return Exit.FINE
 
 
-def _parse_object(text: str) -> tuple[str, str]:
-    kind, _, name = text.partition("/")
-    if not name or kind.lower() not in _KINDS:
+def _parse_object(words: Sequence[str]) -> tuple[str, str]:
+    """Read KIND/NAME, or KIND NAME as kubectl takes it too."""
+    kind, _, name = words[0].partition("/") if len(words) == 1 else (words[0], "", words[1])
+    if len(words) > 2 or not name or "/" in name or kind.lower() not in _KINDS:
+        near = get_close_matches(kind.lower(), _KINDS, n=1)
+        hint = f"; did you mean {near[0]}/{name}?" if near and name and kind.lower() not in _KINDS else ""
         raise UsageError(
-            f"found {text!r}, expected KIND/NAME such as pod/web-1; kinds: pod, deployment, statefulset, replicaset"
+            f"found {' '.join(words)!r}, expected KIND/NAME such as pod/web-1; kinds: pod, deployment, statefulset, "
+            f"replicaset{hint}"
         )
     return _KINDS[kind.lower()], name
 
 
 def _find_object(kind: str, name: str, namespace: str | None, snapshot: Snapshot) -> Pod | Workload:
-    candidates: Sequence[Pod | Workload] = snapshot.pods if kind == "Pod" else snapshot.workloads
-    matching = [
-        candidate
-        for candidate in candidates
-        if candidate.name == name
-        and namespace in {None, candidate.namespace}
-        and (isinstance(candidate, Pod) or candidate.kind == kind)
-    ]
+    candidates: Sequence[Pod | Workload] = (
+        snapshot.pods if kind == "Pod" else [workload for workload in snapshot.workloads if workload.kind == kind]
+    )
+    candidates = [candidate for candidate in candidates if namespace in {None, candidate.namespace}]
+    matching = [candidate for candidate in candidates if candidate.name == name]
     if not matching:
         where = f" in namespace {namespace}" if namespace is not None else ""
-        raise CliError(f"{kind} {name} does not exist{where}")
+        near = nearest_name(name, {candidate.name for candidate in candidates})
+        raise CliError(f"{kind} {name} does not exist{where}{f'; did you mean {near}?' if near else ''}")
     if len(matching) > 1:
         namespaces = ", ".join(sorted(candidate.namespace for candidate in matching))
         raise CliError(f"{kind} {name} exists in the namespaces {namespaces}; choose one with -n")

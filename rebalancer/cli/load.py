@@ -23,6 +23,7 @@ from rebalancer.cli.controller_state import describe_acting, describe_mode, desc
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
+from rebalancer.cli.progress import progress
 from rebalancer.controller.policy_source import CONFIG_MAP, UnreadableProfile, read_profile
 from rebalancer.controller.team_policies import read_team_policy
 from rebalancer.decoding.config_maps import ConfigMap
@@ -150,7 +151,15 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     The plan is the controller's own, made without memory and not carried out.
     """
     profile = load_profile(options)
-    snapshot, read_teams, acting = _load(options)
+    with progress("reading the cluster"):
+        snapshot, read_teams, acting = _load(options)
+    with progress("planning"):
+        return _plan(options, snapshot, profile, read_teams, acting)
+
+
+def _plan(
+    options: ReadOptions, snapshot: Snapshot, profile: Profile, read_teams: _ReadTeams, acting: str
+) -> LoadedCluster:
     policy = _merge_team_policies(options.policy, snapshot, read_teams)
     # Placeholders are outside of all counts, as for the controller.
     snapshot = without_pods(snapshot, placeholder_pods(snapshot, policy.capacity.namespace))

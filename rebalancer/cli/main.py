@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import PurePath
 
 from rebalancer import __version__
@@ -64,6 +65,10 @@ def _show_overview(prog: str, arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help(sys.stderr)
         return Exit.USAGE
+    if not arguments[0].startswith("-"):
+        near = get_close_matches(arguments[0], [verb.name for verb in VERBS], n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"unknown command {arguments[0]!r}; {hint}`{prog} --help` lists the commands")
     parser.parse_args(arguments)
     raise UsageError(f"found {arguments[0]!r}, expected a command first; `{prog} --help` lists them")
 

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(prediction_document(prediction)))
         case _:
-            sys.stdout.write(prediction_text(prediction))
+            sys.stdout.write(prediction_text(prediction, options.layout))
     return Exit.FINE
 
 

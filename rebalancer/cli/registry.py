@@ -66,6 +66,21 @@ VERBS = (
     ),
     Verb(name="resume", summary="End a pause", module="rebalancer.cli.resume"),
     Verb(
+        name="approve",
+        summary="In mode Approve: let the controller carry out the plan that it proposes",
+        module="rebalancer.cli.approve",
+    ),
+    Verb(
+        name="status",
+        summary="What the controller is doing, did last, and why nothing happens",
+        module="rebalancer.cli.status",
+    ),
+    Verb(
+        name="snapshot",
+        summary="Dump what the other commands need, without env, secrets or annotations that are not read",
+        module="rebalancer.cli.snapshot",
+    ),
+    Verb(
         name="policy",
         summary="Check a policy file, show the policy with every default, print its JSON Schema",
         module="rebalancer.cli.policy",
@@ -79,5 +94,10 @@ VERBS = (
         name="demo",
         summary="Watch a zone get lost, come back and be repaired, on a simulated cluster",
         module="rebalancer.cli.demo",
+    ),
+    Verb(
+        name="completion",
+        summary="Print a script that completes commands and flags in bash, zsh or fish",
+        module="rebalancer.cli.completion",
     ),
 )

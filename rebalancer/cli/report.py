@@ -2,14 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.errors import Exit, warn
 from rebalancer.cli.load import find_scale_down_findings, load_cluster, select_workloads
-from rebalancer.cli.options import FORMATS, ReadOptions, add_read_arguments
+from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
@@ -27,7 +27,7 @@ _FINDING = "finding"
 
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
-    add_read_arguments(parser, formats=(*FORMATS, "junit"))
+    add_read_arguments(parser, formats=(*LIST_FORMATS, "junit"))
     parser.add_argument(
         "--failures",
         action="store_true",
@@ -63,13 +63,28 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.writelines(json_chunks(document))
         case "yaml":
             sys.stdout.write(to_yaml(document))
+        case "name":
+            sys.stdout.writelines(f"{name}\n" for name in _unsatisfied_names(document))
         case "junit":
             sys.stdout.write(report_junit(document))
         case _:
-            sys.stdout.write(report_text(document, narrow_plan(cluster.plan, workloads).refusals))
+            refusals = narrow_plan(cluster.plan, workloads).refusals
+            wide = options.output == "wide"
+            sys.stdout.write(report_text(document, refusals, options.layout, most=options.most, wide=wide))
     if args.fail_on and not (document.constraints or document.limits or document.deadlocks):
         warn(["--fail-on has nothing to go by: no constraint and no limit was evaluated; check -n, -l and the policy"])
     return Exit.SOMETHING if _has_failed(document, args.fail_on) else Exit.FINE
+
+
+def _unsatisfied_names(document: ReportDocument) -> Iterable[str]:
+    """Return the workloads of which a constraint or limit is not satisfied, each once: `shop/deployment/web`."""
+    rows = [row for row in document.constraints if row.state != State.SATISFIED]
+    names = [f"{row.namespace}/{one.kind.lower()}/{one.name}" for row in rows for one in row.workloads]
+    limits = [row for row in document.limits if row.state != State.SATISFIED and "workload" in row.key]
+    for limit in limits:
+        kind, _, name = limit.key["workload"].partition("/")
+        names.append(f"{limit.namespace}/{kind.lower()}/{name}")
+    return dict.fromkeys(names)
 
 
 def _has_failed(document: ReportDocument, fail_on: Sequence[str]) -> bool:

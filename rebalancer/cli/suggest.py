@@ -6,8 +6,9 @@ import sys
 
 from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.cli.errors import Exit, UsageError
-from rebalancer.cli.options import FORMATS
+from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.terminal import find_layout
 from rebalancer.policy import Share, parse_label_key
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.suggestion import suggestion_document
@@ -56,6 +57,7 @@ def add_arguments(parser: Parser) -> None:
         default="table",
         help="table, json or yaml (default: table)",
     )
+    add_color_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case _:
-            sys.stdout.write(suggestion_text(document))
+            sys.stdout.write(suggestion_text(document, find_layout(args.color)))
     return Exit.FINE
 
 

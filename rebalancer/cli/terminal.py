@@ -14,5 +14,6 @@ def find_layout(color: str) -> Layout:
     """
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal or os.environ.get("COLUMNS", "").isdecimal() else None
+    bar = "" if width is None else "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
     shows_colors = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Layout(width=width, color=color == "always" or (color == "auto" and shows_colors))
+    return Layout(width=width, color=color == "always" or (color == "auto" and shows_colors), bar=bar)

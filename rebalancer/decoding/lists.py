@@ -15,12 +15,14 @@ from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind
+from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Fault, Snapshot
 
 
 class _ListMetadata(wire.Wire, frozen=True):
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
     continue_: str = msgspec.field(default="", name="continue")
 
 
@@ -31,6 +33,7 @@ class _ListPage(wire.Wire, frozen=True):
     api_version: str = ""
 
 
+_KIND_NAMES = frozenset(kind.name for kind in (*KINDS, *OPTIONAL_KINDS))
 _PAGE = msgspec.json.Decoder(_ListPage)
 _HEAD = msgspec.json.Decoder(wire.Head)
 _IDENTITY = msgspec.json.Decoder(wire.Identity)
@@ -89,6 +92,45 @@ def _decode_page(data: bytes) -> _ListPage:
         raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
 
 
+def reduce_page(kind: ResourceKind, data: bytes) -> tuple[list[bytes], str, list[Fault]]:
+    """Return the reduced objects of a page of a list, the token of the next page, and the malformed ones."""
+    page = _decode_page(data)
+    items, faults = _reduce((kind, item) for item in page.items)
+    return items, page.metadata.continue_, faults
+
+
+def reduce_file(data: bytes) -> tuple[list[bytes], frozenset[str], list[Fault]]:
+    """Return the reduced objects of a file, the kinds that it contains, and the malformed ones; see `decode_file`."""
+    page = _decode_page(data)
+    of_list = page.kind.removesuffix("List")
+    known = {of_list, *_named_kinds(page)}
+    pairs = []
+    for item in page.items:
+        head = _HEAD.decode(item)
+        kind = _find_kind(head.kind or of_list, head.api_version or page.api_version)
+        if kind is not None:
+            pairs.append((kind, item))
+            known.add(kind.name)
+    items, faults = _reduce(pairs)
+    return items, _KIND_NAMES & known, faults
+
+
+def _named_kinds(page: _ListPage) -> frozenset[str]:
+    """Return the kinds that a reduced list names, empty ones too."""
+    return _KIND_NAMES.intersection((page.metadata.annotations or {}).get(KNOWN_KINDS, "").split(","))
+
+
+def _reduce(pairs: Iterable[tuple[ResourceKind, msgspec.Raw]]) -> tuple[list[bytes], list[Fault]]:
+    items: list[bytes] = []
+    faults: list[Fault] = []
+    for kind, data in pairs:
+        try:
+            items.append(reduce_object(kind, data))
+        except msgspec.ValidationError as error:
+            faults.append(_make_fault(kind.name, data, str(error)))
+    return items, faults
+
+
 @dataclass
 class DecodedObjects:
     """Objects by the snapshot's field, the kinds that were read, and the faults."""
@@ -104,13 +146,14 @@ def decode_file(data: bytes) -> DecodedObjects:
     """Decode a `List` as `kubectl get … -o json` prints it, or the server's own `PodList` and so on.
 
     Kinds that are not read are skipped. An empty list of one kind means that there are no such objects; a kind
-    that a mixed list does not contain is unknown.
+    that a mixed list does not contain is unknown, unless the list itself names it, as a reduced one does.
     """
     page = _decode_page(data)
     gathered, intern = DecodedObjects(), Interner()
     of_list = page.kind.removesuffix("List")
     if of_list in KIND_NAMED:
         gathered.kinds.add(of_list)
+    gathered.kinds |= _named_kinds(page)
     for item in page.items:
         head = _HEAD.decode(item)
         kind = _find_kind(head.kind or of_list, head.api_version or page.api_version)

@@ -16,8 +16,8 @@ Quantity = str | int | float
 IntOrString = int | str
 
 
-class Wire(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
-    """Base of all: immutable, outside the garbage collector, camelCase."""
+class Wire(Struct, frozen=True, gc=False, rename="camel", kw_only=True, omit_defaults=True):
+    """Base of all: immutable, outside the garbage collector, camelCase; defaults are not written."""
 
 
 class Head(Wire, frozen=True):

@@ -84,8 +84,7 @@ def _returned_remedy(violation: Violation) -> str:
     came = (
         f"{domain_name(violation.topology_key, emptiest[0])} came" if len(emptiest) == 1 else "The emptier domains came"
     )
-    repair = f"evicting {violation.evictions} of them does" if violation.evictions else "evictions do"
-    return f"{came} back after these pods were placed. Kubernetes does not move running pods; {repair}."
+    return f"{came} back after these pods were placed. Kubernetes does not move running pods; evictions do."
 
 
 def limit_remedy(limit: EvaluatedLimit, violation: Violation) -> str:

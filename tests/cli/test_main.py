@@ -67,10 +67,10 @@ def test_the_kubectl_plugin_shows_its_own_name(
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["polcy"], ["--flag"], ["policy"], ["policy", "show", "--flag"], ["policy", "show", "--pol", "x"]]
+    "argv", [[], ["--flag"], ["policy"], ["policy", "show", "--flag"], ["policy", "show", "--pol", "x"]]
 )
 def test_wrong_usage_exits_2_and_says_so_on_standard_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Unknown verbs, unknown and abbreviated flags."""
+    """Unknown and abbreviated flags."""
     assert call(*argv) == Exit.USAGE
     output = capsys.readouterr()
     assert output.out == ""

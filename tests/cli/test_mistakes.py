@@ -297,3 +297,38 @@ def test_a_live_plan_begins_with_what_the_controller_does(
     code, out, _ = run(capsys, "plan")
     assert code == Exit.FINE
     assert out.splitlines()[0] == f"Plan (dry run; {line})"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["plna"], "unknown command 'plna'; did you mean plan? `rebalancer --help` lists the commands"),
+        (["exlpain", "pod/web"], "unknown command 'exlpain'; did you mean explain? `rebalancer --help` lists"),
+        (["frobnicate"], "unknown command 'frobnicate'; `rebalancer --help` lists the commands"),
+        (["explain", "deploymet/web"], "; did you mean deployment/web?"),
+        (["explain", "pod", "web", "db"], "found 'pod web db', expected KIND/NAME"),
+        (["explain", "pod", "a/b"], "found 'pod a/b', expected KIND/NAME"),
+        (["plan", "--limit", "many"], "found 'many', expected a number, 0 for all"),
+    ],
+)
+def test_a_misspelt_command_is_named_with_the_nearest(
+    command: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["rebalancer"])
+    more = ["--snapshot", EXAMPLE] if command[0] in {"explain", "plan"} else []
+    code, out, err = run(capsys, *command, *more)
+    assert (code, out) == (Exit.USAGE, "")
+    assert message in err
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "explain", "deployment", "serach", "--snapshot", EXAMPLE)
+    assert (code, err) == (Exit.ERROR, "error: Deployment serach does not exist; did you mean search?\n")
+
+
+def test_kind_and_name_may_be_two_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """As kubectl takes them."""
+    one = run(capsys, "explain", "pod/db-4", "--snapshot", EXAMPLE)
+    assert one[0] == Exit.FINE
+    assert run(capsys, "explain", "pod", "db-4", "--snapshot", EXAMPLE) == one
+    assert run(capsys, "explain", "sts", "db", "--snapshot", EXAMPLE)[0] == Exit.FINE

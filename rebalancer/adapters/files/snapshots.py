@@ -14,10 +14,10 @@ import msgspec
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot, convert_to_json
 from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.decoding.lists import UnreadableList, decode_config_maps, decode_file, make_snapshot
+from rebalancer.decoding.lists import UnreadableList, decode_config_maps, decode_file, make_snapshot, reduce_file
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
-from rebalancer.model.snapshot import TIMELESS, Snapshot
+from rebalancer.model.snapshot import TIMELESS, Fault, Snapshot
 
 KUBECTL_COMMAND: Final = (
     "kubectl get pods,nodes,namespaces,replicasets,deployments,statefulsets,replicationcontrollers,services,pdb,pv,pvc,"
@@ -116,6 +116,23 @@ def read_snapshot(
     if gap:
         warnings.append(f"{source} has no {gap}; add them to the kubectl command for exact results")
     return result, tuple(warnings)
+
+
+def reduce_snapshot(data: bytes, source: str) -> tuple[list[bytes], frozenset[str], list[Fault], str]:
+    """Reduce a file that `read_snapshot` reads to the fields that are read.
+
+    Returns its objects, the kinds that it contains, the malformed objects, and its time in RFC 3339, "" without one.
+    """
+    document = convert_to_json(data, source)
+    try:
+        items, known, faults = reduce_file(document)
+    except UnreadableList as error:
+        what = _describe_document(document, error)
+        raise UnreadableSnapshot(f"{source}: {what}; expected what {KUBECTL_COMMAND} prints") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableSnapshot(f"{source}: one of its items is not a Kubernetes object ({error})") from None
+    newest = find_newest_time(document)
+    return items, known, faults, f"{newest:%Y-%m-%dT%H:%M:%SZ}" if newest is not None else ""
 
 
 def read_config_maps(data: bytes, *, name: str, source: str) -> tuple[ConfigMap, ...] | None:

@@ -20,7 +20,15 @@ from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, OPTIONAL_KINDS, PODS, ResourceKind
-from rebalancer.decoding.lists import DecodedObjects, Page, UnreadableList, decode, decode_page, make_snapshot
+from rebalancer.decoding.lists import (
+    DecodedObjects,
+    Page,
+    UnreadableList,
+    decode,
+    decode_page,
+    make_snapshot,
+    reduce_page,
+)
 from rebalancer.model.cluster import Version
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
@@ -275,6 +283,38 @@ def read_once(transport: Transport, now: datetime, *, autoscalers: bool = False)
                 forbidden.add(kind.name)
     made = make_snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
     return replace(made, unknown=made.unknown | forbidden)
+
+
+def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], list[Fault]]:
+    """List every kind once, page by page, reduced to the fields that are read.
+
+    Returns the objects, the kinds that could be listed, and the malformed objects.
+    """
+    items: list[bytes] = []
+    known: set[str] = set()
+    faults: list[Fault] = []
+    for kind in (*KINDS, *OPTIONAL_KINDS):
+        try:
+            for page, malformed in _reduced_pages(transport, kind):
+                items += page
+                faults += malformed
+        except RequestRefused as error:
+            optional = kind in OPTIONAL_KINDS or error.status in _FORBIDDEN
+            if kind.name in _NEEDED or not optional:
+                raise
+        else:
+            known.add(kind.name)
+    return items, frozenset(known), faults
+
+
+def _reduced_pages(transport: Transport, kind: ResourceKind) -> Iterator[tuple[list[bytes], list[Fault]]]:
+    token = ""
+    while True:
+        query = {"limit": _PAGE, **({"continue": token} if token else {})}
+        items, token, faults = reduce_page(kind, transport.request("GET", kind.path, query=query))
+        yield items, faults
+        if not token:
+            return
 
 
 def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:

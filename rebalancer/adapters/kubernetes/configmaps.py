@@ -142,20 +142,24 @@ class StatusMap:
 
 
 class ControlMap:
-    """The control ConfigMap of one namespace, for the command line; every method that sends may raise ClusterError."""
+    """A ConfigMap that people write, that of the kill switch or of approvals, for the command line.
 
-    def __init__(self, transport: Transport, namespace: str) -> None:
+    Every method that sends may raise ClusterError.
+    """
+
+    def __init__(self, transport: Transport, namespace: str, name: str = CONTROL) -> None:
         self._transport = transport
         self._namespace = namespace
+        self._name = name
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
 
     def __str__(self) -> str:
         """Name it."""
-        return f"ConfigMap {self._namespace}/{CONTROL}"
+        return f"ConfigMap {self._namespace}/{self._name}"
 
     def read(self, *, timeout: float | None = None) -> ConfigMap | None:
         """Return it, None if there is none; `timeout` in seconds, None: the transport's own."""
-        return read_config_map(self._transport, self._namespace, CONTROL, timeout=timeout)
+        return read_config_map(self._transport, self._namespace, self._name, timeout=timeout)
 
     def put(self, key: str, text: str) -> None:
         """Write one key; the others stay as they are."""
@@ -173,13 +177,13 @@ class ControlMap:
     def _merge(self, key: str, text: str | None) -> None:
         body = {"data": {key: text}, "binaryData": {key: None}}
         merge = "application/merge-patch+json"
-        self._transport.request("PATCH", f"{self._path}/{CONTROL}", body=body, content_type=merge)
+        self._transport.request("PATCH", f"{self._path}/{self._name}", body=body, content_type=merge)
 
     def _create(self, key: str, text: str) -> None:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": CONTROL, "namespace": self._namespace, "labels": _LABELS},
+            "metadata": {"name": self._name, "namespace": self._namespace, "labels": _LABELS},
             "data": {key: text},
         }
         try:

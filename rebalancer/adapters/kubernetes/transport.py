@@ -156,8 +156,8 @@ class Transport:
         self._client.close()  # type: ignore[no-untyped-call]
 
 
-_WRAPPER: Final = re.compile(r"^(?:<[^>]*>|\w+\(.*?\)): ")
-"""The connection or pool that urllib3 names before the message."""
+_WRAPPER: Final = re.compile(r"^(?:\w+Error\n|(?:<[^>]*>|\w+\(.*?\)): )")
+"""The error's class, connection or pool that the client and urllib3 name before the message."""
 
 
 def _find_cause(error: BaseException) -> str:

@@ -1,13 +1,23 @@
-"""The explanation as text: the verdict, then questions with answers and evidence."""
+"""The explanation as text: the verdict, then the path of the decision: questions with answers and evidence."""
 
-from rebalancer.reporting.documents.explanation import ExplanationDocument
+from typing import Final
+
+from rebalancer.reporting.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
+from rebalancer.reporting.text.layout import PLAIN, Layout, Style
+
+_STYLES: Final = {MOVES: Style.GOOD, WAITS: Style.CAUTION, STAYS: Style.HEADING}
 
 
-def explanation_text(document: ExplanationDocument) -> str:
+def explanation_text(document: ExplanationDocument, layout: Layout = PLAIN) -> str:
     """Show an explanation."""
     reason = f" ({document.reason})" if document.reason else ""
-    lines = [f"{document.object}: {document.verdict}{reason}"]
+    verdict = layout.paint(f"{document.verdict}{reason}", _STYLES[document.verdict])
+    lines = layout.wrap(f"{layout.heading(document.object)}: {verdict}", hang="  ")
     for answer in document.path:
-        lines += ["", answer.question, f"  {answer.answer}"]
-        lines += [f"  {line}" for line in answer.evidence.splitlines()]
-    return "\n".join([*lines, ""])
+        lines += ["", *(layout.heading(line) for line in layout.wrap(answer.question))]
+        lines += layout.wrap(answer.answer, "  ")
+        for line in answer.evidence.splitlines():
+            # What is to be pasted, such as YAML, begins with spaces or a dash and is not wrapped.
+            fixed = line.startswith((" ", "- ")) or line.endswith(":")
+            lines += [f"  {line}"] if fixed else layout.wrap(line, "  ")
+    return "".join(f"{line}\n" for line in lines)

@@ -1,41 +1,46 @@
 """The loss of each single domain as text: the worst losses, and how many domains can fail without harm."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.reporting.documents.report import LostGroup, ReportDocument, ReportedFailure
 from rebalancer.reporting.keys import key_text
 from rebalancer.reporting.phrases import plural
-from rebalancer.reporting.text.limits import align_columns
+from rebalancer.reporting.text.layout import Layout
 
 _COLUMNS: Final = ("IF LOST", "VIOLATED", "UNPLACEABLE", "WORST")
 _MOST: Final = 20
 """So many domains are listed; the rest is counted."""
 
 
-def failure_lines(document: ReportDocument) -> list[str]:
+def failure_lines(document: ReportDocument, layout: Layout) -> list[str]:
     """Show the domains whose loss violates a limit, loses a majority or leaves pods pending; [] without --failures."""
     failures, domains = document.failures, document.failure_domains
     if failures is None or domains is None:
         return []
     if not failures:
-        return ["", f"None of the {plural(domains, 'domain')} holds pods of the policy's groups."]
+        return layout.wrap(f"None of the {plural(domains, 'domain')} holds pods of the policy's groups.")
     harmful = [
         failure for failure in failures if failure.unplaceable or not all(group.holds for group in failure.groups)
     ]
-    rows = [_row(failure) for failure in harmful[:_MOST]]
-    more = [f"… and {len(harmful) - _MOST} more"] if len(harmful) > _MOST else []
     not_simulated = sum(failure.unplaceable is None for failure in failures)
-    notes = (
-        [f"For {plural(not_simulated, 'domain')} the placement of replacements was not simulated: too many pods."]
-        if not_simulated
-        else []
-    )
-    holding = (
+    losses = (
         f"{len(failures)} of {plural(domains, 'domain')} {'holds' if domains == 1 else 'hold'} pods of the policy's "
         f"groups. {len(failures) - len(harmful)} of these {len(failures)} can fail without violating a limit, losing "
         "a majority or leaving a pod pending."
     )
-    return ["", *(align_columns([_COLUMNS, *rows]) if rows else ()), *more, *([""] if rows else ()), holding, *notes]
+    notes = [losses]
+    if not_simulated:
+        which = plural(not_simulated, "domain")
+        notes.append(f"For {which} the placement of replacements was not simulated: too many pods.")
+    return [*_table(harmful, layout), *(line for text in notes for line in layout.wrap(text))]
+
+
+def _table(harmful: Sequence[ReportedFailure], layout: Layout) -> list[str]:
+    if not harmful:
+        return []
+    more = [f"… and {len(harmful) - _MOST} more"] if len(harmful) > _MOST else []
+    return [*layout.table(_COLUMNS, [_row(failure) for failure in harmful[:_MOST]]), *more, ""]
 
 
 def _row(failure: ReportedFailure) -> tuple[str, ...]:

@@ -26,10 +26,11 @@ class Style(StrEnum):
 
 
 class Layout(NamedTuple):
-    """The width of the terminal in columns, None without one, and whether to use colours."""
+    """The terminal: its width in columns, None without one, whether to use colours, what bars are made of, "" none."""
 
     width: int | None = None
     color: bool = False
+    bar: str = ""
 
     def paint(self, text: str, style: Style | None) -> str:
         """Give a text its colour."""
@@ -42,10 +43,10 @@ class Layout(NamedTuple):
     def wrap(self, text: str, indent: str = "", hang: str | None = None) -> list[str]:
         """Break a text at spaces into lines that begin with `indent`, those after the first with `hang`.
 
-        A word that is wider than the terminal has a line of its own.
+        A word that is wider than the terminal has a line of its own. A no-break space holds words together.
         """
         if self.width is None:
-            return [f"{indent}{text}"]
+            return [f"{indent}{text}".replace("\xa0", " ")]
         following = indent if hang is None else hang
         lines, line, used = [], indent, visible_width(indent)
         empty = True
@@ -57,7 +58,7 @@ class Layout(NamedTuple):
             line += word if empty else f" {word}"
             used += width if empty else width + 1
             empty = False
-        return [*lines, line.rstrip()]
+        return [part.replace("\xa0", " ") for part in (*lines, line.rstrip())]
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         """Align the cells of a table in columns. The last column is wrapped where the terminal is narrower.
@@ -96,6 +97,11 @@ def _padded(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 def visible_width(text: str) -> int:
     """Return how many columns a text takes, without the codes of its colours."""
     return len(_CODES.sub("", text)) if "\x1b" in text else len(text)
+
+
+def more_text(number: int) -> str:
+    """Say how many workloads are not shown, and how to see them."""
+    return f"and {number:,} more: -n, -l, --limit, -o json"
 
 
 def sections(parts: Iterable[Sequence[str]]) -> list[str]:

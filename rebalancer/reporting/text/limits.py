@@ -7,6 +7,7 @@ from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.reporting.documents.report import ReportedLimit
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import name_list, plural
+from rebalancer.reporting.text.layout import Layout, Style, more_text
 
 _COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "GUARANTEED", "DETAILS")
 
@@ -14,16 +15,24 @@ _Note = tuple[ReportedLimit, str]
 """A sentence about a limit, "" for none."""
 
 
-def limit_lines(limits: Sequence[ReportedLimit]) -> list[str]:
-    """Show the limits that are not satisfied as a table, with reasons and remedies; nothing where there is no limit."""
+def limit_sections(limits: Sequence[ReportedLimit], layout: Layout, most: int | None) -> list[list[str]]:
+    """Show the limits that are not satisfied as a table, with reasons and remedies; nothing where there is no limit.
+
+    `most` is how many are shown, None for all.
+    """
     if not limits:
         return []
     unsatisfied = [limit for limit in limits if limit.state != State.SATISFIED]
-    lines = ["", *align_columns([_COLUMNS, *map(_row, unsatisfied)])] if unsatisfied else []
-    for notes in (map(_obstacle_note, unsatisfied), map(_cause_note, unsatisfied)):
-        note_lines = _merge_notes(notes)
-        lines += ["", *note_lines] if note_lines else []
-    return [*lines, "", _summary([limit for limit in limits if limit.state == State.SATISFIED], len(limits))]
+    shown = unsatisfied[:most]
+    parts = []
+    if shown:
+        more = layout.wrap(more_text(len(unsatisfied) - len(shown))) if len(shown) < len(unsatisfied) else []
+        parts.append([*layout.table(_COLUMNS, [_row(limit, layout) for limit in shown]), *more])
+    for title, notes in (("WHY NOT REPAIRED", map(_obstacle_note, shown)), ("REMEDIES", map(_cause_note, shown))):
+        lines = [line for text in _merge_notes(notes) for line in layout.wrap(text, hang="  ")]
+        parts.append([layout.heading(title), *lines] if lines else [])
+    satisfied = [limit for limit in limits if limit.state == State.SATISFIED]
+    return [*parts, layout.wrap(_summary(satisfied, len(limits)))]
 
 
 def _summary(satisfied: Sequence[ReportedLimit], total: int) -> str:
@@ -45,27 +54,32 @@ def _cause_note(limit: ReportedLimit) -> _Note:
 
 
 def _merge_notes(notes: Iterable[_Note]) -> list[str]:
-    """Return a line for each note; sets of pods with equal notes share a line."""
+    """Return each note once, with the sets of pods and the limits that it is about."""
     pods_by_note: dict[tuple[str, str, str], list[str]] = {}
     for limit, text in notes:
         if text:
-            note = (limit.namespace, f"{limit.group}/{limit.limit}", text)
+            note = (limit.namespace, text, f"{limit.group}/{limit.limit}")
             pods_by_note.setdefault(note, []).append(key_text(limit.key))
+    limits_by_pods: dict[tuple[str, str, str], list[str]] = {}
+    for (namespace, text, name), pods in pods_by_note.items():
+        limits_by_pods.setdefault((namespace, name_list(pods), text), []).append(name)
     return [
-        f"{namespace} {name_list(pods)}: {limit}: {text}" for (namespace, limit, text), pods in pods_by_note.items()
+        f"{namespace} {pods}: {', '.join(names)}: {text}" for (namespace, pods, text), names in limits_by_pods.items()
     ]
 
 
-def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Pad the cells of a table; the last column is not padded."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return ["  ".join((*(map(str.ljust, row[:-1], widths)), row[-1])) for row in rows]
-
-
-def _row(limit: ReportedLimit) -> tuple[str, ...]:
+def _row(limit: ReportedLimit, layout: Layout) -> tuple[str, ...]:
     guaranteed = "yes" if limit.guaranteed else "no"
     name, details = f"{limit.group}/{limit.limit}", _shorten(limit, limit.message)
-    return name, limit.namespace, key_text(limit.key), limit.state, limit.severity, guaranteed, details
+    return (
+        name,
+        limit.namespace,
+        key_text(limit.key),
+        layout.paint(limit.state, Style.BAD),
+        limit.severity,
+        guaranteed,
+        details,
+    )
 
 
 def _shorten(limit: ReportedLimit, text: str) -> str:

@@ -25,7 +25,7 @@ from rebalancer.reporting.phrases import (
 from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers, is_repairable, plan_numbers
 from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
 from rebalancer.reporting.searches import method_lines
-from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections
+from rebalancer.reporting.text.layout import PLAIN, Layout, Style, more_text, sections
 
 _MOST_DOMAINS = 4
 """So many target domains of an eviction are listed; the rest is counted."""
@@ -245,11 +245,6 @@ class _PlanText:
 
     def _names(self, names: Sequence[str]) -> str:
         return ", ".join(names) if self._view.wide else name_list(names)
-
-
-def more_text(number: int) -> str:
-    """Say how many workloads are not shown, and how to see them."""
-    return f"and {number:,} more: -n, -l, --limit, -o json"
 
 
 def _pods_by_text(rows: Iterable[tuple[str | None, str, str]]) -> Mapping[tuple[str, str], list[str]]:

@@ -3,20 +3,24 @@
 from typing import Final
 
 from rebalancer.reporting.phrases import prediction_summary
+from rebalancer.reporting.text.layout import PLAIN, Layout, Style
 from rebalancer.scheduling.predict import NodePrediction, Prediction
 
 _WIDEST: Final = 90
 """Longer messages are truncated in the table; the document has them whole."""
 
 
-def prediction_text(prediction: Prediction) -> str:
+def prediction_text(prediction: Prediction, layout: Layout = PLAIN) -> str:
     """Show a prediction: the summary, then the nodes, best first."""
-    lines = [prediction_summary(prediction), ""]
     ordered = sorted(prediction.nodes, key=lambda node: (not node.feasible, -(node.total or 0), node.name))
-    rows = [("NODE", "TOTAL", "WHY"), *(_row(node) for node in ordered)]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    lines += [f"{row[0].ljust(widths[0])}  {row[1].rjust(widths[1])}  {row[2]}".rstrip() for row in rows]
-    return "\n".join([*lines, ""])
+    rows = [_row(node) for node in ordered]
+    width = max((len(total) for _, total, _ in rows), default=0)
+    right = max(width, len("TOTAL"))
+    painted = [
+        (layout.paint(name, Style.GOOD if total != "-" else None), total.rjust(right), why) for name, total, why in rows
+    ]
+    table = layout.table(("NODE", "TOTAL".rjust(right), "WHY"), painted)
+    return "".join(f"{line}\n" for line in (*layout.wrap(prediction_summary(prediction)), "", *table))
 
 
 def _row(node: NodePrediction) -> tuple[str, str, str]:

@@ -1,46 +1,122 @@
-"""The report as text: a table of constraints, violations first, with reasons and remedies; then limits and losses."""
+"""The report as text: a summary, the constraints as a table with the violated first, why, and the limits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
-from rebalancer.model.reasons import Reason
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.plan import PlanRefusal
 from rebalancer.reporting.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.reporting.domain_counts import ListedCounts
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.local_storage import local_storage_line
-from rebalancer.reporting.phrases import listed_text, workload_names
+from rebalancer.reporting.phrases import listed_text, name_list, plural, workload_names
 from rebalancer.reporting.text.failures import failure_lines
-from rebalancer.reporting.text.limits import align_columns, limit_lines
+from rebalancer.reporting.text.layout import PLAIN, Layout, Style, more_text, sections
+from rebalancer.reporting.text.limits import limit_sections
 
-_COLUMNS = ("NAMESPACE", "WORKLOAD", "KEY", "MAXSKEW", "SKEW", "ACTION", "STATE", "COUNTS")
+_COLUMNS: Final = ("NAMESPACE", "WORKLOAD", "KEY", "MAXSKEW", "SKEW", "ACTION", "STATE", "COUNTS")
+_LEGEND: Final = "SKEW is the fullest domain less the emptiest; hard is DoNotSchedule, soft ScheduleAnyway."
+_STYLES: Final = {
+    State.SATISFIED: Style.GOOD,
+    State.VIOLATED: Style.CAUTION,
+    State.INFEASIBLE: Style.BAD,
+    State.UNFIXABLE: Style.BAD,
+}
+_LONGEST_BAR: Final = 12
 
 
-def report_text(document: ReportDocument, refusals: Iterable[PlanRefusal] = ()) -> str:
-    """Show a report: the constraints as a table, reasons, causes, deadlocks, findings, limits, domain losses.
+def report_text(
+    document: ReportDocument,
+    refusals: Iterable[PlanRefusal] = (),
+    layout: Layout = PLAIN,
+    *,
+    most: int | None = None,
+    wide: bool = False,
+) -> str:
+    """Show a report: a summary, constraints, reasons, causes, deadlocks, findings, limits, domain losses.
 
-    `refusals` are the plan's; of these only the number of pods that local volumes keep is shown.
+    `refusals` are the plan's; of these only the number of pods that local volumes keep is shown. `most` is how many
+    workloads, and limits, are shown, None for all; `wide` shows every domain.
     """
-    if document.constraints:
-        lines = align_columns([_COLUMNS, *map(_row, document.constraints)])
-    else:
-        lines = ["No workload has a topology spread constraint."]
-    sections = (
-        dict.fromkeys(
-            f"{row.namespace}/{workload_names(row.workloads)}: {row.reason}: {row.message}"
-            for row in document.constraints
-            if row.reason
-        ),
-        dict.fromkeys(_cause_line(row) for row in document.constraints if _has_cause_line(row)),
-        [f"{row.namespace}/{row.pod}: {Reason.PLACEMENT_DEADLOCK}: {row.message}" for row in document.deadlocks],
-        [f"{row.kind}: {row.object}: {row.message}" for row in document.findings],
-    )
+    shown = _first_workloads(document.constraints, most)
     held = local_storage_line(refusals)
-    for section in (*sections, [held] if held else []):
-        lines += ["", *section] if section else []
-    lines += limit_lines(document.limits)
-    lines += failure_lines(document)
-    return "\n".join([*lines, ""])
+    parts = [
+        [layout.heading(line) for line in layout.wrap(_summary(document))],
+        _constraint_lines(document.constraints, shown, layout, wide=wide),
+        _noted("WHY NOT REPAIRED", _reasons(shown), layout),
+        _noted("CAUSES", _causes(shown), layout),
+        _noted(
+            "DEADLOCKS",
+            [f"{row.namespace}/{row.pod}: {Reason.PLACEMENT_DEADLOCK}: {row.message}" for row in document.deadlocks],
+            layout,
+        ),
+        _noted("FINDINGS", [f"{row.kind}: {row.object}: {row.message}" for row in document.findings], layout),
+        layout.wrap(held, hang="  ") if held else [],
+        *limit_sections(document.limits, layout, most),
+        failure_lines(document, layout),
+    ]
+    return "".join(f"{line}\n" for line in sections(parts))
+
+
+def _summary(document: ReportDocument) -> str:
+    """Count what is not satisfied."""
+    violated = [row for row in document.constraints if row.state != State.SATISFIED]
+    workloads = {(row.namespace, workload) for row in violated for workload in row.workloads}
+    where = f" in {plural(len(workloads), 'workload')}" if workloads else ""
+    limits = sum(row.state != State.SATISFIED for row in document.limits)
+    parts = [
+        f"{len(violated)} of {plural(len(document.constraints), 'constraint')} not satisfied{where}",
+        f"{limits} of {plural(len(document.limits), 'limit')} not satisfied",
+    ]
+    parts += [plural(len(document.deadlocks), "deadlock")] if document.deadlocks else []
+    parts += [plural(len(document.findings), "finding")] if document.findings else []
+    return f"Report: {', '.join(parts)}."
+
+
+def _first_workloads(rows: Sequence[ReportedConstraint], most: int | None) -> Sequence[ReportedConstraint]:
+    """Return the rows of the first workloads, those that are repaired together as one."""
+    if most is None:
+        return rows
+    first = list(dict.fromkeys((row.namespace, row.workloads) for row in rows))[:most]
+    return [row for row in rows if (row.namespace, row.workloads) in first]
+
+
+def _constraint_lines(
+    rows: Sequence[ReportedConstraint], shown: Sequence[ReportedConstraint], layout: Layout, *, wide: bool
+) -> list[str]:
+    if not rows:
+        return ["No workload has a topology spread constraint."]
+    lines = layout.table(_COLUMNS, [_row(row, layout, wide=wide) for row in shown])
+    hidden = {(row.namespace, row.workloads) for row in rows} - {(row.namespace, row.workloads) for row in shown}
+    more = layout.wrap(more_text(len(hidden))) if hidden else []
+    return [*lines, *more, *(layout.paint(line, Style.QUIET) for line in layout.wrap(_LEGEND))]
+
+
+def _noted(title: str, lines: Iterable[str], layout: Layout) -> list[str]:
+    """Return a section under its title, [] if it has no line."""
+    wrapped = [line for text in lines for line in layout.wrap(text, hang="  ")]
+    return [layout.heading(title), *wrapped] if wrapped else []
+
+
+def _reasons(rows: Iterable[ReportedConstraint]) -> Iterable[str]:
+    """Return a line for each reason why something is not repaired, once for all keys of a workload."""
+    return dict.fromkeys(
+        f"{row.namespace}/{workload_names(row.workloads)}: {row.reason}: {row.message}" for row in rows if row.reason
+    )
+
+
+def _causes(rows: Iterable[ReportedConstraint]) -> Iterator[str]:
+    """Yield each cause with its remedy once, with the workloads that it is about."""
+    workloads: dict[tuple[str, str], dict[str, None]] = {}
+    seen = set()
+    for row in rows:
+        name = f"{row.namespace}/{workload_names(row.workloads)}"
+        if _has_cause_line(row) and (name, row.cause) not in seen:  # the first key of a workload is enough
+            seen.add((name, row.cause))
+            workloads.setdefault((row.cause or "", row.remedy), {})[f"{name}: {short_key(row.topology_key)}"] = None
+    for (cause, remedy), names in workloads.items():
+        yield f"{name_list(names)}: cause {cause}. {remedy}"
 
 
 def _has_cause_line(row: ReportedConstraint) -> bool:
@@ -48,12 +124,8 @@ def _has_cause_line(row: ReportedConstraint) -> bool:
     return bool(row.cause and row.remedy) and row.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
 
 
-def _cause_line(row: ReportedConstraint) -> str:
-    workloads = workload_names(row.workloads)
-    return f"{row.namespace}/{workloads}: {short_key(row.topology_key)}: cause {row.cause}. {row.remedy}"
-
-
-def _row(row: ReportedConstraint) -> tuple[str, ...]:
+def _row(row: ReportedConstraint, layout: Layout, *, wide: bool) -> tuple[str, ...]:
+    listed = ListedCounts(row.counts, {}, row.empty_domains)
     return (
         row.namespace,
         workload_names(row.workloads),
@@ -61,6 +133,18 @@ def _row(row: ReportedConstraint) -> tuple[str, ...]:
         str(row.max_skew),
         str(row.skew),
         "hard" if row.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE else f"soft ({row.origin})",
-        row.state,
-        listed_text(ListedCounts(row.counts, {}, row.empty_domains)),
+        layout.paint(row.state, _STYLES.get(State(row.state))),
+        _bars(row.counts, layout.bar)
+        if layout.bar and row.counts and not row.empty_domains
+        else listed_text(listed, wide=wide),
     )
+
+
+def _bars(counts: Mapping[str, int], bar: str) -> str:
+    """Draw the pods of each domain as a bar: `a ██████ 6`; the longest has twelve characters at most."""
+    scale = min(1.0, _LONGEST_BAR / max(1, *counts.values()))
+    drawn = []
+    for domain, count in counts.items():
+        length = max(1, round(count * scale)) if count else 0
+        drawn.append("\xa0".join(filter(None, (domain or "(empty)", bar * length, str(count)))))
+    return "   ".join(drawn)

@@ -8,13 +8,14 @@ import yaml
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.reporting.documents.suggestion import SuggestedConstraint, SuggestionDocument
 from rebalancer.reporting.phrases import plural
-from rebalancer.reporting.text.limits import align_columns
+from rebalancer.reporting.text.layout import PLAIN, Layout
 
+_COLUMNS: Final = ("MAXSKEW", "WORST CASE", "GUARANTEED HERE", "GUARANTEED FROM")
 _MOST_SHOWN: Final = 12
 """So many numbers of pods are listed; the rest is counted."""
 
 
-def suggestion_text(document: SuggestionDocument) -> str:
+def suggestion_text(document: SuggestionDocument, layout: Layout = PLAIN) -> str:
     """Show a suggestion, and the YAML to paste."""
     domains = f"{plural(document.domains, 'domain')} of {document.topology_key}"
     pods = plural(document.size, "pod")
@@ -24,13 +25,12 @@ def suggestion_text(document: SuggestionDocument) -> str:
             f"No placement satisfies it: {plural(document.domains, 'domain')} can hold at most "
             f"{document.domains * document.cap} of {pods}."
         )
-    rows = [("MAXSKEW", "WORST CASE", "GUARANTEED HERE", "GUARANTEED FROM")]
     hard = [
         constraint
         for constraint in document.constraints
         if constraint.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
     ]
-    rows += [
+    rows = [
         (
             str(constraint.max_skew),
             str(constraint.most),
@@ -39,13 +39,15 @@ def suggestion_text(document: SuggestionDocument) -> str:
         )
         for constraint in hard
     ]
-    lines += ["", *align_columns(rows)]
+    lines = [line for text in lines for line in layout.wrap(text)]
+    lines += ["", *layout.table(_COLUMNS, rows)]
     if document.unscalable:
         sizes = ", ".join(map(str, document.unscalable[:_MOST_SHOWN]))
         more = len(document.unscalable) - _MOST_SHOWN
         rest = f" and {more} more" if more > 0 else ""
-        lines += ["", f"Sizes up to {document.size} for which no placement satisfies both: {sizes}{rest}."]
-    lines += _deadlock_lines(document)
+        which = f"Sizes up to {document.size} for which no placement satisfies both: {sizes}{rest}."
+        lines += ["", *layout.wrap(which)]
+    lines += [line for text in _deadlock_lines(document) for line in layout.wrap(text)]
     return "\n".join([*lines, "", *_yaml_lines(document, hard[-1]), ""])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
+from rebalancer.adapters.kubernetes import transport as module
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, Unreachable, connect
 from tests.adapters.kubernetes.fake_server import answer, served
 
@@ -97,9 +98,27 @@ def test_a_new_certificate_authority_is_read_from_its_file(secure: Secure, tmp_p
     shutil.copy(tmp_path / "two.crt", trusted)
     assert transport.request("GET", "/version") == b"{}"
     secure.present("one")
-    with pytest.raises(Unreachable, match="certificate verify failed"):
+    with pytest.raises(Unreachable, match=r": \[SSL: CERTIFICATE_VERIFY_FAILED\] certificate verify failed"):
         transport.request("GET", "/version")
     transport.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "[SSL: CERTIFICATE_VERIFY_FAILED] certificate"),
+        ("SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] certificate", "[SSL: CERTIFICATE_VERIFY_FAILED] certificate"),
+        ("<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to resolve", "Failed to resolve"),
+        (
+            "HTTPSConnection(host='h', port=6443): Failed to establish: [Errno 111] refused",
+            "Failed to establish: [Errno",
+        ),
+        ("EOF occurred in violation of protocol (_ssl.c:1006)", "EOF occurred"),
+    ],
+)
+def test_a_cause_is_named_without_what_urllib3_puts_before_it(error: str, cause: str) -> None:
+    """And with everything else: the bracket of an error of TLS, the colon in a message."""
+    assert module._find_cause(OSError(error)).startswith(cause)
 
 
 def drip(request: BaseHTTPRequestHandler, *, header: bool) -> None:

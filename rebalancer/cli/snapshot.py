@@ -1,0 +1,64 @@
+"""`rebalancer snapshot`: a dump of what the other commands need, to be kept, compared or handed to somebody else."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rebalancer.adapters.files import UnreadableSnapshot, reduce_snapshot
+from rebalancer.adapters.kubernetes.cluster import read_reduced
+from rebalancer.adapters.kubernetes.transport import ClusterError, connect
+from rebalancer.cli.errors import CliError, Exit, UsageError, warn
+from rebalancer.cli.files import read_bytes
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.progress import progress
+from rebalancer.decoding.reduction import reduced_list
+
+_EPILOG = (
+    "The dump has the fields that Rebalancer reads and no others: no environment variables, commands, arguments, "
+    "Secrets or ConfigMaps, and of the annotations only those that it reads. Names, labels, images and resources are "
+    "in it. The other commands read it with --snapshot."
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the flags."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="the file to write (default: -, standard output)"
+    )
+    parser.add_argument(
+        "--snapshot", metavar="FILE", help="reduce this output of kubectl get … -o json instead; - is standard input"
+    )
+    parser.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file (default: as for report)")
+    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: the current one)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the dump."""
+    if args.snapshot is not None and (args.kubeconfig is not None or args.context is not None):
+        raise UsageError("--kubeconfig and --context name a live cluster; leave them out or --snapshot")
+    try:
+        if args.snapshot is None:
+            transport = connect(kubeconfig=args.kubeconfig, context=args.context)
+            warn(transport.warnings)
+            with progress("reading the cluster"):
+                items, known, faults = read_reduced(transport)
+            taken_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        else:
+            source = "standard input" if args.snapshot == "-" else args.snapshot
+            items, known, faults, taken_at = reduce_snapshot(read_bytes(args.snapshot), source)
+    except (ClusterError, UnreadableSnapshot) as error:
+        raise CliError(str(error)) from None
+    warn(f"left out: {fault}" for fault in faults)
+    _write(args.output, reduced_list(items, known, taken_at))
+    return Exit.FINE
+
+
+def _write(name: str, pieces: Iterable[bytes]) -> None:
+    if name == "-":
+        sys.stdout.writelines(piece.decode() for piece in pieces)
+        return
+    with Path(name).open("wb") as file:
+        file.writelines(pieces)

@@ -1,0 +1,76 @@
+"""The status as text: what the controller does in one line, its plan, its moves, and why nothing more happens."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
+from rebalancer.reporting.phrases import plural, proof_text
+from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections
+
+_MOVES: Final = ("POD", "WORKLOAD", "NODE", "STATE", "SINCE")
+_REASONS: Final = ("REASON", "NUMBER")
+_MOST_MOVES: Final = 10
+"""So many of the last moves are shown, the newest first."""
+
+
+def status_text(status: StatusDocument, acting: str, now: datetime, layout: Layout = PLAIN) -> str:
+    """Show a status; `acting` says in one line what the controller does."""
+    head = [layout.heading(line) for line in layout.wrap(f"Controller: {acting}")]
+    parts = [
+        [*head, *(line for text in _facts(status, now) for line in layout.wrap(text))],
+        _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
+        _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
+        _titled(
+            "NOT EVICTED, BY REASON",
+            _REASONS,
+            [(reason, str(number)) for reason, number in sorted(status.refusals.items())],
+            layout,
+        ),
+        [layout.paint(line, Style.BAD) for text in _problems(status) for line in layout.wrap(text)],
+    ]
+    return "".join(f"{line}\n" for line in sections(parts))
+
+
+def _facts(status: StatusDocument, now: datetime) -> Iterator[str]:
+    ran = "no cycle yet"
+    if status.last_cycle is not None:
+        ran = f"last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ} ({_ago(status.last_cycle, now)})"
+    yield f"{ran}, leader {status.leader or 'none'}, policy {status.policy.hash} ({status.policy.source})"
+    plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
+    yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} in flight."
+    if status.paused is not None and status.paused.until is not None:
+        yield f"Paused until {status.paused.until:%Y-%m-%d %H:%M:%SZ}; rebalancer resume ends it."
+    elif status.paused is not None:
+        yield "Paused until somebody resumes; rebalancer resume ends it."
+
+
+def _problems(status: StatusDocument) -> Iterator[str]:
+    """Yield what is wrong with the policy."""
+    if not status.policy.valid:
+        yield f"A newer policy is refused, the last valid one stays in force: {status.policy.error}"
+    for team in status.policy.team_errors:
+        yield f"Team policy of {team.namespace}: {team.error}"
+
+
+def _newest(moves: Sequence[MoveEntry]) -> Sequence[MoveEntry]:
+    return sorted(moves, key=lambda move: (-move.since.timestamp(), move.namespace, move.pod))[:_MOST_MOVES]
+
+
+def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
+    workload = f"{move.workload.name} ({move.workload.kind})"
+    return f"{move.namespace}/{move.pod}", workload, move.node, move.state, _ago(move.since, now)
+
+
+def _ago(moment: datetime, now: datetime) -> str:
+    """Say how long ago a moment was, in its largest unit."""
+    seconds = max(0, int((now - moment).total_seconds()))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit} ago"
+    return f"{seconds}s ago"
+
+
+def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> list[str]:
+    """Return a table under its title, [] without rows."""
+    return [layout.heading(title), *layout.table(head, rows)] if rows else []

@@ -1,0 +1,129 @@
+"""`rebalancer approve`: approves exactly the plan that waits, and says why where none does."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from structlog.testing import capture_logs
+
+from rebalancer.adapters.simulator import SimulatedCluster
+from rebalancer.cli import main as entry
+from rebalancer.cli.errors import Exit
+from rebalancer.controller.status import PLAN, STATUS, status_documents
+from rebalancer.policy import Mode
+from tests.adapters.kubernetes.fake_server import answer, served
+from tests.controller.simulated import Simulation, eager
+from tests.planning.clusters import returned
+
+MAPS = "/api/v1/namespaces/rebalancer-system/configmaps/"
+
+
+def proposed(mode: Mode) -> dict[str, str]:
+    """Return the status and the plan that a controller in a mode has written."""
+    simulation = Simulation(SimulatedCluster(returned(), seed=1), eager(mode))
+    with capture_logs():
+        simulation.cycles(1)
+    documents = status_documents(simulation.runner.state, "pod-1", "policy.yaml")
+    written = {document.key: document.text for document in documents}
+    plan = json.loads(written[PLAN])
+    if plan["expiresAt"] is not None:  # the simulation's clock is another one
+        plan["expiresAt"] = "2999-01-01T00:00:00Z"
+    return {STATUS: written[STATUS], PLAN: json.dumps(plan)}
+
+
+class Server:
+    """An API server with a status, and the approvals that were written."""
+
+    def __init__(self) -> None:
+        self.status: dict[str, str] = {}
+        self.approved: list[Any] = []
+        self.code = 200
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or b"{}")
+        match request.command, request.path:
+            case "GET", path if path == f"{MAPS}rebalancer-status" and self.status:
+                answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": self.status})
+            case "PATCH", path if path == f"{MAPS}rebalancer-approval":
+                self.approved += [body["data"]] if self.code == 200 else []
+                answer(request, self.code, {"kind": "Status", "message": "scripted"})
+            case _:
+                answer(request, 404, {"kind": "Status", "message": "not found"})
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    made = Server()
+    with ExitStack() as stack:
+        transport = stack.enter_context(served(made))
+        document = {
+            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(document))
+        monkeypatch.setenv("KUBECONFIG", str(file))
+        monkeypatch.delenv("REBALANCER_NAMESPACE", raising=False)
+        yield made
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_plan_that_waits_is_approved(named: bool, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its hash, with or without naming it; what it evicts is shown."""
+    server.status = proposed(Mode.APPROVE)
+    plan = json.loads(server.status[PLAN])
+    assert plan["evictions"]
+    assert entry.main(["approve", *([plan["planHash"]] if named else [])]) == Exit.FINE
+    assert server.approved == [{"approved": plan["planHash"]}]
+    out = capsys.readouterr().out
+    assert out.startswith(f"Approved plan {plan['planHash']}: {len(plan['evictions'])} eviction")
+    assert all(f"{eviction['namespace']}/{eviction['pod']}" in out for eviction in plan["evictions"])
+    assert "Written to ConfigMap rebalancer-system/rebalancer-approval." in out
+
+
+def without_evictions(status: dict[str, str]) -> dict[str, str]:
+    return {**status, PLAN: json.dumps({**json.loads(status[PLAN]), "evictions": []})}
+
+
+def expired(status: dict[str, str]) -> dict[str, str]:
+    return {**status, PLAN: json.dumps({**json.loads(status[PLAN]), "expiresAt": "2001-01-01T00:00:00Z"})}
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "message"),
+    [
+        (dict[str, str], [], "no controller has written a status in namespace rebalancer-system"),
+        (lambda: proposed(Mode.EVICT), [], "no plan waits for approval: mode Evict: the controller evicts"),
+        (lambda: proposed(Mode.OBSERVE), [], "no plan waits for approval: mode Observe: the controller will not evict"),
+        (
+            lambda: without_evictions(proposed(Mode.APPROVE)),
+            [],
+            "no plan waits for approval: there is nothing to evict",
+        ),
+        (lambda: expired(proposed(Mode.APPROVE)), [], "has expired; the controller proposes another one"),
+        (lambda: proposed(Mode.APPROVE), ["f00"], "plan f00 does not wait for approval; the plan that waits is "),
+        (lambda: {**proposed(Mode.APPROVE), PLAN: "{}"}, [], "the plan in namespace rebalancer-system is of another"),
+    ],
+)
+def test_where_no_plan_waits_nothing_is_approved(
+    status: Any, words: list[str], message: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.status = status()
+    assert entry.main(["approve", *words]) == Exit.ERROR
+    assert message in capsys.readouterr().err
+    assert server.approved == []
+
+
+def test_a_missing_right_is_named(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.status, server.code = proposed(Mode.APPROVE), 403
+    assert entry.main(["approve"]) == Exit.ERROR
+    err = capsys.readouterr().err
+    assert "grant the verbs patch and create on configmaps in namespace rebalancer-system" in err
+    assert "rebalancer-approval" in err

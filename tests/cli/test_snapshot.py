@@ -1,0 +1,203 @@
+"""`rebalancer snapshot`: a dump that gives the same answers, and nothing private."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebalancer.adapters.files import read_snapshot
+from rebalancer.cli import main as entry
+from rebalancer.cli.errors import Exit
+from rebalancer.decoding.kinds import KINDS
+from rebalancer.model.cluster import NEWEST
+from rebalancer.model.snapshot import Snapshot
+from tests.adapters.kubernetes.fake_server import answer, served
+
+EXAMPLE = "docs/examples/zone-returned.json"
+PRIVATE = "PRIVATE-"
+ANNOTATIONS = {
+    "kubectl.kubernetes.io/last-applied-configuration": f"{PRIVATE}applied",
+    "vault.hashicorp.com/token": f"{PRIVATE}token",
+    "kubernetes.io/config.mirror": f"{PRIVATE}hash",
+}
+
+
+def planted(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a List with something private wherever Kubernetes has a place for it, and a claim and a volume."""
+    made: dict[str, Any] = json.loads(json.dumps(document))
+    for item in made["items"]:
+        metadata = item["metadata"]
+        notes = {key: text for key, text in ANNOTATIONS.items() if item["kind"] != "Pod" or "mirror" not in key}
+        metadata["annotations"] = {**notes, "rebalancer.dev/pause-until": "2020-01-01T00:00:00Z"}
+        metadata["managedFields"] = [{"manager": f"{PRIVATE}manager", "fieldsV1": {"f:env": PRIVATE}}]
+        spec = item.get("spec", {})
+        for pod_spec in (spec, spec.get("template", {}).get("spec", {})):
+            for container in pod_spec.get("containers", ()):
+                container["env"] = [{"name": "PASSWORD", "value": f"{PRIVATE}env"}]
+                container["envFrom"] = [{"secretRef": {"name": f"{PRIVATE}secret"}}]
+                container["args"] = container["command"] = [f"--token={PRIVATE}arg"]
+                container["livenessProbe"] = {"exec": {"command": [f"{PRIVATE}probe"]}}
+            if pod_spec.get("containers"):
+                pod_spec["imagePullSecrets"] = [{"name": f"{PRIVATE}pull"}]
+                pod_spec["volumes"] = [{"name": "v", "secret": {"secretName": f"{PRIVATE}volume"}}]
+                pod_spec["serviceAccountName"] = f"{PRIVATE}account"
+        if "template" in spec:
+            template = spec["template"].setdefault("metadata", {})
+            template["annotations"] = {"checksum/config": f"{PRIVATE}checksum"}
+        if "status" in item:
+            item["status"]["message"] = f"{PRIVATE}message"
+    made["items"] += [
+        {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}, "data": {"key": f"{PRIVATE}data"}},
+        {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}, "data": {"key": f"{PRIVATE}data"}},
+        {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": "data",
+                "namespace": "shop",
+                "annotations": {
+                    "pv.kubernetes.io/bind-completed": f"{PRIVATE}yes",
+                    "volume.kubernetes.io/selected-node": "a-0",
+                },
+            },
+            "spec": {"volumeName": "pv", "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}},
+        },
+        {
+            "kind": "PersistentVolume",
+            "apiVersion": "v1",
+            "metadata": {"name": "pv"},
+            "spec": {
+                "csi": {"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": f"{PRIVATE}ref"}},
+                "capacity": {"storage": "1Gi"},
+            },
+        },
+        {
+            "kind": "StorageClass",
+            "apiVersion": "storage.k8s.io/v1",
+            "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            "provisioner": "d",
+            "parameters": {"token": f"{PRIVATE}parameter"},
+        },
+    ]
+    return made
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    document = planted(json.loads(Path(EXAMPLE).read_text(encoding="utf-8")))
+    file = tmp_path / "private.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    return file
+
+
+def read(file: Path) -> Snapshot:
+    return read_snapshot(file.read_bytes(), version=NEWEST, at=None, source=file.name)[0]
+
+
+def test_a_dump_has_nothing_private(private: Path, tmp_path: Path) -> None:
+    """Whatever is planted in environment, arguments, annotations, Secrets, ConfigMaps and statuses."""
+    assert PRIVATE in private.read_text(encoding="utf-8")
+    dump = tmp_path / "dump.json"
+    assert entry.main(["snapshot", "--snapshot", str(private), "-o", str(dump)]) == Exit.FINE
+    text = dump.read_text(encoding="utf-8")
+    assert PRIVATE not in text
+    assert not {"env", "args", "command", "managedFields"} & keys_of(json.loads(text))
+
+
+def keys_of(value: Any) -> set[str]:
+    """Return every field name of a document."""
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value))
+    return set(value).union(*map(keys_of, value.values())) if isinstance(value, dict) else set()
+
+
+def test_a_dump_is_the_same_cluster(private: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every object that is read, with every field; and so the same report and plan. A dump of it is the same dump."""
+    dump, again = tmp_path / "dump.json", tmp_path / "again.json"
+    assert entry.main(["snapshot", "--snapshot", str(private), "-o", str(dump)]) == Exit.FINE
+    assert entry.main(["snapshot", "--snapshot", str(dump), "-o", str(again)]) == Exit.FINE
+    assert again.read_bytes() == dump.read_bytes()
+    assert read(dump) == read(private)
+    capsys.readouterr()
+    for command in (["report"], ["plan"], ["explain", "pod/db-4"]):
+        for form in ("table", "json"):
+            outputs = []
+            for file in (private, dump):
+                assert entry.main([*command, "--snapshot", str(file), "-o", form]) == Exit.FINE
+                outputs.append(capsys.readouterr().out)
+            assert outputs[0] == outputs[1]
+            assert PRIVATE not in outputs[0]
+
+
+class Server:
+    """An API server with the private cluster, in pages of one object each where `continue` is followed."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.paths = {kind.path: [item for item in document["items"] if item["kind"] == kind.name] for kind in KINDS}
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        path, _, query = request.path.partition("?")
+        if path not in self.paths:
+            answer(request, 404, {"kind": "Status", "message": "the server could not find the requested resource"})
+            return
+        token = next((part[9:] for part in query.split("&") if part.startswith("continue=")), "0")
+        items, number = self.paths[path], int(token)
+        following = str(number + 1) if number + 1 < len(items) else ""
+        answer(request, 200, {"metadata": {"continue": following}, "items": items[number : number + 1]})
+
+
+@pytest.fixture
+def server(private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with ExitStack() as stack:
+        transport = stack.enter_context(served(Server(json.loads(private.read_text(encoding="utf-8")))))
+        document = {
+            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(document))
+        monkeypatch.setenv("KUBECONFIG", str(file))
+        yield
+
+
+@pytest.mark.usefixtures("server")
+def test_a_live_dump_knows_which_kinds_are_empty(private: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cluster without Services has none, it is not unknown; nothing private; its time is now."""
+    assert entry.main(["snapshot"]) == Exit.FINE
+    text = capsys.readouterr().out
+    assert PRIVATE not in text
+    snapshot, warnings = read_snapshot(text.encode(), version=NEWEST, at=None, source="dump")
+    assert (snapshot.unknown, warnings) == (frozenset(), ())
+    assert snapshot.pods == read(private).pods
+    assert snapshot.taken_at > read(private).taken_at
+
+
+def test_malformed_objects_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a warning each, as the other commands do."""
+    file = tmp_path / "broken.json"
+    items = [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "bad", "namespace": "shop", "labels": 3}}]
+    file.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+    assert entry.main(["snapshot", "--snapshot", str(file)]) == Exit.FINE
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["items"] == []
+    assert "warning: left out: Pod shop/bad" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        (["--snapshot", EXAMPLE, "--context", "c"], Exit.USAGE, "name a live cluster"),
+        (["--snapshot", "README.md"], Exit.ERROR, "README.md"),
+        (["--snapshot", EXAMPLE, "-o", "/nonexistent/x"], Exit.ERROR, "/nonexistent/x: No such file or directory"),
+    ],
+)
+def test_mistakes(command: list[str], code: Exit, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["snapshot", *command]) == code
+    assert message in capsys.readouterr().err

@@ -1,0 +1,109 @@
+"""The status as text, at 80 and 120 columns, with and without colour."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rebalancer.reporting.documents.document import WorkloadName
+from rebalancer.reporting.documents.status import (
+    BreakerStatus,
+    MoveEntry,
+    PauseStatus,
+    PlanSummary,
+    PolicyStatus,
+    PreventionStatus,
+    StatusDocument,
+    TeamPolicyStatus,
+)
+from rebalancer.reporting.text.layout import Layout, visible_width
+from rebalancer.reporting.text.status import status_text
+
+GOLDEN = Path(__file__).parents[2] / "cli" / "golden" / "output" / "status.txt"
+NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
+ACTING = "mode Evict: the controller evicts"
+
+
+def move(number: int, state: str, ago: timedelta) -> MoveEntry:
+    return MoveEntry(
+        namespace="shop",
+        pod=f"web-{number}",
+        uid=f"u{number}",
+        node="a-0",
+        workload=WorkloadName(kind="Deployment", name="web"),
+        state=state,
+        since=NOW - ago,
+    )
+
+
+STATUS = StatusDocument(
+    mode="Evict",
+    paused=None,
+    leader="rebalancer-5b8f9-x2x",
+    last_cycle=NOW - timedelta(seconds=12),
+    stale="",
+    breaker=BreakerStatus(open=False, causes=()),
+    in_flight=(move(3, "pending", timedelta(seconds=40)),),
+    last_moves=(
+        move(1, "verified", timedelta(hours=3)),
+        move(2, "ineffective", timedelta(minutes=4)),
+        move(0, "lost", timedelta(days=2)),
+    ),
+    plan=PlanSummary(evictions=8, minimum=8),
+    refusals={"BlockedByBudget": 5, "StepExceedsBudget": 2},
+    policy=PolicyStatus(hash="6a7f08fea03efa75", source="configmap:rebalancer-system/rebalancer-policy", valid=True),
+    prevention=PreventionStatus(mode="Off", workloads=0, ordered=0, waiting=0, left=0, stopped="", unsteered={}),
+)
+
+
+def written() -> str:
+    """Return the golden text: each look under its title."""
+    return "".join(
+        f"--- {width} columns, color {color}\n{status_text(STATUS, ACTING, NOW, Layout(width=width, color=color))}"
+        for width in (80, 120)
+        for color in (False, True)
+    )
+
+
+def test_what_is_printed() -> None:
+    """To the letter; `python -m tests.reporting.text.test_status` writes the file anew."""
+    assert written() == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_lines_fit_and_colours_change_nothing(width: int) -> None:
+    plain, colored = (status_text(STATUS, ACTING, NOW, Layout(width=width, color=color)) for color in (False, True))
+    assert all(visible_width(line) <= width for line in plain.splitlines())
+    assert re.sub("\x1b\\[[0-9;]*m", "", colored) == plain
+
+
+def test_before_the_first_cycle() -> None:
+    """Nothing has happened yet, and nothing is invented."""
+    plan = PlanSummary(evictions=0, minimum=0)
+    empty = msgspec.structs.replace(
+        STATUS, last_cycle=None, leader="", in_flight=(), last_moves=(), plan=plan, refusals={}
+    )
+    assert status_text(empty, "no cycle", NOW).splitlines() == [
+        "Controller: no cycle",
+        "no cycle yet, leader none, policy 6a7f08fea03efa75 (configmap:rebalancer-system/rebalancer-policy)",
+        "Plan: nothing to evict; 0 moves in flight.",
+    ]
+
+
+def test_what_is_wrong_is_at_the_end() -> None:
+    """A refused policy, that of a team, and how a pause ends."""
+    team = TeamPolicyStatus(namespace="shop", error="line 4: limits")
+    policy = msgspec.structs.replace(STATUS.policy, valid=False, error="line 2: mode", team_errors=(team,))
+    paused = PauseStatus(until=None, reason="zone b", by="alice")
+    text = status_text(msgspec.structs.replace(STATUS, policy=policy, paused=paused), ACTING, NOW)
+    assert "\nPaused until somebody resumes; rebalancer resume ends it.\n" in text
+    assert text.endswith(
+        "\nA newer policy is refused, the last valid one stays in force: line 2: mode\n"
+        "Team policy of shop: line 4: limits\n"
+    )
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(written(), encoding="utf-8")
