@@ -33,7 +33,7 @@ from rebalancer.model.cluster import Version
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
-from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.ports import (
     Document,
