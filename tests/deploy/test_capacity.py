@@ -44,7 +44,9 @@ def test_the_rights_are_jobs_and_what_says_how_they_are() -> None:
         ("jobs",): {"create", "delete", "list"},
         ("events",): {"list"},
     }
-    assert not any(kind.startswith("ClusterRole") for kind, _, _ in FORM)
+    assert get("ClusterRole")["rules"] == [
+        {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims"], "verbs": ["get"]}
+    ], "in the whole cluster, reading what has no namespace"
 
 
 def test_the_quota_allows_all_placeholders_of_the_default_policy() -> None:

@@ -197,6 +197,10 @@ class Acceptor:
             return False
         return self._queue.run_now(waiting[self._choices.pick(len(waiting))])
 
+    def _may_see_more(self, kind: str) -> bool:
+        """Return whether an owner's controller sees more before it acts: a free choice where there is more to see."""
+        return any(key.startswith(_OWNERS[kind]) for key in self._queue.pending) and bool(self._choices.pick(2))
+
     def _until(self, made: Callable[[], bool], streams: tuple[str, ...]) -> bool:
         """Try to make a change; let its client see one change more each time that it cannot."""
         while not made():
@@ -249,8 +253,8 @@ class Acceptor:
                 return True
             seen = self._replica_sets.workloads.get(owner.uid)
             too_few = seen is not None and len(self._active(owner.uid)) < seen.replicas
-            if any(key.startswith(_OWNERS[owner.kind]) for key in self._queue.pending) and self._choices.pick(2):
-                return False  # it may have seen more before it acted
+            if self._may_see_more(owner.kind):
+                return False
             return (owner.kind == "StatefulSet" or too_few) and self._run(f"owner {owner.uid}") and self._match(change)
 
         return self._until(made, (_OWNERS[owner.kind],))
@@ -344,7 +348,7 @@ class Acceptor:
         return self._until(lambda: self._deleted_by_replica_set(pod, owner.uid, at), (_OWNERS["ReplicaSet"],))
 
     def _deleted_by_stateful_set(self, pod: Pod, owner: Workload) -> bool:
-        if pod.uid not in self._unseen_deletions:
+        if pod.uid not in self._unseen_deletions and not self._may_see_more(owner.kind):
             self._run(f"owner {owner.uid}")
         if pod.uid not in self._unseen_deletions:
             return False

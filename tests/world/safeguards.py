@@ -14,7 +14,7 @@ import pytest
 
 from rebalancer.admission import admit as admission
 from rebalancer.admission.approval import find_proposal
-from rebalancer.controller import cycle, evictions, kill_switch, loop, runner
+from rebalancer.controller import cycle, evaluation, evictions, kill_switch, loop, runner
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.evictions import handle_answer, handle_saved
@@ -96,7 +96,7 @@ def _memory_of_the_last_leader_is_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def _own_moves_overlay_the_snapshot(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cycle, "overlay_moves", lambda snapshot, moves: snapshot)
+    patch.setattr(evaluation, "overlay_moves", lambda snapshot, moves: snapshot)
 
 
 def _unanswered_requests_count_as_sent(patch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ NOTICED: Mapping[str, tuple[int, str]] = {
     "workloads keep enough pods": (5, "are not Ready"),
     "moves are stored": (1, "the stored memory does not know"),
     "lost moves are not forgotten": (1, "its owner has all its pods"),
-    "memory stays small": (46, "the memory is not stored at the end"),
+    "memory stays small": (52, "the memory is not stored at the end"),
     "events are not lost while others are handled": (9, "runs no cycles at the end"),
     "only what is approved is admitted": (12, "nobody has approved"),
     "approvals are of the present proposal": (12, "nobody has approved"),

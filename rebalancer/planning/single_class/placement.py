@@ -163,7 +163,7 @@ def leaf_paths(root: Inner) -> Iterator[Path]:
                 yield (child, *rest)
 
 
-def has_room(root: Inner) -> bool:
+def has_places(root: Inner) -> bool:
     """Return whether any node can hold a further pod."""
     leaves = (cast("Leaf", path[-1]) for path in leaf_paths(root))
     return any(held < cap for held, _, cap, _ in leaves)

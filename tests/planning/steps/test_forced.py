@@ -217,7 +217,7 @@ def test_a_share_cap_counts_as_excess() -> None:
     st.integers(0, 1),
 )
 @settings(deadline=None)
-def test_without_room_no_evictions_bring_it_nearer(counts: Counts, zone: int, host: int, pending: int) -> None:
+def test_without_free_capacity_no_evictions_bring_it_nearer(counts: Counts, zone: int, host: int, pending: int) -> None:
     """Replacements fill the very places that up to three evictions empty, so no step is searched."""
     root = make_inner(make_inner((held, 0, held, 0) for held in nodes) for nodes in counts)
     start, limits = TreeState(root, pending), bounds(zone, host)
