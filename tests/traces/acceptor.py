@@ -233,7 +233,10 @@ class Acceptor:
     def _check_unseen(self) -> None:
         """Give up as soon as more was done than the rest of the trace shows."""
         rest = Counter(change.what for change in self._trace.changes[self._index :])
-        if len(self._unseen) > rest[What.CREATED]:
+        names = {change.detail for change in self._trace.changes[self._index :] if change.what is What.CREATED}
+        created = [pod for uid in self._unseen if (pod := self._state.store.pods.get(uid)) is not None]
+        numbered = [pod for pod in created if pod.owner is not None and pod.owner.kind == "StatefulSet"]
+        if len(self._unseen) > rest[What.CREATED] or any(pod.name not in names for pod in numbered):
             raise RejectedError(self._index, f"{len(self._unseen)} pods are never created")
         if len(self._unseen_deletions) > rest[What.TERMINATING] + rest[What.GONE]:
             raise RejectedError(self._index, f"{len(self._unseen_deletions)} pods are never deleted")
