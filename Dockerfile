@@ -5,7 +5,9 @@ WORKDIR /build
 COPY requirements.lock ./
 # Only what the lock names, only with the hashes it names, nothing that would have to be compiled.
 RUN python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: \
-      --target /app --requirement requirements.lock
+      --target /app --requirement requirements.lock \
+    # A second client, for asyncio, that nothing here imports: a quarter of the image.
+    && rm -r /app/kubernetes/aio
 COPY rebalancer /app/rebalancer
 # The root file system is read-only when it runs: byte code is made now.
 RUN python -m compileall -q -j 0 /app
@@ -13,9 +15,14 @@ RUN python -m compileall -q -j 0 /app
 FROM gcr.io/distroless/python3-debian13:nonroot
 ARG VERSION=0.1.0
 ARG REVISION=unknown
+ARG CREATED=unknown
 LABEL org.opencontainers.image.title="rebalancer" \
       org.opencontainers.image.description="Keeps Kubernetes workloads spread the way kube-scheduler would count it" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.vendor="The Rebalancer authors" \
+      org.opencontainers.image.url="https://rebalancer.dev" \
+      org.opencontainers.image.base.name="gcr.io/distroless/python3-debian13:nonroot" \
+      org.opencontainers.image.created="${CREATED}" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 ENV PYTHONPATH=/app \

@@ -34,12 +34,13 @@ demo: install ## Show the repair after a lost zone comes back, on the simulated 
 	$(BIN)/rebalancer demo
 
 .PHONY: lint
-lint: install ## Format and lint rules, types, layers, Dockerfile
+lint: install ## Format and lint rules, types, layers, Dockerfile, workflows
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/zizmor --offline --quiet --persona=pedantic .github
 
 .PHONY: format
 format: install ## Put the sources into their format
@@ -77,6 +78,14 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 docs: install ## Regenerate the generated parts of docs/ and the schemas of the documents in config/
 	$(BIN)/python -m tools.reference
 
+.PHONY: install-manifest
+install-manifest: install ## Write deploy/install.yaml, which is deploy/base in one file
+	$(BIN)/python -m tools.install_manifest
+
+.PHONY: sbom
+sbom: install ## Write sbom.json: what the image contains, from requirements.lock (CycloneDX)
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file sbom.json
+
 .PHONY: thorough
 thorough: install ## The long checks; docs/verification.md has their last results
 	$(BIN)/python -m pytest -m thorough -s
@@ -101,4 +110,4 @@ lock: install ## Compile the lock files from pyproject.toml
 
 .PHONY: clean
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -63,6 +63,10 @@ class ReadFailedError(Exception):
     """Something could not be read; the message says what and why. Whoever wanted to act on it does not act."""
 
 
+class ReadForbiddenError(ReadFailedError):
+    """This identity may not read it: that does not pass by itself."""
+
+
 class ReplicaCount(Struct, frozen=True):
     """How many pods a workload wants, and how many of its pods are Ready."""
 

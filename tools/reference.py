@@ -1,8 +1,8 @@
 """Generate the parts of the pages that follow from the code: `python -m tools.reference` writes, tests compare.
 
 A page holds generated parts between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of it is written by
-hand. The schemas of the documents in `config/` and two files of `deploy/monitoring/` are written whole. `make docs`
-runs it.
+hand. The schemas of the documents in `config/`, two files of `deploy/monitoring/` and those of the chart that follow
+from other files are written whole. `make docs` runs it.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.suggestion import SuggestionDocument
 from rebalancer.settings import Settings, flag_of, variable_of
 from rebalancer.tracking.moves import TRANSITIONS
+from tools.chart import chart_files, value_rows
 from tools.dashboard import dashboard_text
 from tools.monitoring import MONITORING, alert_rows, prometheus_rule
 
@@ -96,7 +97,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.BREAKER_OPEN: "The cluster exceeds a bound of `breaker`, or did within `breaker.clearAfter`.",
     Reason.STALE_DATA: "A watch is not synced, or has been silent for too long.",
     Reason.MEMORY_NOT_SAVED: "The moves in flight could not be stored for the next process.",
-    Reason.FORBIDDEN: "RBAC does not allow the request.",
+    Reason.FORBIDDEN: "The account has no right to evict in the namespace, or to read the workload before that.",
 }
 CAUSES: Final[Mapping[Cause, str]] = {
     Cause.SKEW_VIOLATED: "A spread constraint is violated: a hard one, or a soft one that `spread.actOn` lists.",
@@ -347,6 +348,11 @@ def moves() -> str:
     return "\n".join(["```mermaid", *lines, "```", ""])
 
 
+def chart_values() -> str:
+    """List the values of the Helm chart."""
+    return table(("value", "default", "meaning"), value_rows())
+
+
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "commands": commands,
     "settings": settings,
@@ -363,10 +369,12 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "metrics": metrics,
     "alerts": alerts,
     "moves": moves,
+    "chart-values": chart_values,
 }
 PAGES: Final[Mapping[str, frozenset[str]]] = {
-    "docs/reference.md": frozenset(PARTS) - {"moves"},
+    "docs/reference.md": frozenset(PARTS) - {"moves", "chart-values"},
     "docs/design.md": frozenset({"moves"}),
+    "deploy/chart/rebalancer/README.md": frozenset({"chart-values"}),
 }
 """The pages, and the parts that each must hold."""
 
@@ -392,13 +400,14 @@ def wanted() -> Mapping[Path, str]:
     made |= {ROOT / "config" / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
     made[MONITORING / "prometheus-rule.yaml"] = prometheus_rule()
     made[MONITORING / "dashboard.json"] = dashboard_text()
-    return made
+    return {**made, **dict(chart_files())}
 
 
 def main() -> int:
     """Write what is stale."""
     for path, text in wanted().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print(f"{path.relative_to(ROOT)} renewed")
     return 0

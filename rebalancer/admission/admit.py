@@ -6,8 +6,8 @@ mode Approve. A step is admitted whole, as a prefix, or not at all.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from rebalancer.admission.causes import (
     BreakerOpen,
     MemoryUnsaved,
     ModeObserves,
+    NotAllowed,
     NotLasting,
     NotProposed,
     OutsideWindow,
@@ -70,7 +71,8 @@ class AdmissionContext:
     """What applies to every eviction alike.
 
     `stale` says why the snapshot is out of date, `unsaved` why the memory could not be saved, "" if they are not.
-    `overload` says since when and for how long the API server has asked to send nothing. `turn` counts the cycles:
+    `overload` says since when and for how long the API server has asked to send nothing. `forbidden` says by namespace
+    why this account may not evict there. `turn` counts the cycles:
     another step is first in each.
     """
 
@@ -80,6 +82,7 @@ class AdmissionContext:
     stale: str = ""
     unsaved: str = ""
     overload: Overload | None = None
+    forbidden: Mapping[str, str] = field(default_factory=dict)
     turn: int = 0
     pause: Pause | None = None
     breaker: BreakerState = CLOSED
@@ -102,7 +105,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     first = context.turn % len(steps) if steps else 0
     steps = steps[first:] + steps[:first]
     common = find_common_obstacle(context)
-    obstacles = [common or _find_obstacle(step[0], since, memory, context) for step in steps]
+    obstacles = [_find_obstacle(step[0], common, since, memory, context) for step in steps]
     rates = _Rates(context.policy, snapshot, memory, context.now)
     if context.mode is Mode.APPROVE:
         proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
@@ -204,9 +207,16 @@ def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
 
 
 def _find_obstacle(
-    eviction: Eviction, since: dict[str, datetime], memory: Memory, context: AdmissionContext
+    eviction: Eviction, common: Refusal | None, since: dict[str, datetime], memory: Memory, context: AdmissionContext
 ) -> Refusal | None:
     """Return what other than a rate keeps a step from being admitted; `eviction` is its first."""
+    refused = find_refusals(memory, eviction.group, context.now)
+    message = context.forbidden.get(eviction.pod.namespace)
+    if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
+        # Refused requests count for the breaker, too; that it is open would hide why.
+        return Refusal(Reason.FORBIDDEN, NotAllowed(message, refused[1]))
+    if common is not None:
+        return common
     required = eviction.repair.lasting
     violated_for = context.now - since.get(make_token(eviction.group), context.now)
     if violated_for < required and not context.at_once:
@@ -215,7 +225,6 @@ def _find_obstacle(
     backoff = find_backoff(memory, eviction.group, context.now)
     if backoff is not None:
         return Refusal(Reason.BACK_OFF, BackingOff(backoff.times, backoff.left))
-    refused = find_refusals(memory, eviction.group, context.now)
     return Refusal(Reason.BACK_OFF, RequestsRefused(*refused)) if refused is not None else None
 
 
@@ -258,9 +267,9 @@ class _Rates:
         return None
 
     def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
-        for sent, allowed, field in self._rates_of(eviction):
+        for sent, allowed, budget in self._rates_of(eviction):
             if sent >= allowed:
-                return RateReached(field, allowed)
+                return RateReached(budget, allowed)
         return TooManyInFlight(MOST_IN_FLIGHT) if self._in_flight + self._cycle >= MOST_IN_FLIGHT else None
 
     def _count(self, eviction: Eviction, number: int) -> None:

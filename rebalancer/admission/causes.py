@@ -73,6 +73,13 @@ class RequestsRefused(Fact, frozen=True, gc=False):
     left: timedelta
 
 
+class NotAllowed(Fact, frozen=True, gc=False):
+    """The account has no right to evict there; it is tried again in `left`."""
+
+    message: str
+    left: timedelta
+
+
 class ServerOverloaded(Fact, frozen=True, gc=False):
     """The API server is overloaded: it asked to send nothing for some time, of which `left` remains."""
 

@@ -107,6 +107,7 @@ def count_zones(
 
 
 def _zones_seen(key: str, view: View, memory: Memory, ignored: Collection[str]) -> frozenset[str]:
-    now = view.snapshot.taken_at
-    lately = {zone.zone for zone in memory.zones if zone.key == key and now - zone.last < ZONE_LIFETIME}
+    lately = {
+        zone.zone for zone in memory.zones if zone.key == key and not view.clock.has_lasted(zone.last, ZONE_LIFETIME)
+    }
     return frozenset((lately - set(ignored)) | view.nodes.groups(key).keys())

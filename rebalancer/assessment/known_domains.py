@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from rebalancer.model.affinity import NodeSelectorTerm, Toleration
 from rebalancer.model.labels import Operator, SelectorRequirement
+from rebalancer.model.moments import Clock
 from rebalancer.model.moves import Memory, ZoneSeen
 from rebalancer.model.node_pools import NodePool
 from rebalancer.model.pods import Pod
@@ -73,8 +74,8 @@ class NodeNeeds(NamedTuple):
 class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
     """What is known of domains besides the nodes.
 
-    `declared` and `ignored` are the policy's, by topology key. `seen` are domains of the memory, `now` is the time and
-    `remember` for how long they matter. `zone_keys` are keys of zones, whatever number of nodes these have.
+    `declared` and `ignored` are the policy's, by topology key. `seen` are domains of the memory, which matter for
+    `remember` by the time of `clock`. `zone_keys` are keys of zones, whatever number of nodes these have.
     """
 
     declared: Mapping[str, Collection[str]] = {}
@@ -83,7 +84,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
     seen: Sequence[ZoneSeen] = ()
     remember: timedelta = timedelta(0)
     zone_keys: frozenset[str] = frozenset()
-    now: datetime
+    clock: Clock
 
     @property
     def knows_more(self) -> bool:
@@ -100,7 +101,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
             seen=memory.zones,
             remember=policy.topology.remember,
             zone_keys=find_zone_keys(policy),
-            now=view.snapshot.taken_at,
+            clock=view.clock,
         )
 
     def domains_without_nodes(
@@ -146,7 +147,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
         return (
             KnownDomain(value=zone.zone, source=DomainSource.REMEMBERED, last_seen=zone.last)
             for zone in self.seen
-            if zone.key == key and self.now - zone.last < self.remember
+            if zone.key == key and not self.clock.has_lasted(zone.last, self.remember)
         )
 
     def _pooled(self, key: str, needs: NodeNeeds) -> Iterator[KnownDomain]:

@@ -21,11 +21,12 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import DomainName, Memory, Reference, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, Resources
+from rebalancer.model.reasons import State
 from rebalancer.planning.causes import NoCapacity
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
 from rebalancer.planning.scope.capacity import repels_own_class
 from rebalancer.planning.scope.requirements import is_acted_on
-from rebalancer.policy import Policy
+from rebalancer.policy import LimitAction, Policy
 from rebalancer.scheduling.spread_constraints import HOSTNAME
 from rebalancer.scheduling.view import View
 
@@ -86,6 +87,10 @@ def find_candidates(
     for group in made.groups:
         for key, values in _full_domains(group):
             finder.add(candidates, group.workloads, key, values)
+    for limit in assessment.limits:
+        if limit.action is LimitAction.EVICT and limit.state is State.UNFIXABLE and limit.possible > limit.existing:
+            workloads = tuple(sorted({part.member.reference for part in limit.parts}))
+            finder.add(candidates, workloads, limit.topology_key, None)
     return tuple(candidates.values())
 
 
@@ -115,16 +120,20 @@ class _Finder:
         self._samples = {member.reference: member.sample for member in members(view) if member.owner is not None}
 
     def add(
-        self, candidates: dict[str, Candidate], workloads: tuple[Reference, ...], key: str, values: set[str]
+        self, candidates: dict[str, Candidate], workloads: tuple[Reference, ...], key: str, values: set[str] | None
     ) -> None:
-        """Add a candidate, unless its workloads have one or no node may be requested for them."""
+        """Add a candidate, unless its workloads have one or no node may be requested for them.
+
+        `values` are the domains that need capacity, None: those without nodes.
+        """
         token = make_token("\n".join(map(str, workloads)))
         sample = next((self._samples[name] for name in workloads if self._samples.get(name) is not None), None)
         if token in candidates or sample is None:
             return
         carried = self._view.nodes.values(key).values()
         requestable = self._knowledge.requestable(key, NodeNeeds.of(sample), carried)
-        domains = tuple(requestable[value] for value in sorted(values & requestable.keys()))
+        wanted = requestable.keys() - set(carried) if values is None else values & requestable.keys()
+        domains = tuple(requestable[value] for value in sorted(wanted))
         if not domains:
             return
         keys = frozenset(self._keys_of(workloads))

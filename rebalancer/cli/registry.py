@@ -86,6 +86,11 @@ VERBS = (
         module="rebalancer.cli.policy",
     ),
     Verb(
+        name="cleanup",
+        summary="Before an uninstallation: stop the controller and delete everything that it has written",
+        module="rebalancer.cli.cleanup",
+    ),
+    Verb(
         name="demo",
         summary="Watch a zone get lost, come back and be repaired, on a simulated cluster",
         module="rebalancer.cli.demo",

@@ -16,10 +16,10 @@ from rebalancer.admission.admit import Admission, AdmissionContext, admit
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.breaker import observe_cluster, update_breaker
 from rebalancer.admission.memory import update_memory
-from rebalancer.assessment.assess import Assessment, assess
-from rebalancer.assessment.causes import Causes, find_causes
+from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.causes import Causes
 from rebalancer.assessment.limit_groups import LimitGroup
-from rebalancer.capacity.placeholders import placeholder_pods, settle_nodes, without_pods
+from rebalancer.capacity.placeholders import placeholder_pods, without_pods
 from rebalancer.controller.capacity import (
     NO_CAPACITY,
     CapacityContext,
@@ -27,11 +27,12 @@ from rebalancer.controller.capacity import (
     decide_in_cycle,
     gate_evictions,
 )
+from rebalancer.controller.evaluation import Evaluation, evaluate
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.plan import Eviction, Plan
-from rebalancer.planning.planner import find_relaxations, plan
+from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document, proposal_document
@@ -51,17 +52,31 @@ def without_stopwatch(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle:
-    """The results of one cycle. `memory` has to be stored after it; `view` is the snapshot that was evaluated."""
+    """The results of one cycle. `memory` has to be stored after it."""
 
     snapshot: Snapshot
-    view: View
-    assessment: Assessment
-    causes: Causes
+    evaluation: Evaluation
     plan: Plan
+    """The evaluation's, with what capacity refuses."""
     admission: Admission
     memory: Memory
     context: AdmissionContext
     capacity: CapacityOutcome
+
+    @property
+    def view(self) -> View:
+        """The snapshot that was evaluated."""
+        return self.evaluation.view
+
+    @property
+    def assessment(self) -> Assessment:
+        """Every spread group and every limit, evaluated."""
+        return self.evaluation.assessment
+
+    @property
+    def causes(self) -> Causes:
+        """What caused the violations."""
+        return self.evaluation.causes
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
         """Return how many pods a workload wants, and how many are Ready in the snapshot and not terminating."""
@@ -120,8 +135,11 @@ def run_cycle(
     stopwatch: Stopwatch = without_stopwatch,
     before: Snapshot | None = None,
     capacity: CapacityContext = NO_CAPACITY,
+    known: Evaluation | None = None,
 ) -> Cycle:
-    """Track, assess, plan and admit on one snapshot; `before` is the snapshot of the last cycle.
+    """Track, assess, plan and admit on one snapshot.
+
+    `before` is the snapshot of the last cycle, `known` its evaluation, which is used again while it holds.
 
     Placeholders are outside of everything but the last stage, which lets evictions go only into capacity that is free.
 
@@ -132,13 +150,12 @@ def run_cycle(
     with stopwatch("assess"):
         # A view of long ago says nothing about what became of an eviction.
         tracked = memory if context.stale else track(memory, before, snapshot, context.policy, context.now)
-        view = View(settle_nodes(overlay_moves(snapshot, tracked.moves), tracked.capacity), profile)
-        assessment = assess(view, context.policy, tracked)
-        causes = find_causes(assessment, view, tracked)
+        evaluation = evaluate(snapshot, profile, context.policy, tracked, known)
+        view, assessment = evaluation.view, evaluation.assessment
     with stopwatch("plan"):
-        made = plan(view, assessment, context.policy, tracked)
+        made = evaluation.plan
     with stopwatch("admit"):
-        updated = update_memory(tracked, assessment, causes, made, context.now)
+        updated = update_memory(tracked, assessment, evaluation.causes, made, context.now)
         bounds = context.policy.breaker
         readings = observe_cluster(snapshot, tracked.moves, context.requests, bounds, context.now)
         breaker = update_breaker(memory.breaker, readings, bounds, context.now)
@@ -153,9 +170,7 @@ def run_cycle(
         )
     return Cycle(
         snapshot=snapshot,
-        view=view,
-        assessment=assessment,
-        causes=causes,
+        evaluation=evaluation,
         plan=made,
         admission=admission,
         memory=structs.replace(updated, proposal=admission.proposal),

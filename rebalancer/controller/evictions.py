@@ -216,13 +216,21 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
         memory = record_refusal(memory, requested.group, now, least)
     elif result is EvictionResult.EVICTED:
         memory = forget_refusals(memory, requested.group)
-    following = structs.replace(state, memory=memory)
+    following = structs.replace(_note_right(state, requested, event.answer), memory=memory)
     if wait is not None:
         # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
         following = _drop_group(following, requested.group)
     following = _hold_all(following, requested, event.answer, now)
     following, more = _continue(following, now)
     return following, (*(Publish(event=note) for note in _answer_events(move, event.answer)), *more)
+
+
+def _note_right(state: LoopState, move: Move, answer: EvictionAnswer) -> LoopState:
+    """Store why this account may not evict in a namespace, until another answer comes from there."""
+    others = {space: message for space, message in state.forbidden.items() if space != move.namespace}
+    if answer.result is EvictionResult.FORBIDDEN:
+        return structs.replace(state, forbidden={**others, move.namespace: answer.message})
+    return structs.replace(state, forbidden=others)
 
 
 def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetime) -> LoopState:

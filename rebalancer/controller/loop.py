@@ -141,6 +141,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         stale=event.stale,
         unsaved=state.unsaved,
         overload=state.overload,
+        forbidden=state.forbidden,
         turn=state.turn,
         pause=state.pause,
         approved=state.approved,
@@ -148,10 +149,11 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         requests=event.requests,
     )
     state = drop_queue(state)
+    capacity = CapacityContext(reading=event.capacity, creating=state.creating, refused=state.refused_capacity)
     # Moves are not followed on a stale view, so it is no view to compare the next one with.
     before = state.cycle.snapshot if state.cycle is not None and not state.cycle.context.stale else None
-    capacity = CapacityContext(reading=event.capacity, creating=state.creating, refused=state.refused_capacity)
-    cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before, capacity)
+    known = state.cycle.evaluation if state.cycle is not None else None
+    cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before, capacity, known)
     ended = _ended_moves(state.memory, cycle.memory)
     about_limits, reported = limit_events(state.reported, cycle.assessment.limits, cycle.causes)
     about_pods, deadlocked = deadlock_events(state.deadlocked, cycle.assessment.deadlocks)

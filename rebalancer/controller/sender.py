@@ -13,7 +13,7 @@ import structlog
 
 from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
-from rebalancer.ports import Cluster, EvictionResult, ReadFailedError
+from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, ReadFailedError, ReadForbiddenError
 
 OVERLOAD_WAIT: Final = 5.0
 """Seconds for which nothing is sent after an overloaded server's answer, or as long as the server asks."""
@@ -46,10 +46,10 @@ class Sender:
         """Check what must hold, send the request and return its answer, or why it was not sent. Never raises."""
         move = request.move
         held = self._check_overload(request) or self._check_pods(request) or self._check_permission(request)
-        if held is not None:
+        if isinstance(held, NotSent):
             _log.warning("eviction held back", namespace=move.namespace, pod=move.pod, why=held.why)
             return held
-        answer = self._cluster.evict(move)
+        answer = held.answer if held is not None else self._cluster.evict(move)
         if answer.result is EvictionResult.THROTTLED:  # at once: the loop learns of it when it has planned
             self._overloaded_until = self._clocks.monotonic() + max(OVERLOAD_WAIT, answer.retry_after)
         _log.info(
@@ -72,8 +72,11 @@ class Sender:
         why = f"the API server is overloaded; waiting for {left:.0f}s more"
         return NotSent(uid=request.move.uid, why=why, held=Held.STEPS) if left > 0 else None
 
-    def _check_pods(self, request: Evict) -> NotSent | None:
-        """Return why a step may not begin: a stale watch, or a workload that is not as the plan assumes."""
+    def _check_pods(self, request: Evict) -> NotSent | Answered | None:
+        """Return why a step may not begin: a stale watch, or a workload that is not as the plan assumes.
+
+        A workload that may not be read is the answer to the eviction: the right to evict comes with that to read.
+        """
         uid = request.move.uid
         if not request.expected:
             return None
@@ -83,6 +86,8 @@ class Sender:
         for workload, expected in request.expected:
             try:
                 count = self._cluster.count_replicas(workload)
+            except ReadForbiddenError as error:
+                return Answered(uid=uid, answer=EvictionAnswer(EvictionResult.FORBIDDEN, str(error)))
             except ReadFailedError as error:
                 return NotSent(uid=uid, why=str(error))
             differs = ""

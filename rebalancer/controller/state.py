@@ -237,8 +237,8 @@ class LoopState(Struct, frozen=True, kw_only=True):
     `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in the stored memory.
     `policy` is the one in force, with what `teams` add; `team_problems` says by namespace what of a team policy is not.
     `unsaved` says why the memory could not be saved the last time, "" if it was. `overload` says since when and for how
-    long the API server has asked to send nothing, None if it has not. `policy_error` says why the newest policy is not
-    in force, "" if it is.
+    long the API server has asked to send nothing, None if it has not. `forbidden` says by namespace why this account
+    may not evict there, as far as it has tried. `policy_error` says why the newest policy is not in force, "" if it is.
     `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
     `approved` is the hash of the plan that a person has approved last, "" if there is none.
     `to_create` and `to_delete` are placeholders that wait until the memory is saved, `creating` are the names of those
@@ -274,6 +274,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     unsaved: str = ""
     unsent: frozenset[tuple[str, datetime]] = frozenset()
     overload: Overload | None = None
+    forbidden: Mapping[str, str] = field(default_factory=dict)
     to_create: tuple[Placeholder, ...] = ()
     to_delete: tuple[str, ...] = ()
     creating: frozenset[str] = frozenset()

@@ -1,9 +1,48 @@
-"""Points in time as the memory stores them."""
+"""Points in time as the memory stores them, and the time at which a snapshot is evaluated."""
 
-from datetime import datetime
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 Moment = Annotated[datetime, Meta(tz=True)]
 """A point in time with a time zone; one without, in a memory that somebody has edited, is refused."""
+
+ALWAYS: Final = datetime.max.replace(tzinfo=UTC)
+"""Later than every time."""
+
+
+class Clock:
+    """The time at which a snapshot is evaluated; it notes until when each of its answers stays the same.
+
+    Whoever asks the clock instead of comparing times can be asked again only after `holds_until`: before that time the
+    same objects give the same results.
+    """
+
+    def __init__(self, now: datetime, holds_until: datetime = ALWAYS) -> None:
+        self.now: Final = now
+        self.holds_until = holds_until
+
+    def has_passed(self, moment: datetime) -> bool:
+        """Return whether a moment lies in the past, or is now."""
+        if moment <= self.now:
+            return True
+        self.holds_until = min(self.holds_until, moment)
+        return False
+
+    def has_lasted(self, since: datetime, span: timedelta) -> bool:
+        """Return whether a span of time has passed since a moment."""
+        left = span - (self.now - since)
+        if left <= timedelta(0):
+            return True
+        if left < self.holds_until - self.now:  # compared like this, no span is too long to be added to a time
+            self.holds_until = self.now + left
+        return False
+
+    def age_of(self, moment: datetime) -> timedelta:
+        """Return how long ago a moment was, to be shown: no later time gives the same answer.
+
+        A time in the future is of another clock: it is now.
+        """
+        self.holds_until = self.now
+        return max(timedelta(0), self.now - moment)

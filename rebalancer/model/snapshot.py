@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 from rebalancer.model.autoscalers import Autoscaler
 from rebalancer.model.budgets import DisruptionBudget
@@ -68,6 +69,20 @@ class Snapshot:
     autoscalers: Sequence[Autoscaler] = ()
     unknown: frozenset[str] = frozenset()
     faults: tuple[Fault, ...] = field(default=())
+
+    def at(self, moment: datetime) -> Self:
+        """Return the same objects at another time, with the indexes that were built already."""
+        later = copy(self)
+        later.__dict__["taken_at"] = moment
+        return later
+
+    def holds_same(self, other: Self) -> bool:
+        """Return whether two snapshots are of the very same objects, at whatever times."""
+        if (self.version, self.unknown, self.faults) != (other.version, other.unknown, other.faults):
+            return False
+        small = {"taken_at", "version", "unknown", "faults"}
+        names = {known.name for known in fields(self)} - small
+        return all(getattr(self, name) is getattr(other, name) for name in names)
 
     @cached_property
     def node(self) -> Mapping[str, Node]:

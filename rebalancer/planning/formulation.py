@@ -74,7 +74,7 @@ class ProblemBuilder:
         self.policy = policy
         self.capacities = CapacityIndex(view)
         self._cache = cache
-        self._eligibility = EligibilityChecker(view.snapshot, policy)
+        self._eligibility = EligibilityChecker(view.snapshot, policy, view.clock)
         self._topologies = Topologies(view)
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
         self._classes = PodClassesBuilder(view, self.capacities, self._partitioner)
@@ -241,7 +241,7 @@ class ProblemBuilder:
         return self._settling[capacity]
 
     def _find_settling(self, nodes: Iterable[str]) -> Refusal | None:
-        settle, now = self.policy.nodes.settle, self.view.snapshot.taken_at
+        settle, clock = self.policy.nodes.settle, self.view.clock
         for name in nodes:
             node = self.view.nodes.by_name[name]
             if node.deleted is not None:
@@ -252,8 +252,8 @@ class ProblemBuilder:
             if not node.ready:
                 return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
             since = node.ready_since
-            if since is not None and max(_NONE, now - since) < settle:  # a time in the future is of another clock
-                return Refusal(Reason.NODE_SETTLING, NodeSettling(name, max(_NONE, now - since), settle))
+            if since is not None and settle and not clock.has_lasted(since, settle):
+                return Refusal(Reason.NODE_SETTLING, NodeSettling(name, clock.age_of(since), settle))
         return None
 
     def _levels(self, requirements: Sequence[Requirement]) -> _Levels | None:

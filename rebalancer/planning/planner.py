@@ -1,7 +1,7 @@
 """Make the plan: for every component the proven minimum, the next safe step, and why further evictions wait."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
@@ -66,7 +66,7 @@ class _Planner:
         self._extras = {extra.group: extra.goal for extra in memory.extra_evictions}
         self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at
-        self._ledger = BudgetLedger(view.snapshot, policy, memory, assessment.pod_groups)
+        self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
         self._builder = ProblemBuilder(view, policy, self._ledger, cache, _avoided(assessment.pod_groups))
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
@@ -115,7 +115,7 @@ class _Planner:
         limits, many = self._limits, max(1, len(self._later))
         whole = limits.lookahead_nodes_of_plan
         share = min(max(whole // many, limits.lookahead_nodes_of_component_least), limits.lookahead_nodes_of_component)
-        first = int(self._now.timestamp() // 60) * (whole // share) % many if share * many > whole else 0
+        first = self._minute() * (whole // share) % many if share * many > whole else 0
         for component, without in (*self._later[first:], *self._later[:first]):
             if without is not None and without[1].step is None and self._lookahead.left <= 0:
                 self._conclude(*without)
@@ -124,6 +124,12 @@ class _Planner:
             problem = self._builder.problem(component)
             assert not isinstance(problem, Refusal), "reserved capacity does not refuse a component"
             self._conclude(problem, self._decide(problem, self._lookahead.part(share)))
+
+    def _minute(self) -> int:
+        """Return the number of the minute; in the next one the answer is another."""
+        minute = int(self._now.timestamp() // 60)
+        self._view.clock.has_passed(datetime.fromtimestamp(60 * (minute + 1), UTC))
+        return minute
 
     def _decide(self, problem: Problem, lookahead: SearchBudget | None) -> Decision:
         name = problem.component.name

@@ -460,6 +460,10 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     admission.BreakerOpen: _breaker_open,
     admission.NotLasting: lambda c: f"violated for {_seconds(c.lasted)}; {c.field} is {format_duration(c.required)}",
     admission.MemoryUnsaved: lambda c: f"the memory cannot be saved, without which nothing is evicted: {c.message}",
+    admission.NotAllowed: lambda c: (
+        f"this account has no right to evict there: {c.message}. Install the form with that right "
+        f"(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in {_whole_seconds(c.left)}"
+    ),
     admission.ServerOverloaded: lambda c: f"the API server is overloaded; next attempt in {_whole_seconds(c.left)}",
     admission.BackingOff: _backing_off,
     admission.RequestsRefused: lambda c: (

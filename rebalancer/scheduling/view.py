@@ -8,7 +8,9 @@ through thousands of them. Views are immutable.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Self, TypeVar
 
@@ -16,6 +18,7 @@ from msgspec import structs
 
 from rebalancer.model.affinity import PodAffinity, Taint, TaintEffect
 from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.moments import Clock
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
@@ -43,6 +46,7 @@ class View:
 
     def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE) -> None:
         self.snapshot: Final = snapshot
+        self.clock: Final = Clock(snapshot.taken_at)
         self.profile: Final = profile
         self.rules: Final[VersionRules] = get_version_rules(snapshot.version)
         self.nodes: Final = NodeIndex(snapshot.nodes)
@@ -53,6 +57,12 @@ class View:
         """What differs from the shared indexes, by namespace."""
         self.changes_on: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs, by node."""
+
+    def at(self, moment: datetime) -> Self:
+        """Return the same state at a later time, with everything that was computed from it, while that holds."""
+        later = copy(self)
+        later.__dict__.update(snapshot=self.snapshot.at(moment), clock=Clock(moment, self.clock.holds_until))
+        return later
 
     # Hypothetical states
 

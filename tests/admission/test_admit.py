@@ -12,6 +12,7 @@ from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import Admission, AdmissionContext, Overload, admit
 from rebalancer.admission.causes import (
     BreakerOpen,
+    NotAllowed,
     NotLasting,
     OutsideWindow,
     Paused,
@@ -268,6 +269,28 @@ def test_what_holds_everything() -> None:
     assert {waiting.refusal.cause for waiting in admission.waiting} == {ServerOverloaded(timedelta(seconds=3))}
     for since in (now - timedelta(seconds=5), now + timedelta(hours=1)):
         assert len(admitted(rules(), overload=Overload(since, timedelta(seconds=5))).evictions) == 8
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_evictions_that_are_not_allowed_wait_in_their_namespace(*, is_open: bool) -> None:
+    """With the API server's message, also while the refused requests hold the breaker open; a pause is said first."""
+    _, _, made = assess_and_plan(rules())
+    now = skewed().taken_at
+    cause = OpenCause(cause=BreakerCause.API_ERRORS, part=5, total=9, bound=20, since=now, last=now)
+    breaker = BreakerState((cause,) if is_open else ())
+    memory = NO_MEMORY
+    for group in made.groups:
+        memory = record_refusal(memory, group.name, now, timedelta(minutes=1))
+    message = "pods is forbidden"
+    spaces = {eviction.pod.namespace for eviction in made.evictions}
+    forbidden = dict.fromkeys(spaces, message)
+    admission = admitted(rules(), memory, forbidden=forbidden, breaker=breaker)
+    causes = {waiting.refusal.cause for waiting in admission.waiting}
+    assert (admission.evictions, causes) == ((), {NotAllowed(message, timedelta(minutes=1))})
+    assert reasons(admission) == {Reason.FORBIDDEN}
+    elsewhere = admitted(rules(), memory, forbidden={"elsewhere": message}, breaker=breaker)
+    assert reasons(elsewhere) == {Reason.BREAKER_OPEN if is_open else Reason.BACK_OFF}
+    assert reasons(admitted(rules(), memory, forbidden=forbidden, breaker=breaker, pause=Pause())) == {Reason.PAUSED}
 
 
 def test_no_more_in_flight_than_the_memory_holds() -> None:

@@ -12,6 +12,7 @@ from msgspec import structs
 from rebalancer.assessment.known_domains import DomainKnowledge, DomainSource, KnownDomain, NodeNeeds, known_for
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, Toleration
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.moments import Clock
 from rebalancer.model.moves import ZoneSeen
 from rebalancer.model.node_pools import NodePool
 from rebalancer.scheduling.node_index import NodeIndex, RequiredAffinity
@@ -124,7 +125,7 @@ def is_offered(pool: NodePool, value: str, needs: NodeNeeds) -> bool:
 
 
 def knowledge(**fields: object) -> DomainKnowledge:
-    return structs.replace(DomainKnowledge(now=NOW, remember=timedelta(days=7)), **fields)
+    return structs.replace(DomainKnowledge(clock=Clock(NOW), remember=timedelta(days=7)), **fields)
 
 
 @given(st.lists(pools, max_size=3, unique_by=lambda pool: pool.name), pods, st.sets(st.sampled_from(VALUES[ZONE])))

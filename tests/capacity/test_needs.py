@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import yaml
 from msgspec import structs
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
@@ -17,7 +18,7 @@ from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Capacity, CapacityMode, Policy, Topology
+from rebalancer.policy import Capacity, CapacityMode, Policy, PolicyGroup, Topology
 from rebalancer.reporting.refusals import refusal_text
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
@@ -149,3 +150,14 @@ def test_a_command_that_reads_says_what_a_repair_needs_and_why_it_is_not_request
         "some minutes; not requested: capacity.mode is Observe"
     )
     assert not describe_needs(view, assessment, made, eager(topology=DECLARED), NO_MEMORY)
+
+
+@pytest.mark.parametrize(("share", "expected"), [("<=2/5", 4), ("<=1/2", 0), ("<=1/4", 0)])
+def test_a_limit_that_only_a_further_zone_can_satisfy_needs_capacity_there(share: str, expected: int) -> None:
+    """Two zones cannot hold less than a half each; a limit that three zones break as well asks for nothing."""
+    limit = f"{{name: zone, topologyKey: {ZONE}, maxShare: '{share}', action: Evict}}"
+    group = yaml.safe_load(f"{{name: web, selector: {{}}, zoneKey: {ZONE}, limits: [{limit}]}}")
+    policy = eager(topology=DECLARED, groups=(PolicyGroup.model_validate(group),))
+    found = needs(two_zones({ZONE: 12}), policy)
+    assert sum(len(need.placeholders) for need in found) == expected
+    assert sum(need.evictions for need in found) == expected

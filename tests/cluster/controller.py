@@ -40,14 +40,15 @@ def install(plane: ControlPlane, *forms: str) -> None:
 
 def manifests(form: str) -> list[Manifest]:
     """Read the manifests of a form of deploy/, its patches and bases aside."""
-    folder = ROOT / "deploy" / form
-    files = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-    return [
-        document
-        for name in files
-        if name.endswith(".yaml")
-        for document in yaml.safe_load_all((folder / name).read_text())
-    ]
+    return _read_manifests(ROOT / "deploy" / form)
+
+
+def _read_manifests(folder: Path) -> list[Manifest]:
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    files = [folder / name for name in kustomization.get("resources", ()) if name.endswith(".yaml")]
+    own = [document for file in files for document in yaml.safe_load_all(file.read_text())]
+    components = [_read_manifests(folder / component) for component in kustomization.get("components", ())]
+    return [*own, *(document for component in components for document in component)]
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -22,6 +22,7 @@ COMMAND = (sys.executable, "-m", "tests.cluster.launch", "--interval=0.05")
 WARM_UP = 0.2
 """The share of the cycles after which everything that is stored once is stored."""
 JOBS_AT_A_TIME = 20
+SCALED_DOWN_AT_A_TIME = 5
 
 
 class Sample(NamedTuple):
@@ -52,9 +53,9 @@ def test_four_hundred_cycles(cluster: ControlPlane, tmp_path: Path) -> None:
 
 def soak(plane: ControlPlane, folder: Path, *, cycles: int, workloads: int, replicas: int) -> list[Sample]:
     """Run so many cycles under churn and return samples, one each second."""
-    per_zone = -(-workloads * replicas // 240)
+    per_zone = -(-workloads * replicas // 180)
     by_zone = nodes({"a": per_zone, "b": per_zone, "c": per_zone})
-    names = [node["metadata"]["name"] for node in by_zone]
+    names = [f"{zone}-{number}" for number in range(per_zone) for zone in "abc"]  # the zones in turn: nothing is skewed
     install(plane, "base", "evict")
     lay_out(
         plane,
@@ -74,7 +75,7 @@ def soak(plane: ControlPlane, folder: Path, *, cycles: int, workloads: int, repl
     )
     samples: list[Sample] = []
     text = policy("Evict", budgets={"maxUnavailable": "20%", "perWorkload": "100%", "perNode": 50})
-    with Controller(plane, folder, text, command=COMMAND) as controller, Churn(plane.api, names):
+    with Controller(plane, folder, text, command=COMMAND) as controller, Churn(plane.api, names, workloads, replicas):
         controller.wait_for("cycle", count=1, timeout=120)
         assert controller.process is not None
         while not samples or samples[-1].cycles < cycles:
@@ -113,15 +114,19 @@ def compare(samples: Sequence[Sample]) -> tuple[Sample, Sample]:
 
 
 class Churn:
-    """What goes on in the cluster while the block lasts: Jobs come and go, pods are deleted, nodes cordoned."""
+    """What goes on in the cluster while the block lasts.
 
-    def __init__(self, api: Api, nodes: Sequence[str]) -> None:
+    Jobs come and go, pods are deleted, nodes cordoned, and Deployments scaled down, which leaves them skewed, and up.
+    """
+
+    def __init__(self, api: Api, nodes: Sequence[str], workloads: int, replicas: int) -> None:
         self._api, self._nodes = api, nodes
+        self._workloads, self._replicas = workloads, replicas
         self._dice = random.Random("soak")
         self._cordoned = ""
         self._ended = threading.Event()
         self._errors: list[Exception] = []
-        works = ((self._run_job, 1.0), (self._delete_pods, 2.0), (self._cordon, 10.0))
+        works = ((self._run_job, 1.0), (self._delete_pods, 2.0), (self._scale, 3.0), (self._cordon, 10.0))
         self._threads = [threading.Thread(target=self._repeat, args=work) for work in works]
 
     def __enter__(self) -> Self:
@@ -161,6 +166,13 @@ class Churn:
         pods = self._api.list(path, labels="batch!=true")
         for pod in self._dice.sample(pods, k=min(3, len(pods))):
             self._api.delete(f"{path}/{pod['metadata']['name']}", missing_ok=True)
+
+    def _scale(self, number: int) -> None:
+        """Scale one Deployment down, and up again the one that was scaled down a while ago."""
+        for turn, replicas in ((number, self._replicas * 2 // 3), (number - SCALED_DOWN_AT_A_TIME, self._replicas)):
+            chosen = turn % self._workloads
+            path = f"/apis/apps/v1/namespaces/shop-{chosen % 10}/deployments/web-{chosen}"
+            self._api.patch(path, {"spec": {"replicas": replicas}})
 
     def _cordon(self, _: int) -> None:
         if self._cordoned:

@@ -143,10 +143,17 @@ class Api:
             if not (missing_ok and error.code == NOT_FOUND):
                 raise
 
-    def apply(self, manifests: str | Iterable[Manifest], *, field_manager: str = "tests") -> Documents:
-        """Server-side apply of manifests, or of a YAML text with many documents, in their order."""
+    def apply(
+        self, manifests: str | Iterable[Manifest], *, field_manager: str = "tests", strict: bool = False
+    ) -> Documents:
+        """Server-side apply of manifests, or of a YAML text with many documents, in their order.
+
+        With `strict` a field that the server does not know is an error.
+        """
         documents = yaml.safe_load_all(manifests) if isinstance(manifests, str) else manifests
         parameters = {"fieldManager": field_manager, "force": "true"}
+        if strict:
+            parameters["fieldValidation"] = "Strict"
         return [
             self.request(
                 "PATCH", object_path(document), document, content_type=SERVER_SIDE_APPLY, parameters=parameters

@@ -64,6 +64,9 @@ PINT: Final = Program(name="pint", folder="pint", package="github.com/cloudflare
 MONITORING: Final = (KUBE_STATE_METRICS, PINT)
 """No part of a control plane: the alert rules are tried with them. Each is stored in a folder of its own."""
 
+HELM: Final = Program(name="helm", folder="helm", package="helm.sh/helm/v4/cmd/helm")
+"""Renders and installs the chart. Stored in a folder of its own, too."""
+
 DESCHEDULER: Final = Program(
     name="descheduler", folder="descheduler", package="sigs.k8s.io/descheduler/cmd/descheduler"
 )
@@ -146,21 +149,38 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
 
 def karpenter_definitions() -> list[Path]:
     """Return the files with Karpenter's CustomResourceDefinitions, stored beside the program."""
-    folder = cache_folder(KARPENTER) / "crds"
-    if not folder.exists():
-        command = ["go", "mod", "download", "-json", "sigs.k8s.io/karpenter"]
-        answer = subprocess.run(command, cwd=MODULES / KARPENTER.folder, capture_output=True, text=True, check=False)
+    sources = ("pkg/apis/crds", "kwok/apis/crds")
+    return _definitions(KARPENTER.folder, "sigs.k8s.io/karpenter", sources, cache_folder(KARPENTER))
+
+
+def monitoring_definitions() -> list[Path]:
+    """Return the files with the CustomResourceDefinitions of the Prometheus operator."""
+    module = "github.com/prometheus-operator/prometheus-operator"
+    folder = cache_root() / f"prometheus-operator-{required_version('prometheus-operator', module)}"
+    return _definitions("prometheus-operator", module, ("example/prometheus-operator-crd",), folder)
+
+
+def _definitions(folder: str, module: str, sources: Iterable[str], cache: Path) -> list[Path]:
+    """Return the YAML files in some folders of a Go module, copied into a cache folder once."""
+    stored = cache / "crds"
+    if not stored.exists():
+        command = ["go", "mod", "download", "-json", module]
+        try:
+            answer = subprocess.run(command, cwd=MODULES / folder, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            message = f"no Go here to download the CustomResourceDefinitions of {module}"
+            raise MissingPart(message) from None
         if answer.returncode != 0:
-            message = f"Karpenter's CustomResourceDefinitions: {_last_line(answer.stderr)}"
+            message = f"the CustomResourceDefinitions of {module}: {_last_line(answer.stderr)}"
             raise MissingPart(message)
-        module = Path(json.loads(answer.stdout)["Dir"])
-        unfinished = folder.with_name(f".crds.{os.getpid()}")
+        downloaded = Path(json.loads(answer.stdout)["Dir"])
+        unfinished = stored.with_name(f".crds.{os.getpid()}")
         unfinished.mkdir(parents=True)
-        for source in ("pkg/apis/crds", "kwok/apis/crds"):
-            for file in (module / source).glob("*.yaml"):
+        for source in sources:
+            for file in (downloaded / source).glob("*.yaml"):
                 (unfinished / file.name).write_bytes(file.read_bytes())
-        unfinished.replace(folder)
-    return sorted(folder.glob("*.yaml"))
+        unfinished.replace(stored)
+    return sorted(stored.glob("*.yaml"))
 
 
 def _find(program: Program) -> Path | None:
@@ -196,9 +216,12 @@ def _build(program: Program, *, go: str, folder: Path) -> Path:
 
 def _linker_flags(program: Program) -> str:
     """Without its version set a Kubernetes server calls itself v0.0.0, and version checks of clients fail."""
-    wanted = Versions.wanted()
+    if program == HELM:
+        version = required_version(program.folder, "helm.sh/helm/v4")
+        return f"-s -w -X helm.sh/helm/v4/internal/version.version={version}"
     if program.folder != "kubernetes":
         return "-s -w"
+    wanted = Versions.wanted()
     major, minor, _patch = wanted.kubernetes.removeprefix("v").split(".", maxsplit=2)
     variables = {"gitVersion": wanted.kubernetes, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     flags = (f"-X k8s.io/component-base/version.{name}={value}" for name, value in variables.items())
@@ -225,7 +248,7 @@ def _say(line: str) -> None:
 
 def main() -> int:
     """Find or build everything and say where it is."""
-    everything = (*PROGRAMS, *MONITORING, KARPENTER)
+    everything = (*PROGRAMS, *MONITORING, HELM, KARPENTER)
     before = {program.name: path for program in everything if (path := _find(program))}
     try:
         paths = programs(everything)

@@ -153,8 +153,8 @@ class Cleaner:
         try:
             items = self._api.request("GET", collection, accept=PARTIAL)["items"] or ()
         except ApiError as error:
-            # A custom resource whose definition goes away.
-            if error.code == NOT_FOUND:
+            # A custom resource whose definition goes away, or has just come; the definition itself is left then.
+            if error.code == NOT_FOUND or "storage is (re)initializing" in str(error):
                 return []
             raise
         metadata = (item["metadata"] for item in items)
@@ -164,11 +164,12 @@ class Cleaner:
         """Return the paths of everything that can be listed and deleted, each in its preferred version."""
         groups = self._api.get("/apis")["groups"]
         roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
-        results = zip(roots, in_parallel(self._api.get, roots), strict=True)
+        # A group goes away with the definition of its last custom resource.
+        results = zip(roots, in_parallel(self._api.find, roots), strict=True)
         return [
             f"{root}/{resource['name']}"
             for root, document in results
-            for resource in document["resources"]
+            for resource in (document or {"resources": ()})["resources"]
             if {"list", "delete"} <= set(resource["verbs"]) and resource["name"] not in FOLLOWERS | APART
         ]
 

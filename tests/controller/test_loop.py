@@ -163,6 +163,16 @@ def test_events_of_answers(result: EvictionResult, reason: str) -> None:
     assert (reasons(requests), about) == ({reason}, ["Pod", "Deployment"])
 
 
+def test_a_missing_right_is_known_by_namespace_until_another_answer() -> None:
+    """Admission says why evictions wait there; what was not allowed may be allowed the next time."""
+    state, requested = evicting()
+    refused, _ = after(state, answered(requested, EvictionResult.FORBIDDEN))
+    assert refused.forbidden == {requested.move.namespace: "as scripted"}
+    other = msgspec.structs.replace(state, forbidden={**refused.forbidden, "elsewhere": "no right"})
+    granted, _ = after(other, answered(requested))
+    assert granted.forbidden == {"elsewhere": "no right"}
+
+
 def test_a_late_answer_changes_nothing() -> None:
     """An answer to a move that is not known is passed over."""
     state = led()

@@ -11,7 +11,7 @@ from rebalancer.controller.kill_switch import ANSWER_SERVES, ANSWER_USABLE
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
-from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReplicaCount
+from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReadForbiddenError, ReplicaCount
 from tests.controller.test_loop import SNAPSHOT
 from tests.tracking.build import move
 
@@ -44,6 +44,8 @@ class Shaky(SimulatedCluster):
         return self.pause
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
+        if workload.name == "forbidden":
+            raise ReadForbiddenError("deployments is forbidden")
         if workload.name == "unreadable":
             raise ReadFailedError("HTTP 500")
         return super().count_replicas(workload)
@@ -93,6 +95,13 @@ def test_pods_that_are_not_as_planned(expected: tuple[tuple[Reference, ReplicaCo
     outcome = Sending().send(expected)
     assert isinstance(outcome, NotSent)
     assert (why in outcome.why, outcome.held) == (True, Held.GROUP)
+
+
+def test_a_workload_that_may_not_be_read_is_no_right_to_evict() -> None:
+    """The roles give both together, so that the answer is the API server's to an eviction without the right."""
+    outcome = Sending().send(((Reference("default", "Deployment", "forbidden"), AS_IT_IS),))
+    assert isinstance(outcome, Answered)
+    assert outcome.answer == EvictionAnswer(EvictionResult.FORBIDDEN, "deployments is forbidden")
 
 
 def test_a_step_does_not_begin_on_an_old_plan() -> None:

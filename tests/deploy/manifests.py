@@ -22,16 +22,23 @@ def identity(manifest: Manifest) -> tuple[str, str, str]:
 
 def build(folder: Path) -> dict[tuple[str, str, str], Manifest]:
     """Collect the resources of a kustomization and apply its patches, which only replace keys of ConfigMaps' data."""
-    (kustomization,) = documents(folder / "kustomization.yaml")
-    assert kustomization.keys() <= {"apiVersion", "kind", "resources", "patches"}
     built: dict[tuple[str, str, str], Manifest] = {}
-    for resource in kustomization["resources"]:
+    _add(built, folder)
+    return built
+
+
+def _add(built: dict[tuple[str, str, str], Manifest], folder: Path) -> None:
+    """Add what a kustomization, or a component of one, has and changes."""
+    (kustomization,) = documents(folder / "kustomization.yaml")
+    assert kustomization.keys() <= {"apiVersion", "kind", "resources", "components", "patches"}
+    for resource in kustomization.get("resources", ()):
         path = folder / resource
         objects = build(path) if path.is_dir() else {identity(document): document for document in documents(path)}
         assert not built.keys() & objects.keys()
         built |= objects
+    for component in kustomization.get("components", ()):
+        _add(built, folder / component)
     for patch in kustomization.get("patches", ()):
         (change,) = documents(folder / patch["path"])
         assert change.keys() == {"apiVersion", "kind", "metadata", "data"}
         built[identity(change)]["data"] |= change["data"]
-    return built

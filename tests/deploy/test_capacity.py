@@ -42,7 +42,6 @@ def test_the_rights_are_jobs_and_what_says_how_they_are() -> None:
     rules = {tuple(rule["resources"]): set(rule["verbs"]) for rule in get("Role")["rules"]}
     assert rules == {
         ("jobs",): {"create", "delete", "list"},
-        ("pods",): {"get", "list", "watch"},
         ("events",): {"list"},
     }
     assert not any(kind.startswith("ClusterRole") for kind, _, _ in FORM)

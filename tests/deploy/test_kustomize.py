@@ -12,7 +12,7 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
 from rebalancer.policy import Mode, Policy, default_policy, load_policy
-from tests.deploy.manifests import DEPLOY, ROOT, Manifest, build, documents
+from tests.deploy.manifests import DEPLOY, ROOT, Manifest, build, documents, identity
 
 NAMESPACE = "rebalancer-system"
 FORMS = ("base", "evict")
@@ -48,10 +48,13 @@ def policy_of(manifests: dict[tuple[str, str, str], Manifest]) -> Policy:
 
 def test_every_manifest_belongs_to_a_kustomization() -> None:
     """A file that nothing lists is installed by nobody."""
-    for folder in (DEPLOY / form for form in FORMS):
+    folders = [file.parent for file in DEPLOY.rglob("kustomization.yaml") if file.parent.name != "monitoring"]
+    assert {DEPLOY / form for form in FORMS} < set(folders)
+    for folder in folders:
         (kustomization,) = documents(folder / "kustomization.yaml")
-        listed = {*kustomization["resources"], *(patch["path"] for patch in kustomization.get("patches", ()))}
-        assert {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"} == listed - {"../base"}
+        listed = {*kustomization.get("resources", ()), *(patch["path"] for patch in kustomization.get("patches", ()))}
+        files = {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"}
+        assert files == {name for name in listed if not (folder / name).is_dir()}, folder
 
 
 def test_every_object_is_in_the_namespace_or_the_cluster_and_labelled(
@@ -173,44 +176,49 @@ def rules(manifest: Manifest) -> set[tuple[str, str, str, str]]:
     }
 
 
-def documented(columns: list[str], role: str = "") -> set[tuple[str, str, str, str]]:
-    """Flatten the table of deploy/README.md that has these columns; with `role` only the rows of that ClusterRole."""
-    lines = iter((DEPLOY / "README.md").read_text(encoding="utf-8").splitlines())
-    header = "| " + " | ".join(columns) + " |"
-    assert header in lines, header
-    next(lines)
-    rights: set[tuple[str, str, str, str]] = set()
-    for line in lines:
-        if not line.startswith("|"):
-            break
-        row = dict(zip(columns, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
-        if row.get("ClusterRole", "") != role:
+SECURITY = ROOT / "docs" / "security.md"
+COLUMNS = ("role", "API group", "resources", "names", "verbs", "why")
+
+
+def documented() -> dict[str, set[tuple[str, str, str, str]]]:
+    """Flatten the tables of docs/security.md to the rights of each role, named `ClusterRole NAME` or `Role NAME`."""
+    rights: dict[str, set[tuple[str, str, str, str]]] = {}
+    for line in SECURITY.read_text(encoding="utf-8").splitlines():
+        if not line.startswith(("| ClusterRole ", "| Role ")):
             continue
-        split = [row.get(column, "any").split(", ") for column in ("API group", "resources", "names", "verbs")]
-        rights |= {(group, resource, name, verb) for group, resource, name, verb in product(*split)}
+        row = dict(zip(COLUMNS, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
+        assert row["why"], line
+        split = [row[column].split(", ") for column in COLUMNS[1:5]]
+        of_role = rights.setdefault(row["role"], set())
+        for group, resource, name, verb in product(*split):
+            assert (group, resource, name, verb) not in of_role, line
+            of_role.add((group, resource, name, verb))
     return rights
 
 
+def granted() -> dict[str, set[tuple[str, str, str, str]]]:
+    """Return the rights of every role in any manifest of deploy/ but the chart's copies."""
+    files = [file for file in DEPLOY.rglob("*.yaml") if "chart" not in file.relative_to(DEPLOY).parts]
+    roles = [
+        manifest
+        for file in files
+        for manifest in documents(file)
+        if "kind" in manifest and manifest["kind"] in {"Role", "ClusterRole"}  # patches have no kind
+    ]
+    return {f"{role['kind']} {role['metadata']['name']}": rules(role) for role in roles}
+
+
 def test_the_rights_are_exactly_the_documented_ones() -> None:
-    """deploy/README.md lists every right with its reason, and nothing else is granted."""
-    manifests = build(DEPLOY / "evict")
-    cluster = rules(manifests["ClusterRole", "", "rebalancer"]) | rules(
-        manifests["ClusterRole", "", "rebalancer-evict"]
-    )
-    cluster |= rules(build(DEPLOY / "prevention")["ClusterRole", "", "rebalancer-prevention"])
-    assert cluster == documented(["API group", "resources", "verbs", "why"])
-    assert rules(manifests["Role", NAMESPACE, "rebalancer"]) == documented(
-        ["API group", "resources", "names", "verbs", "why"]
-    )
+    """docs/security.md lists every rule of every role with its reason, and nothing else is granted."""
+    assert documented() == granted()
+
+
+def test_one_file_installs_the_base() -> None:
+    """deploy/install.yaml is deploy/base, object by object."""
+    assert {identity(manifest): manifest for manifest in documents(DEPLOY / "install.yaml")} == build(DEPLOY / "base")
 
 
 PEOPLE = ("rebalancer-view", "rebalancer-pause", "rebalancer-approve")
-
-
-@pytest.mark.parametrize("role", PEOPLE)
-def test_the_rights_for_people_are_exactly_the_documented_ones(role: str) -> None:
-    manifest = build(DEPLOY / "base")["ClusterRole", "", role]
-    assert rules(manifest) == documented(["ClusterRole", "API group", "resources", "names", "verbs", "why"], role=role)
 
 
 def test_a_person_who_views_reads_what_the_controller_reads_of_the_cluster_and_writes_nothing() -> None:
@@ -276,7 +284,8 @@ def test_each_binding_gives_its_role_to_the_account_of_the_pods(
 
 def test_manifests_are_plain_yaml() -> None:
     """No anchors and tags: kustomize and reviewers read them without surprises."""
-    for file in DEPLOY.rglob("*.yaml"):
+    templates = DEPLOY / "chart" / "rebalancer" / "templates"
+    for file in (file for file in DEPLOY.rglob("*.yaml") if not file.is_relative_to(templates)):
         tokens = (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)
         assert not [token for token in yaml.scan(file.read_text(encoding="utf-8")) if isinstance(token, tokens)], file
 

@@ -185,7 +185,7 @@ def first_problem(
     """Return the view and the first component's problem; `stuck` are the UIDs of pods that wait in vain."""
     view, rules = View(snapshot), rules or policy()
     assessment = assess(view, rules, NO_MEMORY)
-    ledger = BudgetLedger(snapshot, rules, NO_MEMORY)
+    ledger = BudgetLedger(view, rules, NO_MEMORY)
     component = find_components(assessment, stuck, rules.spread.act_on)[0]
     return view, ProblemBuilder(view, rules, ledger, cache).problem(component)
 
@@ -198,4 +198,4 @@ def decided(problem: Problem, view: View, *, lookahead: int = LIMITS.lookahead_n
         contingent=SearchBudget(LIMITS.contingent_states_of_plan),
         **known,
     )
-    return decide(problem, view, context, BudgetLedger(view.snapshot, policy(), NO_MEMORY), LIMITS)
+    return decide(problem, view, context, BudgetLedger(view, policy(), NO_MEMORY), LIMITS)

@@ -141,7 +141,7 @@ def problems(snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE) -> 
     """Return what the planner makes of a cluster: a problem, or a refusal, for each component to repair."""
     view = View(snapshot)
     assessment: Assessment = assess(view, policy, NO_MEMORY)
-    ledger = BudgetLedger(snapshot, policy, NO_MEMORY, assessment.pod_groups)
+    ledger = BudgetLedger(view, policy, NO_MEMORY, assessment.pod_groups)
     builder = ProblemBuilder(view, policy, ledger, cache)
     components = find_components(assessment, stuck_pods(view), policy.spread.act_on)
     return [builder.problem(component) for component in components]

@@ -61,6 +61,21 @@ def test_a_zone_in_maintenance() -> None:
     assert plan.groups[0].reason is Reason.ZONE_IN_MAINTENANCE
 
 
+def test_capacity_that_others_may_take_is_waited_for() -> None:
+    """Two workloads need the same places: one is repaired now, the other is not said to have no remedy."""
+    blueprint = ClusterBuilder()
+    for zone in "ab":
+        blueprint.node(f"{zone}-1", zone=zone)
+    blueprint.node("c-1", zone="c", cpu=500)
+    for name in ("first", "second"):
+        blueprint.deployment(name, on={"a-1": 6, "b-1": 6}, spread={ZONE: 1})
+    plan = planned(blueprint.snapshot())
+    assert len(plan.evictions) == 4
+    (waiting,) = (group for group in plan.groups if group.refusal is not None)
+    assert (waiting.state, waiting.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
+    assert cause_of(waiting) == causes.CapacityReserved()
+
+
 def test_no_capacity() -> None:
     """Where the replacement would not fit, nothing is evicted."""
     plan = planned(nodes(returned(), lambda n: structs.replace(n, pods=0) if n.name[0] == "c" else n))

@@ -9,10 +9,11 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rebalancer.policy import CapacityMode, Policy, PolicyError, Problem, default_policy, load_policy
+from rebalancer.policy import CapacityMode, Policy, PolicyError, Problem, default_policy, load_policy, load_team_policy
 from tests.policy.strategies import documents
 
 GOLDEN = Path(__file__).parent / "golden"
+EXAMPLES = Path(__file__).parents[2] / "config" / "examples"
 HEADER = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 
 
@@ -30,6 +31,13 @@ def refused(text: str | bytes) -> list[str]:
 def test_the_smallest_policy_means_the_default_one() -> None:
     """Every field has a default but the two that name the format; the shipped policy adds its group."""
     assert load(HEADER) == default_policy().model_copy(update={"groups": ()})
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_is_valid(path: Path) -> None:
+    """As it is shipped."""
+    load_one = load_team_policy if path.stem == "team-policy" else load_policy
+    assert load_one(path.read_bytes(), source=path.name).groups
 
 
 @settings(deadline=None)  # a document or a cluster is made for each example

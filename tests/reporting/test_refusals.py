@@ -424,6 +424,13 @@ SENTENCES: list[tuple[Fact, str]] = [
         admission.RequestsRefused(2, MINUTE),
         "the last 2 eviction requests for it were not granted; next attempt in 60s",
     ),
+    (
+        admission.NotAllowed('pods "web-0" is forbidden', MINUTE),
+        (
+            'this account has no right to evict there: pods "web-0" is forbidden. Install the form with that right '
+            "(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in 60s"
+        ),
+    ),
     (admission.ServerOverloaded(timedelta(seconds=5)), "the API server is overloaded; next attempt in 5s"),
     (
         admission.MemoryUnsaved("HTTP 409"),

@@ -36,8 +36,8 @@ from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
 from tests.traces.changes import Change, Trace, What
 
-_MOST_WAYS = 500
-_OWNERS = {kind: f"inform {name}" for kind, name in (("StatefulSet", "StatefulSets"), ("ReplicaSet", "ReplicaSets"))}
+_MOST_WAYS = 2_000
+_OWNERS = {kind: f"inform {kind}s" for kind in ("StatefulSet", "ReplicaSet")}
 
 
 class RejectedError(AssertionError):
@@ -123,7 +123,7 @@ class Acceptor:
         self._choices = choices
         self._queue = FreeQueue(trace.before.taken_at)
         store = Store(trace.before)
-        lagging = Timings(informing=Span(0.0, 1.0))
+        lagging = Timings(informing=Span(0.0, 1.0), binding=Span(0.0, 1.0))
         self._state = ClusterState(store=store, event_queue=self._queue, random=Random(0), timings=lagging)
         factory = PodFactory(self._state, trace.before)
         SimulatedScheduler(self._state, DEFAULT_PROFILE, self._choose)
@@ -139,13 +139,19 @@ class Acceptor:
         """Simulated pods that were created and not observed yet."""
         self._unseen_deletions: set[str] = set()
         """Simulated pods that their owner has deleted, which was not observed yet."""
-        self._wanted: tuple[str, str] = ("", "")
+        self._bound_to = {change.uid: change.detail for change in trace.changes if change.what is What.BOUND}
+        """The node of each real pod that is bound in the trace."""
+        self._wanted = ""
+        """The simulated pod that is to be placed now."""
+        self._index = 0
+        """Of the change that is made now."""
         self._deleting: dict[str, tuple[list[Pod], int, int]] = {}
         """For each ReplicaSet the pods among which it chose last, how many of them, and how many are left to delete."""
 
     def follow(self) -> None:
         """Follow the trace to its end; raise RejectedError at the first change that the simulator cannot make."""
         for index, change in enumerate(self._trace.changes):
+            self._index = index
             if change.at is not None:
                 self._queue.now = max(self._queue.now, change.at)
             self._count_budgets(index)
@@ -154,16 +160,21 @@ class Acceptor:
         self._settle()
 
     def _count_budgets(self, index: int) -> None:
-        """Update the status of budgets or do not, where an eviction follows that depends on it."""
+        """Update the status of budgets, or do not, right before an eviction and right after a pod began to terminate.
+
+        In between it makes no difference to any change of the trace.
+        """
+        changes, evicted = self._trace.changes, self._trace.evicted
+        matters = changes[index].uid in evicted or (index and changes[index - 1].what is What.TERMINATING)
         due = [key for key in self._queue.pending if key.startswith("budget ")]
-        asks = any(change.uid in self._trace.evicted for change in self._trace.changes[index:])
-        if due and asks and self._choices.pick(2) == 0:
+        asks = any(change.what is What.TERMINATING and change.uid in evicted for change in changes[index:])
+        if matters and due and asks and self._choices.pick(2) == 0:
             for key in due:
                 self._run(key)
 
     def _settle(self) -> None:
         """Let everybody see everything, and do what is left to do: that must be nothing."""
-        end = len(self._trace.changes)
+        self._index = end = len(self._trace.changes)
         while self._inform(("inform",)):
             pass
         for owner in list(self._state.store.workloads):
@@ -212,7 +223,16 @@ class Acceptor:
         after = {pod.uid: pod.terminating for pod in self._state.store.pods}
         self._unseen += [uid for uid in after if uid not in before]
         self._unseen_deletions |= {uid for uid, was in before.items() if not was and after.get(uid, True)}
+        self._check_unseen()
         return ran
+
+    def _check_unseen(self) -> None:
+        """Give up as soon as more was done than the rest of the trace shows."""
+        rest = Counter(change.what for change in self._trace.changes[self._index :])
+        if len(self._unseen) > rest[What.CREATED]:
+            raise RejectedError(self._index, f"{len(self._unseen)} pods are never created")
+        if len(self._unseen_deletions) > rest[What.TERMINATING] + rest[What.GONE]:
+            raise RejectedError(self._index, f"{len(self._unseen_deletions)} pods are never deleted")
 
     def _pod(self, real: str) -> Pod | None:
         return self._state.store.pods.get(self._real.get(real, ""))
@@ -229,6 +249,8 @@ class Acceptor:
                 return True
             seen = self._replica_sets.workloads.get(owner.uid)
             too_few = seen is not None and len(self._active(owner.uid)) < seen.replicas
+            if any(key.startswith(_OWNERS[owner.kind]) for key in self._queue.pending) and self._choices.pick(2):
+                return False  # it may have seen more before it acted
             return (owner.kind == "StatefulSet" or too_few) and self._run(f"owner {owner.uid}") and self._match(change)
 
         return self._until(made, (_OWNERS[owner.kind],))
@@ -246,28 +268,32 @@ class Acceptor:
         return False
 
     def _choose(self, pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str, ...]:
-        """Return the node of the trace if it is among the best."""
-        uid, node = self._wanted
-        return (node,) if pod.uid == uid and node in top_scoring(pod, view, nodes) else ()
+        """Return the node of the trace if it is among the best.
+
+        Another pod than the wanted one may be placed before it and bound after it, or not be placed now.
+        """
+        node = next((self._bound_to.get(real) for real, uid in self._real.items() if uid == pod.uid), None)
+        if node not in top_scoring(pod, view, nodes):
+            return ()
+        return (node,) if pod.uid == self._wanted or self._choices.pick(2) else ()
 
     def _bound(self, change: Change) -> bool:
         pod = self._pod(change.uid)
         if pod is None or pod.node is not None:
             return False
-        self._wanted = pod.uid, change.detail
+        self._wanted = pod.uid
         while self._queue.run_now("inform queue"):
             pass
 
         def made() -> bool:
             waiting = sum(other.node is None for other in self._state.store.pods)
             for _ in range(2 * waiting):
+                if self._run(f"bind {pod.uid}"):
+                    return True
                 for key in [key for key in self._queue.pending if key.startswith("back-off ")]:
                     self._run(key)
                 self._run("scheduler")
-                placed = self._state.store.pods.get(pod.uid)
-                if placed is not None and placed.node is not None:
-                    return True
-            return False
+            return self._run(f"bind {pod.uid}")
 
         return self._until(made, ("inform scheduler",))
 
@@ -362,7 +388,10 @@ class Acceptor:
             self._unseen_deletions.discard(self._real.get(change.uid, ""))
             return change.uid in self._real
         if pod.node is None:
-            return self._deleted_by_owner(pod, self._queue.now)
+            if change.uid not in self._trace.deleted:
+                return self._deleted_by_owner(pod, self._queue.now)
+            self._state.delete(pod)
+            return True
         return self._run(f"stop {pod.uid}") and self._state.store.pods.get(pod.uid) is None
 
     def _scaled(self, change: Change) -> bool:

@@ -12,6 +12,7 @@ from rebalancer.adapters.kubernetes.cluster import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.model.snapshot import Snapshot
 from tests.control_plane.api import wait_until
+from tests.control_plane.credentials import SERVER_USERS
 from tests.control_plane.layout import deployment, lay_out, node, pdb, replica_set, spread, stateful_set
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
@@ -22,6 +23,7 @@ from tests.traces.changes import Trace, read_changes
 _KINDS = {"deployment": deployment, "replicaset": replica_set, "statefulset": stateful_set}
 _WATCHED = ("/api/v1/pods", "/api/v1/nodes", "/apis/apps/v1/replicasets", "/apis/apps/v1/statefulsets")
 _LABEL = "episode"
+_OWNERS = SERVER_USERS["kube-controller-manager"]
 
 
 @dataclass
@@ -122,12 +124,30 @@ def record(plane: ControlPlane, seeds: range) -> list[Trace]:
         list(threads.map(lambda episode: episode.act(plane), episodes))
     wait_until(lambda: not unsettled(plane.api, unschedulable=None), what="the cluster to settle", timeout=120)
     events = [event for path in _WATCHED for event in _history(plane, path, since)]
+    by_kwok = _deleted_by_kwok_only(plane, events)
     traces = []
     for episode in episodes:
         own = episode.of(before)
         changes = read_changes([event for event in events if episode.concerns(event["object"])], own)
-        traces.append(Trace(own, frozenset(episode.evicted), frozenset(episode.deleted), changes))
+        deleted = frozenset(episode.deleted | (by_kwok - episode.evicted))
+        traces.append(Trace(own, frozenset(episode.evicted), deleted, changes))
     return traces
+
+
+def _deleted_by_kwok_only(plane: ControlPlane, events: list[dict[str, Any]]) -> frozenset[str]:
+    """Return the UIDs of pods that no owner has deleted, but the one that plays their kubelet, and by mistake.
+
+    KWOK deletes a pod that has terminated by its name, sometimes twice: the second request may meet the next pod of the
+    name. A kubelet names the UID.
+    """
+    deletions = plane.audit.requests(verb="delete", resource="pods", where=lambda request: request.code == 200)
+    by_owner = {(request.namespace, request.name) for request in deletions if request.user == _OWNERS}
+    gone: dict[tuple[str, str], list[str]] = {}
+    for event in events:
+        metadata = event["object"]["metadata"]
+        if event["object"]["kind"] == "Pod" and event["type"] == "DELETED":
+            gone.setdefault((metadata["namespace"], metadata["name"]), []).append(metadata["uid"])
+    return frozenset(uid for name, uids in gone.items() if name not in by_owner for uid in uids[1:])
 
 
 def _history(plane: ControlPlane, path: str, since: str) -> list[dict[str, Any]]:

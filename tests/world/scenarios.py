@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Span, Timings
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import Node
@@ -56,6 +56,12 @@ class Scenario:
     prepare: Callable[["World", Random], None] = _prepare_nothing
     has_pair: bool = False
     has_trio: bool = False
+
+
+def draw_timings(random: Random) -> Timings:
+    """Draw how late the scheduler and the owners' controllers see what happens."""
+    late = random.choice([Span(0.0, 0.0), Span(0.0, 0.0), Span(0.0, 0.3), Span(0.0, 3.0)])
+    return Timings(informing=late, binding=late)
 
 
 def _join_late(world: "World", random: Random) -> None:

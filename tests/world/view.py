@@ -88,7 +88,7 @@ class View:
             for kind in sorted(self._delivered)
         }
         self._delivered.clear()
-        self._snapshot = replace(self._snapshot, taken_at=now, **items)
+        self._snapshot = replace(self._snapshot, taken_at=now, **items) if items else self._snapshot.at(now)
         return self._snapshot
 
 

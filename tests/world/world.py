@@ -19,7 +19,7 @@ from tests.world.monitor import Monitor
 from tests.world.observer import WorldObserver
 from tests.world.port import Api, Faults
 from tests.world.replica import Replica
-from tests.world.scenarios import SCENARIOS, draw_cluster, draw_policy, draw_scenario
+from tests.world.scenarios import SCENARIOS, draw_cluster, draw_policy, draw_scenario, draw_timings
 from tests.world.schedule import QUIET, REST, WHOLE, Cut, Planned, draw_schedule
 
 
@@ -60,7 +60,7 @@ class World:
         random = Random(f"{seed} cluster")
         first, self.late_node = draw_cluster(random, kind)
         self.nodes, self.pods = len(first.nodes), len(first.pods)
-        self.cluster = SimulatedCluster(first, seed=seed)
+        self.cluster = SimulatedCluster(first, seed=seed, timings=draw_timings(Random(f"{seed} timings")))
         self.state = self.cluster._state  # operators and outages change what the simulator stores
         self.namespaces = sorted({pod.namespace for pod in first.pods})
         self.hub = Hub(self.state.event_queue)

@@ -1,9 +1,10 @@
 """The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import is_
 from threading import Thread
 from types import MappingProxyType
 
@@ -34,7 +35,15 @@ from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.ports import Document, EvictionAnswer, PatchAnswer, ReadFailedError, ReplicaCount, SaveAnswer
+from rebalancer.ports import (
+    Document,
+    EvictionAnswer,
+    PatchAnswer,
+    ReadFailedError,
+    ReadForbiddenError,
+    ReplicaCount,
+    SaveAnswer,
+)
 from rebalancer.prevention.plan import PodPatch
 
 STALE_AFTER = 150.0
@@ -69,6 +78,10 @@ def server_version(transport: Transport) -> Version:
         raise ClusterError(f"{transport.host} does not answer as a Kubernetes API server: {error}") from error
 
 
+def _are_same(before: Sequence[object], parts: Sequence[object]) -> bool:
+    return len(before) == len(parts) and before[0] == parts[0] and all(map(is_, before[1:], parts[1:]))
+
+
 class KubernetesCluster:
     """A cluster that is watched as long as the process runs.
 
@@ -88,6 +101,8 @@ class KubernetesCluster:
         self.optional = {NODE_POOLS.name: Reflector(transport, NODE_POOLS, optional=True)}
         self._all = (*self.reflectors.values(), *self.optional.values())
         self._autoscalers: Reflector | None = None
+        self._last: tuple[tuple[object, ...], Snapshot] | None = None
+        """The last snapshot, with what it was made of."""
 
     def start(self, observe: Callable[[object, object], None] | None = None) -> None:
         """Start to watch every kind; `observe` is called with each object before and after its change."""
@@ -132,21 +147,22 @@ class KubernetesCluster:
         return ""
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return all objects that the watches have received."""
-        objects: dict[str, list[object]] = {kind.field: [] for kind in KINDS}
-        autoscalers = self._autoscalers
-        for optional in (*self.optional.values(), *([autoscalers] if autoscalers is not None else [])):
-            objects[optional.kind.field] = list(optional.contents().objects)
-        faults: list[Fault] = []
-        known = []
-        for kind in KINDS:
-            reflector = self.reflectors[kind.name]
-            contents = reflector.contents()
-            objects[kind.field].extend(contents.objects)
-            faults.extend(contents.faults)
-            if reflector.synced.is_set():
-                known.append(kind.name)
-        return make_snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
+        """Return all objects that the watches have received; nothing is made anew if nothing was."""
+        autoscalers = [self._autoscalers] if self._autoscalers is not None else []
+        followed = [*self.optional.values(), *autoscalers, *(self.reflectors[kind.name] for kind in KINDS)]
+        held = [(reflector, reflector.contents()) for reflector in followed]
+        known = tuple(kind.name for kind in KINDS if self.reflectors[kind.name].synced.is_set())
+        parts = (known, *(part for _, contents in held for part in (contents.objects, contents.faults)))
+        if self._last is not None and _are_same(self._last[0], parts):
+            self._last = parts, self._last[1].at(now)
+            return self._last[1]
+        objects: dict[str, list[object]] = {}
+        for reflector, contents in held:
+            objects.setdefault(reflector.kind.field, []).extend(contents.objects)
+        faults = [fault for reflector, contents in held if reflector.kind in KINDS for fault in contents.faults]
+        made = make_snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
+        self._last = parts, made
+        return made
 
     def evict(self, move: Move) -> EvictionAnswer:
         """Request an eviction; see `evictions`."""
@@ -202,6 +218,9 @@ class KubernetesCluster:
         try:
             answer = self._transport.request("GET", path, timeout=_CHECK_SECONDS)
             read = decode(kind, msgspec.Raw(answer), Interner())
+        except RequestRefused as error:
+            refusal = ReadForbiddenError if error.status in _FORBIDDEN else ReadFailedError
+            raise refusal(str(error)) from error
         except (ClusterError, msgspec.DecodeError) as error:
             raise ReadFailedError(str(error)) from error
         if not isinstance(read, Workload):
@@ -212,7 +231,7 @@ class KubernetesCluster:
         """List the pods that a workload selects, and count those that are its own, Ready and not terminating."""
         if workload.selector is None or workload.selector.empty:
             return workload.ready
-        pages = _read_pages(
+        pages = read_pages(
             self._transport,
             PODS,
             _namespaced_path(PODS, workload.namespace),
@@ -299,7 +318,7 @@ def _reduced_pages(transport: Transport, kind: ResourceKind) -> Iterator[tuple[l
 
 
 def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:
-    for page in _read_pages(transport, kind, kind.path):
+    for page in read_pages(transport, kind, kind.path):
         gathered.objects[kind.field].extend(page.objects)
         gathered.faults.extend(page.faults)
     gathered.kinds.add(kind.name)
@@ -309,7 +328,7 @@ def _namespaced_path(kind: ResourceKind, namespace: str) -> str:
     return kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}")
 
 
-def _read_pages(
+def read_pages(
     transport: Transport,
     kind: ResourceKind,
     path: str,

@@ -5,6 +5,7 @@ controller, nothing is left. Its pod may be preempted by any other, preempts non
 the Pod Security Standard `restricted`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,6 +25,12 @@ PRIORITY_CLASS: Final = "rebalancer-capacity"
 _CONFLICT: Final = 409
 _SCHEDULER: Final = "default-scheduler"
 _USER: Final = 65535
+_NODE_CLAIM: Final = re.compile(r"nodeclaim/([a-z0-9.-]+)")
+"""How Karpenter's event on a pod names the machine that it has requested for it."""
+
+_STEPS: Final = frozenset({"Launched", "Registered", "Initialized"})
+"""The conditions of a NodeClaim on its way to a node; the others say what may become of it later."""
+
 _LABELS: Final = {"app.kubernetes.io/name": "rebalancer", "app.kubernetes.io/managed-by": "rebalancer"}
 _ANNOTATIONS: Final = {
     # An autoscaler that removes the node under a repair would take its capacity away.
@@ -85,6 +92,21 @@ class _EventList(msgspec.Struct, frozen=True):
     items: list[_Event]
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class _NodeClaimStatus(msgspec.Struct, frozen=True):
+    conditions: list[_Condition] = []
+
+
+class _NodeClaim(msgspec.Struct, frozen=True):
+    status: _NodeClaimStatus = _NodeClaimStatus()
+
+
 class PlaceholderStore:
     """The Jobs of placeholders in a cluster."""
 
@@ -119,7 +141,10 @@ class PlaceholderStore:
             return  # it is still listed in the next cycle, which tries again
 
     def explain_placeholder(self, namespace: str, token: str) -> str:
-        """Return the newest event of an autoscaler about a request's pods, else of the scheduler."""
+        """Return the newest event of an autoscaler about a request's pods, else of the scheduler.
+
+        Where it names a NodeClaim of Karpenter, also why that has no node yet.
+        """
         try:
             path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
             data = self._transport.request("GET", path, query={"limit": "500"})
@@ -130,7 +155,21 @@ class PlaceholderStore:
             event for event in events if event.regarding.kind == "Pod" and token in event.regarding.name and event.note
         ]
         newest = max(about, key=lambda event: (event.reporter != _SCHEDULER, event.at), default=None)
-        return f"{newest.reporter}: {newest.note}" if newest is not None else ""
+        if newest is None:
+            return ""
+        claim = _NODE_CLAIM.search(newest.note)
+        reasons = self._explain_node_claim(claim[1]) if claim is not None else []
+        return "; ".join([f"{newest.reporter}: {newest.note}", *reasons])
+
+    def _explain_node_claim(self, name: str) -> list[str]:
+        """Return the conditions of a NodeClaim that do not hold; none if it cannot be read, or is gone."""
+        try:
+            data = self._transport.request("GET", f"/apis/karpenter.sh/v1/nodeclaims/{name}")
+            conditions = msgspec.json.decode(data, type=_NodeClaim).status.conditions
+        except (ClusterError, msgspec.DecodeError):
+            return []
+        lacking = [known for known in conditions if known.status != "True" and known.type in _STEPS]
+        return [f"NodeClaim {name} is not {known.type}: {known.reason} {known.message}".rstrip() for known in lacking]
 
 
 def _path(namespace: str) -> str:

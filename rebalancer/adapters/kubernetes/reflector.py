@@ -99,6 +99,8 @@ class Reflector:
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._lock = threading.Lock()
         self._objects: dict[tuple[str, str], Any] = {}
+        self._contents: Contents | None = None
+        """What `contents` returned last, None after a change."""
         self._intern = Interner()
         self._version = ""
         self._stopping = threading.Event()
@@ -159,12 +161,14 @@ class Reflector:
         return self._objects.get((namespace, name))
 
     def contents(self) -> Contents:
-        """Return the present contents."""
+        """Return the present contents: the very same as before while nothing has changed."""
         with self._lock:
-            held = list(self._objects.values())
-        faults = tuple(item for item in held if isinstance(item, Fault))
-        objects = tuple(item for item in held if not isinstance(item, Fault)) if faults else tuple(held)
-        return Contents(objects=objects, faults=faults)
+            if self._contents is None:
+                held = tuple(self._objects.values())
+                faults = tuple(item for item in held if isinstance(item, Fault))
+                objects = tuple(item for item in held if not isinstance(item, Fault)) if faults else held
+                self._contents = Contents(objects=objects, faults=faults)
+            return self._contents
 
     def _run(self) -> None:
         wait = _FIRST_WAIT
@@ -196,7 +200,7 @@ class Reflector:
 
     def _wait_until_served(self, error: RequestRefused) -> None:
         with self._lock:
-            self._objects, self._version = {}, ""
+            self._objects, self._contents, self._version = {}, None, ""
         if not self.synced.is_set():
             _log.info("not read", kind=self.kind.name, why=str(error))
         self._failing_since = None
@@ -227,6 +231,7 @@ class Reflector:
         intern.accept_size()
         with self._lock:
             self._objects, self._intern, self._version = objects, intern, page.resource_version
+            self._contents = None
         self._last_heard = time.monotonic()
         self.error, self.status, self._failing_since = "", 0, None
         self._notify()  # before `synced`: who waits for `synced` relies on it
@@ -271,6 +276,7 @@ class Reflector:
             key = (head.metadata.namespace, head.metadata.name)
             after = None if event.type == "DELETED" else decode(self.kind, event.object, self._intern)
             with self._lock:
+                self._contents = None
                 before = self._objects.get(key)
                 if after is not None:
                     self._objects[key] = after

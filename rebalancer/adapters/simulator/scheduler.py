@@ -134,15 +134,22 @@ class SimulatedScheduler:
             self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _bind(self, pod: Pod, node: str) -> None:
-        """Bind a pod; nothing is done if it was deleted meanwhile."""
+        """Count a pod on its node, and bind it beside the next attempts."""
         self._attempts.pop(pod.uid, None)
+        self._cache.assume(pod, structs.replace(pod, node=node))
+        binding = self._state.timings.binding
+        if binding.longest:
+            delay = binding.draw(self._state.random)
+            self._state.event_queue.after(delay, lambda: self._write_binding(pod, node), key=f"bind {pod.uid}")
+        else:
+            self._write_binding(pod, node)
+
+    def _write_binding(self, pod: Pod, node: str) -> None:
+        """Bind a pod; nothing is done if it was deleted meanwhile."""
         stored = self._state.store.pods.get(pod.uid)
-        if stored is None:
-            return
-        self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
-        bound = structs.replace(stored, node=node)
-        self._cache.assume(pod, bound)
-        self._state.store.pods.put(bound)
+        if stored is not None:
+            self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
+            self._state.store.pods.put(structs.replace(stored, node=node))
 
     def _park(self, pod: Pod) -> None:
         attempts = self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1

@@ -32,6 +32,8 @@ class Timings(Struct, frozen=True, kw_only=True):
     """From a change until the scheduler and the owners' controllers see it; each sees the changes in their order."""
     placing: float = 0.02
     """The scheduler's time for one pod."""
+    binding: Span = Span(0.0, 0.0)
+    """From the scheduler's decision until the pod is bound; it goes on with the next pod meanwhile."""
     collecting: float = 40.0
     """From a node's removal until its pods are deleted."""
 

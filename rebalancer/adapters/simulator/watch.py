@@ -47,7 +47,7 @@ class Watch:
                 del self._objects[field][key]
             else:
                 self._objects[field][key] = after
-        if changed or now != self._known.taken_at:
+        if changed:
             tables: dict[str, Any] = {
                 field: tuple(
                     sorted(self._objects[field].values(), key=_get_node_name if field == "nodes" else get_sort_key)
@@ -55,6 +55,8 @@ class Watch:
                 for field in sorted(changed)
             }
             self._known = replace(self._known, taken_at=now, **tables)
+        elif now != self._known.taken_at:
+            self._known = self._known.at(now)
         return self._known
 
 

@@ -69,6 +69,9 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         evictions = self._min_evictions()
         if evictions is not None:
             return ProvedMinimum(evictions, evictions)
+        free = self.layout.without_reservations()
+        if free is not None and min_evictions(free.root, free.bounds, self.pending, self.cache) is not None:
+            return Infeasible(State.VIOLATED, Refusal(Reason.GROUP_IN_FLIGHT, CapacityReserved()))
         return Infeasible(*diagnose_single_class(self.layout, self.requirements, self.pods, self.cache))
 
     def _min_evictions(self) -> int | None:

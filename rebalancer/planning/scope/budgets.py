@@ -19,7 +19,6 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
-from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.causes import (
     MAX_UNAVAILABLE,
@@ -38,6 +37,7 @@ from rebalancer.planning.causes import (
 )
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.policy import Policy
+from rebalancer.scheduling.view import View
 
 _NODE: Final = attrgetter("node")
 
@@ -50,12 +50,12 @@ _DELETION_TIMEOUT = timedelta(minutes=2)
 class BudgetLedger:
     """What is left of every budget; `take` spends it."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, memory: Memory, gathered: Iterable[LimitGroup] = ()) -> None:
-        self._snapshot = snapshot
+    def __init__(self, view: View, policy: Policy, memory: Memory, gathered: Iterable[LimitGroup] = ()) -> None:
+        self._snapshot, self._clock = view.snapshot, view.clock
         self._rules = policy.budgets
         self._rules_of_team = policy.rules_of
         self._moving = Counter(move.workload for move in memory.in_flight)
-        self._groups = GroupBudgets(snapshot, memory, gathered)
+        self._groups = GroupBudgets(view, memory, gathered)
         self._fresh: dict[DisruptionBudget, int] = {}
         self._taken: Counter[DisruptionBudget] = Counter()
         self._left_of_workload: dict[str, int] = {}
@@ -213,8 +213,7 @@ class BudgetLedger:
         """Return the lesser of what the status allows and what our own count of healthy pods allows."""
         if budget.observed_generation < budget.generation or not budget.synced:
             return 0
-        now = self._snapshot.taken_at
-        granted = {name for name, when in budget.disrupted if now - when < _DELETION_TIMEOUT}
+        granted = {name for name, when in budget.disrupted if not self._clock.has_lasted(when, _DELETION_TIMEOUT)}
         healthy = sum(
             1
             for pod in self._snapshot.pods_in.get(budget.namespace, ())
@@ -254,8 +253,8 @@ class BudgetLedger:
         ready = [pod for pod in pods if pod.ready]
         steady = timedelta(seconds=workload.min_ready_seconds)
         if steady:
-            now = self._snapshot.taken_at
-            ready = [pod for pod in ready if pod.ready_since is None or now - pod.ready_since >= steady]
+            lasted = self._clock.has_lasted
+            ready = [pod for pod in ready if pod.ready_since is None or lasted(pod.ready_since, steady)]
         return sum(map(self._ready_nodes.__contains__, map(_NODE, ready)))
 
     @cached_property
@@ -305,9 +304,8 @@ def _identity(member: PodController) -> str:
 class GroupBudgets:
     """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after each replacement."""
 
-    def __init__(self, snapshot: Snapshot, memory: Memory, gathered: Iterable[LimitGroup]) -> None:
-        self._now: datetime = snapshot.taken_at
-        self._snapshot = snapshot
+    def __init__(self, view: View, memory: Memory, gathered: Iterable[LimitGroup]) -> None:
+        self._snapshot, self._clock = view.snapshot, view.clock
         self._groups: dict[str, list[LimitGroup]] = {}
         """By the pod's UID."""
         self._unavailable: dict[str, int] = {}
@@ -353,8 +351,8 @@ class GroupBudgets:
                 cause = GroupUnavailable(group.name, unavailable, rule.max_in_flight)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause)
             replaced = self._last_replaced.get(group.name)
-            if replaced is not None and self._now - replaced < rule.settle:
-                cause_settling = GroupSettling(group.name, self._now - replaced, rule.settle)
+            if replaced is not None and not self._clock.has_lasted(replaced, rule.settle):
+                cause_settling = GroupSettling(group.name, self._clock.age_of(replaced), rule.settle)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause_settling)
         return None
 

@@ -221,9 +221,10 @@ def current_counts(component: Component) -> Counts:
 
 def stuck_pods(view: View) -> frozenset[str]:
     """Return the UIDs of pods that have waited beyond the scheduler's back-off and that no node admits."""
-    now = view.snapshot.taken_at
     return frozenset(
         pod.uid
         for pod in view.snapshot.unplaced
-        if now - pod.created > _LONGEST_BACKOFF and unpredictable(pod, view) is None and not feasible(pod, view)
+        if view.clock.has_lasted(pod.created, _LONGEST_BACKOFF)
+        and unpredictable(pod, view) is None
+        and not feasible(pod, view)
     )

@@ -1,11 +1,12 @@
 """Eligibility: which pods policy and owner let move. Refused pods have a reason and a cause; they still count."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import Namespace
+from rebalancer.model.moments import Clock
 from rebalancer.model.pods import LocalVolume, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -49,17 +50,16 @@ _SYSTEM_CRITICAL: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000,
 class EligibilityChecker:
     """Checks the pods of one snapshot by the eligibility rules of one policy."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, clock: Clock) -> None:
         self._snapshot = snapshot
+        self._clock = clock
         self._rules = policy.eligibility
         self._rules_of_team = policy.rules_of
         self._scheduler = policy.scheduler.name
-        self._now = snapshot.taken_at
         self._owners = frozenset((owner.kind, owner.group) for owner in self._rules.owners)
         self._selects = cache(self._rules.namespaces.selects)
         self._bound = self._priority_bound()
         self._selects_every_pod = self._rules.selector is None
-        self._born_before = self._now - self._rules.min_age
         self._refuse_volumes = cache(self._rules_on_volumes)
         self._refused_storage = self._rules.local_storage.refused
 
@@ -126,15 +126,15 @@ class EligibilityChecker:
         It does where they share labels, spec and local volumes and have neither annotations nor claims of their own, as
         most pods of a cluster. Where it returns False, `refuse_pod` may still refuse none of them.
         """
-        spec, labels, volumes, born_before = pods[0].spec, pods[0].labels, pods[0].local_volumes, self._born_before
+        spec, labels, volumes = pods[0].spec, pods[0].labels, pods[0].local_volumes
         if not self._selects_every_pod or self._refuse_spec(pods[0]) is not None or self._refuse_volumes(volumes):
             return False
         for pod in pods:
             if pod.spec is not spec or pod.labels is not labels or pod.local_volumes is not volumes:
                 return False
-            if pod.annotations or pod.claims or pod.mirror or pod.created > born_before:
+            if pod.annotations or pod.claims or pod.mirror:
                 return False
-        return True
+        return self._clock.has_lasted(max(pod.created for pod in pods), self._rules.min_age)
 
     def refuse_pod(self, pod: Pod) -> Refusal | None:
         """Return why a pod may not move now although its owner's pods may, or None."""
@@ -181,20 +181,19 @@ class EligibilityChecker:
         return Refusal(Reason.LOCAL_STORAGE, LocalVolumes(refused)) if refused else None
 
     def _refuse_young(self, pod: Pod) -> Refusal | None:
-        # A time in the future is of another clock: the pod has just been created.
-        age, least = max(timedelta(0), self._now - pod.created), self._rules.min_age
-        if age < least:
-            return Refusal(Reason.TOO_YOUNG, TooYoung(age, least))
+        least = self._rules.min_age
+        if least and not self._clock.has_lasted(pod.created, least):
+            return Refusal(Reason.TOO_YOUNG, TooYoung(self._clock.age_of(pod.created), least))
         return None
 
     def _refuse_annotated(self, annotations: Mapping[str, str], kind: str, since: datetime | None) -> Refusal | None:
-        for key, value in _blocking_annotations(annotations, self._now, since):
+        for key, value in _blocking_annotations(annotations, self._clock, since):
             return Refusal(Reason.EXCLUDED, Annotated(kind, key, value))
         return None
 
 
 def _blocking_annotations(
-    annotations: Mapping[str, str], now: datetime, since: datetime | None
+    annotations: Mapping[str, str], clock: Clock, since: datetime | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the annotations that exclude a pod from moving; an annotation with an invalid value excludes it too."""
     if annotations.get(_EXCLUDE, "false").lower() != "false":
@@ -203,21 +202,21 @@ def _blocking_annotations(
         yield _NO_EVICTION, annotations[_NO_EVICTION] or '""'
     if annotations.get(SAFE_TO_EVICT, "true").lower() == "false":
         yield SAFE_TO_EVICT, "false"
-    if _PAUSE_UNTIL in annotations and not _is_past(annotations[_PAUSE_UNTIL], now):
+    if _PAUSE_UNTIL in annotations and not _is_past(annotations[_PAUSE_UNTIL], clock):
         yield _PAUSE_UNTIL, annotations[_PAUSE_UNTIL]
-    if _DO_NOT_DISRUPT in annotations and _is_in_force(annotations[_DO_NOT_DISRUPT], now, since):
+    if _DO_NOT_DISRUPT in annotations and _is_in_force(annotations[_DO_NOT_DISRUPT], clock, since):
         yield _DO_NOT_DISRUPT, annotations[_DO_NOT_DISRUPT]
 
 
-def _is_past(text: str, now: datetime) -> bool:
+def _is_past(text: str, clock: Clock) -> bool:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return False
-    return moment.tzinfo is not None and moment <= now
+    return moment.tzinfo is not None and clock.has_passed(moment)
 
 
-def _is_in_force(text: str, now: datetime, since: datetime | None) -> bool:
+def _is_in_force(text: str, clock: Clock, since: datetime | None) -> bool:
     """Return whether Karpenter's annotation is in force: `true` always, a duration from the pod's creation on."""
     if text == "false":
         return False
@@ -225,4 +224,4 @@ def _is_in_force(text: str, now: datetime, since: datetime | None) -> bool:
         grace = parse_duration(text)
     except ValueError:
         return True
-    return since is None or now < since + grace
+    return since is None or not clock.has_lasted(since, grace)

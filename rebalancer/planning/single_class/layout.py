@@ -76,6 +76,13 @@ class Layout:
                 self._swap(topology.path[name], (0, 0, self._places_in_leaf(name), 0), (0, 0, self._places_on(name), 0))
         self._place_pods(capacity.nodes_with(useful + reserved.everywhere) if not reserved.on else frozenset())
 
+    def without_reservations(self) -> "Layout | None":
+        """Return the layout with all capacity that is free now; None if none of it is reserved for other pods."""
+        if not (self._reserved.everywhere or self._reserved.on):
+            return None
+        free = ReservedCapacity(0, {})
+        return Layout(self.topology, self.bounds, self._counts, self.ranked, self.capacity, free, self._useful)
+
     # Many branches: nodes with one pod are nearly all, and take a path without sites.
     def _place_pods(self, uncrowded: frozenset[str]) -> None:
         """Count the group's pods into the leaves."""

@@ -163,6 +163,12 @@ def leaf_paths(root: Inner) -> Iterator[Path]:
                 yield (child, *rest)
 
 
+def has_room(root: Inner) -> bool:
+    """Return whether any node can hold a further pod."""
+    leaves = (cast("Leaf", path[-1]) for path in leaf_paths(root))
+    return any(held < cap for held, _, cap, _ in leaves)
+
+
 def mark_leaving(root: Inner, path: Path) -> Inner:
     """Return the placement in which one more pod of a leaf of this class is to be evicted."""
     held, fixed, cap, leaving = cast("Leaf", path[-1])

@@ -28,6 +28,7 @@ from rebalancer.planning.single_class.placement import (
     count_pods,
     evict_leaving,
     excess_by_level,
+    has_room,
     is_no_worse,
     leaf_paths,
     mark_leaving,
@@ -79,6 +80,8 @@ class _StepSearch:
         """Return the smallest step, grown; without victims where none is allowed or found."""
         try:
             if self._goal is StepGoal.PARTIAL:
+                if not has_room(state.root):  # replacements fill the very places that evictions empty
+                    return TreeStep(attempts=self._attempts(answered=False))
                 self._before = reached_alone(state, self._bounds, self._cache, self._budget)
             for size in range(1, self._cache.limits.smallest_step + 1):
                 sets = eviction_sets(state, self._bounds, size, self._budget, self._cache, self._goal)

@@ -49,7 +49,7 @@ def served(handle: Handler) -> Iterator[Transport]:
         def do_GET(self) -> None:
             handle(self)
 
-        do_POST = do_PUT = do_PATCH = do_GET  # noqa: N815
+        do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -235,6 +235,11 @@ def test_node_pools_are_read_where_they_are_served(code: int, unknown: set[str])
         assert [made.name for made in cluster.snapshot(now).node_pools] == expected
         assert (cluster.staleness(), cluster.forbidden(), cluster.snapshot(now).unknown) == ("", "", frozenset())
         cluster.stop()
+        before, after = (cluster.snapshot(moment) for moment in (now, now + timedelta(seconds=1)))
+        assert after.holds_same(before), "nothing was received in between"
+        assert after.taken_at - before.taken_at == timedelta(seconds=1)
+        cluster.reflectors["Pod"].synced.clear()
+        assert not cluster.snapshot(now).holds_same(before), "pods are not known any more"
 
 
 def make_cluster(transport: Transport) -> KubernetesCluster:

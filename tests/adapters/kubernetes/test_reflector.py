@@ -108,6 +108,7 @@ def test_pages_and_events() -> None:
         reflector = following(transport)
         until(lambda: names(reflector) == ["b", "c"], "the events")
         until(lambda: any(item.node == "n9" for item in reflector.contents().objects), "the change")
+        assert reflector.contents() is reflector.contents(), "nothing has changed since"
         assert script.queries[0]["limit"] == ["500"]
         assert script.queries[1]["continue"] == ["next"]
         assert script.queries[2]["allowWatchBookmarks"] == ["true"]

@@ -32,7 +32,7 @@ def test_a_replacement_is_made_once_the_eviction_has_been_seen() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_as_many_pods_as_replicas_in_the_end(seed: int) -> None:
     """Whatever is evicted and scaled while nobody has seen what happened before."""
-    simulated = lagging(seed, Timings(informing=Span(0.0, 2.0)))
+    simulated = lagging(seed, Timings(informing=Span(0.0, 2.0), binding=Span(0.0, 2.0)))
     simulated.advance(10)
     for step, replicas in enumerate((9, 14, 12)):
         for victim in list(pods(simulated).values())[step : step + 2]:

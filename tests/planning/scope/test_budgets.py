@@ -27,7 +27,7 @@ def test_what_is_given_back_may_be_taken_again() -> None:
     (site,) = problem.layout.sites.values()
     first, second, third, *_ = ((victim.pod, victim.member) for victim in site.movable)
     rules = policy().model_copy(update={"budgets": budgets(2, 4)})
-    ledger = BudgetLedger(snapshot, rules, NO_MEMORY)
+    ledger = BudgetLedger(View(snapshot), rules, NO_MEMORY)
     ledger.take(*first)
     ledger.take(*second)
     refusal = ledger.blocked(*third)
@@ -73,7 +73,7 @@ def test_a_team_never_gets_more_than_the_cluster_policy_allows(
     before = min(unavailable.resolve(6), moving.resolve(6))
     after = min([before, *(amount.resolve(6) for amount in (of_team, moving_of_team) if amount is not None)])
     for member in members(View(snapshot)):
-        ledger = BudgetLedger(snapshot, merged, NO_MEMORY)
+        ledger = BudgetLedger(View(snapshot), merged, NO_MEMORY)
         allowed = after if member.reference.namespace == "shop" else before
         assert ledger.most(member, member.pods[0]) == allowed
         for pod in member.pods[:allowed]:
@@ -92,7 +92,7 @@ def test_the_budget_of_a_team_is_named_where_it_decides() -> None:
     team = NO_TEAM_POLICY.model_copy(update={"budgets": TeamBudgets(per_workload=Amount(value=1))})
     merged = merge(cluster, {"default": TeamReading(policy=team)}).policy
     (member,) = members(View(snapshot))
-    ledger = BudgetLedger(snapshot, merged, NO_MEMORY)
+    ledger = BudgetLedger(View(snapshot), merged, NO_MEMORY)
     ledger.take(member.pods[0], member)
     refusal = ledger.blocked(member.pods[1], member)
     assert refusal is not None

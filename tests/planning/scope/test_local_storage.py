@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.model.labels import NO_LABELS, Labels
+from rebalancer.model.moments import Clock
 from rebalancer.model.pods import LocalStorage, LocalVolume, Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning import causes
@@ -34,7 +35,7 @@ def rules(**permissions: str) -> Eligibility:
 
 
 def checker(eligibility: Eligibility) -> EligibilityChecker:
-    return EligibilityChecker(SNAPSHOT, policy(eligibility=eligibility))
+    return EligibilityChecker(SNAPSHOT, policy(eligibility=eligibility), Clock(SNAPSHOT.taken_at))
 
 
 @pytest.mark.parametrize("volume", [CACHE, LOGS, SCRATCH])

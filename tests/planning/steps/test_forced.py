@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.planning.search.driver import StepGoal
+from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import (
     Inner,
@@ -19,7 +20,7 @@ from rebalancer.planning.single_class.placement import (
     make_inner,
     mark_leaving,
 )
-from rebalancer.planning.steps.forced import next_step, settle
+from rebalancer.planning.steps.forced import eviction_sets, next_step, reached_alone, settle
 from rebalancer.planning.steps.tree_moves import TreeState
 from tests.planning.single_class.test_minimum import CASES
 from tests.planning.states import (
@@ -207,3 +208,22 @@ def test_a_share_cap_counts_as_excess() -> None:
     """A domain over its cap is over, whatever the skew."""
     root = make_inner([make_inner([(4, 0, PLENTY, 0)]), make_inner([(3, 0, PLENTY, 0)])])
     assert excess_by_level(root, (Bound(max_skew=1, cap=2), Bound()), CACHE) == (2, 0)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), min_size=2, max_size=3),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.integers(0, 1),
+)
+@settings(deadline=None)
+def test_without_room_no_evictions_bring_it_nearer(counts: Counts, zone: int, host: int, pending: int) -> None:
+    """Replacements fill the very places that up to three evictions empty, so no step is searched."""
+    root = make_inner(make_inner((held, 0, held, 0) for held in nodes) for nodes in counts)
+    start, limits = TreeState(root, pending), bounds(zone, host)
+    before = reached_alone(start, limits, CACHE, SearchBudget(10_000))
+    for size in (1, 2, 3):
+        sets = eviction_sets(start, limits, size, SearchBudget(10_000), CACHE, StepGoal.PARTIAL)
+        assert all(settle(after, limits, CACHE, before=before) <= 0 for _, after in sets)
+    step = next_step(start, limits, MANY, CACHE, StepGoal.PARTIAL)
+    assert (step.victims, step.complete) == ((), True)

@@ -1,0 +1,141 @@
+"""`rebalancer cleanup`: deletes everything that `run` has written, before an uninstallation.
+
+The controller must not write again what is deleted. So its Deployment is scaled to 0 first, and nothing is deleted
+before the Lease is free: released, or not renewed for as long as it lasts.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rebalancer.adapters.kubernetes.lease import KubernetesLease
+from rebalancer.adapters.kubernetes.leftovers import DEPLOYMENT, Leftovers
+from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
+from rebalancer.cli.errors import CliError, Exit, warn
+from rebalancer.cli.files import read_policy
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.ports import LeaseUnavailable, PatchResult, ReadFailedError
+from rebalancer.reporting.phrases import plural
+from rebalancer.settings import Settings
+
+_EPILOG: Final = (
+    "It scales the Deployment rebalancer to 0, waits until no process holds the Lease, and removes deletion costs that "
+    "the controller has written, its placeholder Jobs, the ConfigMaps rebalancer-status, -control and -approval, and "
+    "the Lease. Costs that others have set and the policy stay. It may be repeated. To go on afterwards, apply the "
+    "installation again."
+)
+_GRACE: Final = 60.0
+"""Seconds beyond the Lease's duration in which a stopped process has ended."""
+
+_POLL: Final = 1.0
+_MOST_PASSES: Final = 5
+"""A pod that changes while it is patched is read again so many times."""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the flags."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="the policy, which names the placeholders' namespace (default: shipped)",
+    )
+    add_settings_arguments(parser, only=("kubeconfig", "context", "namespace"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Delete what is left, and report it line by line."""
+    policy = read_policy(args.policy)
+    args.policy = None
+    settings = load_flags(args)
+    with _explain_errors():
+        transport = connect(
+            kubeconfig=str(settings.kubeconfig) if settings.kubeconfig else None,
+            context=settings.context,
+            read_timeout=settings.request_timeout.total_seconds(),
+        )
+        warn(transport.warnings)
+        leftovers = Leftovers(transport, settings.namespace)
+        name = f"Deployment {settings.namespace}/{DEPLOYMENT}"
+        _say(f"{name}: scaled to 0." if leftovers.stop_controller() else f"{name}: not found.")
+        await_free_lease(transport, settings)
+        _say(f"Removed the deletion costs of {plural(remove_costs(leftovers), 'pod')}.")
+        _say(f"Deleted {plural(delete_placeholders(transport, policy.capacity.namespace), 'placeholder Job')}.")
+        for deleted in leftovers.delete_objects():
+            _say(f"Deleted {deleted}.")
+    _say("Nothing of the controller is left but what the installation has created.")
+    return Exit.FINE
+
+
+def await_free_lease(
+    transport: Transport,
+    settings: Settings,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait until no process leads; CliError if one still renews the Lease long after the Deployment was scaled to 0."""
+    lease = KubernetesLease(transport, namespace=settings.namespace, timeout=settings.request_timeout.total_seconds())
+    began = clock()
+    renewed, since = None, began
+    while (record := lease.read()) is not None and record.holder:
+        now = clock()
+        if record.renewed != renewed:
+            renewed, since = record.renewed, now
+        if now - since > record.duration:
+            return
+        if now - began > record.duration + _GRACE:
+            raise CliError(
+                f"{record.holder} still leads: a controller runs that is not of Deployment "
+                f"{settings.namespace}/{DEPLOYMENT}. End it, then run this again"
+            )
+        sleep(_POLL)
+
+
+def remove_costs(leftovers: Leftovers) -> int:
+    """Remove the deletion costs of our own from all pods, and return of how many."""
+    removed = 0
+    for _ in range(_MOST_PASSES):
+        changed = 0
+        for pod in leftovers.find_pods():
+            answer = leftovers.remove_cost(pod)
+            if answer.result is PatchResult.FAILED:
+                raise CliError(
+                    f"the deletion cost of pod {pod.namespace}/{pod.name} cannot be removed: {answer.message}; the "
+                    "right comes with deploy/prevention, in the chart with policy.prevention.scaleDown: Steer"
+                )
+            removed += answer.result is PatchResult.PATCHED
+            changed += answer.result is PatchResult.CONFLICT
+        if not changed:
+            return removed
+    raise CliError("pods change all the time while their deletion costs are removed; run this again")
+
+
+def delete_placeholders(transport: Transport, namespace: str) -> int:
+    """Delete the placeholders' Jobs, and return how many; where they may not be listed, they end by themselves."""
+    store = PlaceholderStore(transport)
+    try:
+        names = store.list_placeholders(namespace)
+    except ReadFailedError as error:
+        warn([f"placeholders in {namespace} are not deleted, and end by themselves at their deadline: {error}"])
+        return 0
+    for name in names:
+        store.delete_placeholder(namespace, name)
+    return len(names)
+
+
+@contextmanager
+def _explain_errors() -> Iterator[None]:
+    try:
+        yield
+    except (ClusterError, LeaseUnavailable) as error:
+        raise CliError(str(error)) from None
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")

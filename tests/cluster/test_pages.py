@@ -1,0 +1,190 @@
+"""Every kubectl, helm and rebalancer command of the pages on installing works, in their order, and a second time.
+
+Commands that need a container engine or a registry are marked on their page; of these the syntax is checked. KWOK
+runs the pods, so that hooks end when this test says so: `test_install.py` runs what is in them.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.controller import NAMESPACE, ROOT, environment
+from tests.cluster.test_install import operators
+from tests.control_plane.api import ApiError, wait_until
+from tests.control_plane.layout import lay_out, nodes
+from tests.control_plane.plane import ControlPlane
+from tests.deploy.rendering import program, require_programs
+
+__all__ = ["operators"]
+
+BLOCK = re.compile(r"(?:<!-- needs: (?P<needs>[^>]*) -->\n)?```console\n(?P<text>.*?)```", re.DOTALL)
+RUN = ("kubectl ", "helm ", "rebalancer ")
+ELSEWHERE = ("rebalancer demo",)
+"""`tests/test_documents.py` runs it."""
+
+FAILS = {"rebalancer policy validate docs/examples/mistaken-policy.yaml": 1}
+"""The page shows the error."""
+
+PAGES = {
+    "kustomize": ("README.md", "deploy/README.md", "deploy/monitoring/README.md", "docs/upgrade.md"),
+    "helm": ("deploy/chart/rebalancer/README.md", "docs/upgrade.md"),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs() -> None:
+    require_programs("helm", "kubectl")
+
+
+def blocks(page: str, *, needing: bool = False) -> list[list[str]]:
+    """Return the commands of each block of a page: of those that run anywhere, or those that need something more."""
+    matches = BLOCK.finditer((ROOT / page).read_text(encoding="utf-8"))
+    texts = [block["text"] for block in matches if bool(block["needs"]) == needing]
+    return [[line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")] for text in texts]
+
+
+def chosen(form: str) -> Iterator[str]:
+    """Yield the commands for one way of installing; a page may have blocks of both."""
+    for page in PAGES[form]:
+        for block in blocks(page):
+            other = "helm " if form == "kustomize" else " -k deploy/"
+            if not any(other in command for command in block):
+                yield from (line for line in block if line.startswith(RUN) and not line.startswith(ELSEWHERE))
+
+
+@contextlib.contextmanager
+def ending_hooks(plane: ControlPlane) -> Iterator[None]:
+    """Let the pods of hooks and Jobs end as if their containers had."""
+    ended = threading.Event()
+
+    def end() -> None:
+        while not ended.wait(0.2):
+            for name in ("rebalancer-test", "rebalancer-cleanup"):
+                pods = plane.api.list("/api/v1/pods", labels=f"app.kubernetes.io/name={name}")
+                for pod in (pod for pod in pods if pod["status"].get("phase") == "Running"):
+                    metadata = pod["metadata"]
+                    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+                    with contextlib.suppress(ApiError):
+                        plane.api.patch(path, {"status": {"phase": "Succeeded"}})
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("form", PAGES)
+def test_the_commands_of_the_pages_work_twice(operators: ControlPlane, tmp_path: Path, form: str) -> None:
+    """From the first to the last, on a new cluster, with the rights of a cluster administrator; then all again."""
+    lay_out(operators, nodes({"a": 2, "b": 2}))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("kubectl", "helm"):
+        (programs / name).symlink_to(program(name))
+    (programs / "rebalancer").write_text(f'#!/bin/sh\nexec {sys.executable} -m rebalancer.cli.main "$@"\n')
+    (programs / "rebalancer").chmod(0o755)
+    variables = environment({"PATH": f"{programs}:{os.environ['PATH']}", "KUBECONFIG": str(operators.kubeconfig())})
+    variables |= {"PYTHONPATH": str(ROOT), "HELM_CACHE_HOME": str(tmp_path), "HELM_CONFIG_HOME": str(tmp_path)}
+    todo = list(chosen(form))
+    assert len(todo) >= 5
+    with ending_hooks(operators):
+        for number, command in enumerate([*todo, *todo]):
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", command],
+                cwd=ROOT,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=180,
+                check=False,
+            )
+            time = "the second time" if number >= len(todo) else "the first time"
+            assert done.returncode == FAILS.get(command, 0), f"{time}: {command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", sorted({page for pages in PAGES.values() for page in pages}))
+def test_what_cannot_be_run_here_is_marked_and_well_formed(page: str) -> None:
+    """Only container engines and what loads images into local clusters; the shell can read it."""
+    for command in chain.from_iterable(blocks(page, needing=True)):
+        assert command.split()[0] in {"docker", "kind", "k3d", "minikube"}
+        checked = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
+    for command in chain.from_iterable(blocks(page)):
+        assert command.split()[0] in {"kubectl", "helm", "rebalancer", "make", "curl"}
+
+
+def test_an_upgrade_keeps_what_was_written_and_an_uninstallation_leaves_nothing(
+    operators: ControlPlane, tmp_path: Path
+) -> None:
+    """Memory, pause and approval survive an upgrade and a rollback; then only the namespace is left."""
+    lay_out(operators, nodes({"a": 2}))
+    api = operators.api
+    before = every_object(operators)
+    variables = environment({"KUBECONFIG": str(operators.kubeconfig()), "HOME": str(tmp_path)})
+
+    def run(*arguments: str) -> None:
+        command = [str(program("helm")), *arguments, "-n", NAMESPACE]
+        done = subprocess.run(
+            command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=180, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    switches = ("serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")
+    sets = [word for switch in (*switches, "policy.prevention.scaleDown=Steer") for word in ("--set", switch)]
+    chart = "deploy/chart/rebalancer"
+    run("install", "rebalancer", chart, "--create-namespace", *sets)
+    written = {
+        "rebalancer-status": "memory.json",
+        "rebalancer-control": "pause.yaml",
+        "rebalancer-approval": "approved",
+    }
+    for name, key in written.items():
+        api.patch(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}", {"data": {key: "reason: a test"}})
+    mode = ("--set", "policy.mode=Evict", "--set", "policy.capacity.mode=Request")
+    for step in (("upgrade", "rebalancer", chart, "--reuse-values", *mode), ("rollback", "rebalancer", "1")):
+        run(*step)
+        for name, key in written.items():
+            stored = api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+            assert stored["data"] == {key: "reason: a test"}, step
+    policy = api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-policy")["data"]["policy.yaml"]
+    assert "mode: Observe" in policy
+    with ending_hooks(operators):
+        run("uninstall", "rebalancer")
+    wait_until(lambda: every_object(operators) <= before, what="everything to be deleted", timeout=60)
+
+
+def every_object(plane: ControlPlane) -> set[str]:
+    """Return the objects of every kind that an installation may have, but for what Kubernetes makes by itself."""
+    paths = [
+        *(f"/api/v1/{kind}" for kind in ("configmaps", "services", "serviceaccounts", "secrets")),
+        *(f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets")),
+        *(f"/apis/rbac.authorization.k8s.io/v1/{kind}" for kind in ("roles", "rolebindings")),
+        *(f"/apis/rbac.authorization.k8s.io/v1/{kind}" for kind in ("clusterroles", "clusterrolebindings")),
+        *(f"/apis/monitoring.coreos.com/v1/{kind}" for kind in ("servicemonitors", "prometheusrules")),
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+        "/apis/batch/v1/jobs",
+        "/apis/coordination.k8s.io/v1/leases",
+        "/apis/policy/v1/poddisruptionbudgets",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        "/apis/networking.k8s.io/v1/networkpolicies",
+    ]
+    own = {"kube-root-ca.crt", "default"}
+    return {
+        f"{path} {entry['metadata'].get('namespace', '')}/{entry['metadata']['name']}"
+        for path in paths
+        for entry in plane.api.list(path)
+        if entry["metadata"]["name"] not in own and entry["metadata"].get("namespace") != "kube-system"
+    }

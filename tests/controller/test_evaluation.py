@@ -1,0 +1,102 @@
+"""What was evaluated is used again while nothing but time has passed, and is then what a new evaluation would give."""
+
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+from msgspec import structs
+
+from rebalancer.adapters.simulator import ZONE, SimulatedCluster
+from rebalancer.admission.admit import AdmissionContext
+from rebalancer.controller.cycle import Cycle, run_cycle
+from rebalancer.model.moves import NO_MEMORY, FailedPrediction
+from rebalancer.planning.causes import Refusal
+from rebalancer.policy import Mode, Policy
+from rebalancer.scheduling.profile import DEFAULT_PROFILE
+from tests.controller.simulated import eager
+from tests.world.scenarios import SCENARIOS, draw_cluster
+
+
+def draw_policy(random: Random) -> Policy:
+    """Draw what time alone can change: ages of pods and nodes, and how long domains are remembered."""
+    policy = eager()
+    minutes = [timedelta(minutes=number) for number in (0, 1, 3)]
+    return policy.model_copy(
+        update={
+            "eligibility": policy.eligibility.model_copy(update={"min_age": random.choice(minutes)}),
+            "nodes": policy.nodes.model_copy(update={"settle": random.choice(minutes)}),
+            "topology": policy.topology.model_copy(update={"remember": random.choice(minutes)}),
+        }
+    )
+
+
+def disturb(cluster: SimulatedCluster, random: Random) -> None:
+    """Delete a pod, scale a workload, or let a zone go or come back."""
+    snapshot = cluster.snapshot(cluster.now)
+    match random.randrange(3):
+        case 0:
+            cluster.delete_pod(random.choice(snapshot.pods).uid)
+        case 1:
+            top = random.choice([workload for workload in snapshot.workloads if workload.owner is None])
+            cluster.scale(top.namespace, top.kind, top.name, random.randint(1, 8))
+        case _ if any(node.labels.get(ZONE) == "c" for node in snapshot.nodes):
+            cluster.nodes.remove_domain(ZONE, "c")
+        case _:
+            cluster.nodes.restore_domain(ZONE, "c")
+
+
+def run(cluster: SimulatedCluster, policy: Policy, last: Cycle | None, *, again: bool) -> Cycle:
+    """Run a cycle; `again` says whether the last evaluation may be used again."""
+    now = cluster.now
+    return run_cycle(
+        cluster.snapshot(now),
+        DEFAULT_PROFILE,
+        last.memory if last is not None else NO_MEMORY,
+        AdmissionContext(policy=policy, mode=Mode.EVICT, now=now),
+        before=last.snapshot if last is not None else None,
+        known=last.evaluation if last is not None and again else None,
+    )
+
+
+def admitted(cycle: Cycle) -> tuple[list[str], list[tuple[str, Refusal]]]:
+    """Return the pods to evict, and those that wait with the reasons."""
+    waiting = [(one.eviction.pod.uid, one.refusal) for one in cycle.admission.waiting]
+    return [eviction.pod.uid for eviction in cycle.admission.evictions], waiting
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_used_again_is_what_a_new_evaluation_gives(seed: int) -> None:
+    """Memory, admission and plan are the same, over a quarter of an hour with a change now and then."""
+    random = Random(f"again {seed}")
+    first, _ = draw_cluster(random, SCENARIOS["anything"])
+    cluster, policy = SimulatedCluster(first, seed=seed), draw_policy(random)
+    last: Cycle | None = None
+    reused = 0
+    for _ in range(60):
+        if random.random() < 0.15:
+            disturb(cluster, random)
+        cluster.advance(random.choice([0.5, 5, 15, 40]))
+        fresh, made = (run(cluster, policy, last, again=again) for again in (False, True))
+        reused += last is not None and made.assessment is last.assessment
+        assert made.memory == fresh.memory
+        assert admitted(made) == admitted(fresh)
+        assert made.plan_json == fresh.plan_json
+        assert made.view.snapshot.taken_at == fresh.view.snapshot.taken_at
+        last = made
+    assert reused > 10
+
+
+def test_another_policy_or_memory_is_evaluated_anew() -> None:
+    """Although the objects are the same."""
+    random = Random(1)
+    first, _ = draw_cluster(random, SCENARIOS["anything"])
+    cluster, policy = SimulatedCluster(first, seed=1), eager()
+    cluster.advance(600)
+    last = run(cluster, policy, run(cluster, policy, None, again=True), again=True)
+    assert run(cluster, policy, last, again=True).assessment is last.assessment
+    assert run(cluster, policy.model_copy(), last, again=True).assessment is not last.assessment
+    moved = replace(
+        last, memory=structs.replace(last.memory, failed_predictions=(FailedPrediction("web", 1, cluster.now),))
+    )
+    assert run(cluster, policy, moved, again=True).assessment is not last.assessment
