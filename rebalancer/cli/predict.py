@@ -13,6 +13,7 @@ from rebalancer.cli.files import read_bytes
 from rebalancer.cli.load import load_profile, load_snapshot
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.progress import progress
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode
@@ -44,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("both --pod and another flag read standard input; give one of them as a file")
     written = read_pod(args.pod, options.namespace)
     profile = load_profile(options)
-    view = View(load_snapshot(options), profile)
+    with progress("reading the cluster"):
+        view = View(load_snapshot(options), profile)
     # A pod that exists already, as `kubectl get pod -o yaml` prints it, is placed as if it were new. Its
     # spec.nodeName is then where the scheduler put it; otherwise it is what the manifest requires.
     existing = [pod for pod in view.snapshot.pods if (pod.namespace, pod.name) == (written.namespace, written.name)]

@@ -90,7 +90,14 @@ def _constraint_lines(
     lines = layout.table(_COLUMNS, [_row(row, layout, wide=wide) for row in shown])
     hidden = {(row.namespace, row.workloads) for row in rows} - {(row.namespace, row.workloads) for row in shown}
     more = layout.wrap(more_text(len(hidden))) if hidden else []
-    return [*lines, *more, *(layout.paint(line, Style.QUIET) for line in layout.wrap(_LEGEND))]
+    legend = [layout.paint(line, Style.QUIET) for line in layout.wrap(_LEGEND)]
+    repairable = {
+        (row.namespace, row.workloads)
+        for row in rows
+        if row.state == State.VIOLATED and _is_hard(row) and not row.reason
+    }
+    hint = f"{plural(len(repairable), 'workload')} can be repaired by evictions: rebalancer plan shows them."
+    return [*lines, *more, *legend, *(layout.wrap(hint) if repairable else [])]
 
 
 def _noted(title: str, lines: Iterable[str], layout: Layout) -> list[str]:
@@ -121,7 +128,11 @@ def _causes(rows: Iterable[ReportedConstraint]) -> Iterator[str]:
 
 def _has_cause_line(row: ReportedConstraint) -> bool:
     """Say whether to show the cause: it is always the same for a soft constraint, and an unknown one has no remedy."""
-    return bool(row.cause and row.remedy) and row.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
+    return bool(row.cause and row.remedy) and _is_hard(row)
+
+
+def _is_hard(row: ReportedConstraint) -> bool:
+    return row.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
 
 
 def _row(row: ReportedConstraint, layout: Layout, *, wide: bool) -> tuple[str, ...]:
@@ -132,7 +143,7 @@ def _row(row: ReportedConstraint, layout: Layout, *, wide: bool) -> tuple[str, .
         short_key(row.topology_key),
         str(row.max_skew),
         str(row.skew),
-        "hard" if row.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE else f"soft ({row.origin})",
+        "hard" if _is_hard(row) else f"soft ({row.origin})",
         layout.paint(row.state, _STYLES.get(State(row.state))),
         _bars(row.counts, layout.bar)
         if layout.bar and row.counts and not row.empty_domains
