@@ -9,6 +9,7 @@ an action that is due in the simulated cluster, and it makes exactly this change
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from enum import StrEnum
 from random import Random
 
 from msgspec import structs
@@ -68,6 +69,14 @@ class FreeQueue(EventQueue):
         return action is not None
 
 
+class Counting(StrEnum):
+    """When budgets' status is updated: wherever it matters, nowhere, or at some of these times."""
+
+    PROMPT = "prompt"
+    LATE = "late"
+    FREE = "free"
+
+
 class Choices:
     """One way through all choices: the first ones are given, every further one is the first of its options."""
 
@@ -98,19 +107,20 @@ def accept(trace: Trace) -> None:
     may be of one kind of objects or of another: every choice is tried, up to a number of them.
     """
     furthest: RejectedError | None = None
-    way: tuple[int, ...] | None = ()
-    for _ in range(_MOST_WAYS):
-        if way is None:
-            break
-        choices = Choices(way)
-        try:
-            Acceptor(trace, choices).follow()
-        except RejectedError as error:
-            if furthest is None or error.index > furthest.index:
-                furthest = error
-        else:
-            return
-        way = choices.next_way()
+    for counting in Counting:
+        way: tuple[int, ...] | None = ()
+        for _ in range(_MOST_WAYS):
+            if way is None:
+                break
+            choices = Choices(way)
+            try:
+                Acceptor(trace, choices, counting).follow()
+            except RejectedError as error:
+                if furthest is None or error.index > furthest.index:
+                    furthest = error
+            else:
+                return
+            way = choices.next_way()
     assert furthest is not None
     raise furthest
 
@@ -118,8 +128,9 @@ def accept(trace: Trace) -> None:
 class Acceptor:
     """A simulated cluster that follows one trace."""
 
-    def __init__(self, trace: Trace, choices: Choices) -> None:
+    def __init__(self, trace: Trace, choices: Choices, counting: Counting) -> None:
         self._trace = trace
+        self._counting = counting
         self._choices = choices
         self._queue = FreeQueue(trace.before.taken_at)
         store = Store(trace.before)
@@ -168,7 +179,9 @@ class Acceptor:
         matters = changes[index].uid in evicted or (index and changes[index - 1].what is What.TERMINATING)
         due = [key for key in self._queue.pending if key.startswith("budget ")]
         asks = any(change.what is What.TERMINATING and change.uid in evicted for change in changes[index:])
-        if matters and due and asks and self._choices.pick(2) == 0:
+        if not (matters and due and asks) or self._counting is Counting.LATE:
+            return
+        if self._counting is Counting.PROMPT or self._choices.pick(2):
             for key in due:
                 self._run(key)
 
