@@ -87,11 +87,16 @@ def find_candidates(
     for group in made.groups:
         for key, values in _full_domains(group):
             finder.add(candidates, group.workloads, key, values)
+    for workloads, key in _limits_for_a_further_domain(assessment):
+        finder.add(candidates, workloads, key, None)
+    return tuple(candidates.values())
+
+
+def _limits_for_a_further_domain(assessment: Assessment) -> Iterator[tuple[tuple[Reference, ...], str]]:
+    """Yield workloads and key of the limits that only a domain without nodes can satisfy."""
     for limit in assessment.limits:
         if limit.action is LimitAction.EVICT and limit.state is State.UNFIXABLE and limit.possible > limit.existing:
-            workloads = tuple(sorted({part.member.reference for part in limit.parts}))
-            finder.add(candidates, workloads, limit.topology_key, None)
-    return tuple(candidates.values())
+            yield tuple(sorted({part.member.reference for part in limit.parts})), limit.topology_key
 
 
 def _full_domains(group: ComponentPlan) -> Iterator[tuple[str, set[str]]]:

@@ -158,6 +158,6 @@ def test_a_limit_that_only_a_further_zone_can_satisfy_needs_capacity_there(share
     limit = f"{{name: zone, topologyKey: {ZONE}, maxShare: '{share}', action: Evict}}"
     group = yaml.safe_load(f"{{name: web, selector: {{}}, zoneKey: {ZONE}, limits: [{limit}]}}")
     policy = eager(topology=DECLARED, groups=(PolicyGroup.model_validate(group),))
-    found = needs(two_zones({ZONE: 12}), policy)
-    assert sum(len(need.placeholders) for need in found) == expected
-    assert sum(need.evictions for need in found) == expected
+    rows = needs(two_zones({ZONE: 12}), policy)
+    assert sum(len(need.placeholders) for need in rows) == expected
+    assert sum(need.evictions for need in rows) == expected
