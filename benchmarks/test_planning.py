@@ -52,7 +52,7 @@ def test_a_zone_returned() -> None:
     """150,000 pods on 5,001 nodes, 50,000 evictions with proof: at most fifteen times what counting alone costs."""
     snapshot = zone_returned(nodes=5001, workloads=5000)
     plan = plan_from_nothing(snapshot)
-    assert (plan.lower_bound, plan.optimal) == (50_000, True)
+    assert plan.lower_bound == sum(group.evictions for group in plan.groups) == 50_000
     assert len(plan.evictions) + len(plan.waiting) == 50_000
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nassess and plan {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
@@ -63,7 +63,7 @@ def test_a_zone_returned_with_max_skew_2() -> None:
     """The same with maxSkew 2 on the zones, where the scheduler has a choice: no search, and no slower."""
     snapshot = zone_returned(nodes=5001, workloads=5000, zone_skew=2)
     plan = plan_from_nothing(snapshot)
-    assert (plan.lower_bound, plan.optimal) == (45_000, True)
+    assert plan.lower_bound == sum(group.evictions for group in plan.groups) == 45_000
     assert len(plan.evictions) + len(plan.waiting) == 45_000
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nmaxSkew 2 {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")

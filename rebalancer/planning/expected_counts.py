@@ -86,7 +86,7 @@ def _is_counted(component: Component, key: str, pod: Pod) -> bool:
 
 
 def _move_counts(
-    counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot
+    counts: DomainCounts, key: str, evictions: Sequence[Eviction], snapshot: Snapshot
 ) -> Mapping[str, int] | None:
     """Move each evicted pod to the one domain of its replacement; None where one has several possible domains."""
     arriving = Counter[str]()
@@ -95,12 +95,12 @@ def _move_counts(
         if len(domains) != 1:
             return None
         arriving[domains[0]] += 1
-    return _change(_remaining_counts(counts, key, evictions, snapshot), arriving)
+    return _remaining_counts(counts, key, evictions, snapshot).change(arriving)
 
 
 def _remaining_counts(
-    counts: Mapping[str, int], key: str, evictions: Sequence[Eviction], snapshot: Snapshot
-) -> Mapping[str, int]:
+    counts: DomainCounts, key: str, evictions: Sequence[Eviction], snapshot: Snapshot
+) -> DomainCounts:
     """Return the counts without the evicted pods."""
     leaving = Counter[str]()
     for eviction in evictions:
@@ -108,14 +108,7 @@ def _remaining_counts(
         domain = node.labels.get(key) if node is not None else None
         if domain is not None:
             leaving[domain] -= 1
-    return _change(counts, leaving)
-
-
-def _change(counts: Mapping[str, int], changes: Mapping[str, int]) -> Mapping[str, int]:
-    """Add numbers to the counts of existing domains; thousands of empty domains cost nothing."""
-    if isinstance(counts, DomainCounts):
-        return counts.change(changes)
-    return {domain: count + changes.get(domain, 0) for domain, count in counts.items()}
+    return counts.change(leaving)
 
 
 def _target_domains(eviction: Eviction, key: str) -> Sequence[str]:

@@ -190,11 +190,6 @@ class Plan(Struct, frozen=True, kw_only=True):
         """The fewest evictions that all violated groups together take."""
         return sum(group.lower_bound for group in self.groups)
 
-    @property
-    def optimal(self) -> bool:
-        """Whether the number of evictions is proved minimal for every group that can be repaired."""
-        return all(group.optimal for group in self.groups if group.evictions)
-
 
 def narrow_plan(plan: Plan, workloads: frozenset[Reference] | None) -> Plan:
     """Return the part of a plan that concerns these workloads; None is all.

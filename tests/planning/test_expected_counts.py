@@ -116,6 +116,17 @@ def planned(component: Component) -> ComponentPlan:
     )
 
 
+def test_a_constraint_counts_a_pod_that_moves() -> None:
+    """One less where it was, one more where its replacement can only be placed."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 4, "b-1": 1}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    assessment = assess(View(snapshot), policy(), NO_MEMORY)
+    (component,) = find_components(assessment, frozenset(), (WhenUnsatisfiable.DO_NOT_SCHEDULE,))
+    assert expected_counts(planned(component), [evict_first(snapshot, "b")], snapshot) == {ZONE: {"a": 3, "b": 2}}
+
+
 def component_of(snapshot: Snapshot) -> Component:
     """Return the component of one limit over the zones."""
     view = View(snapshot)

@@ -22,6 +22,7 @@ from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.scope.requirements import ActOn, is_acted_on
 from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.pod_topology_spread import DomainCounts
 from rebalancer.scheduling.unpredictable import unpredictable
 from rebalancer.scheduling.view import View
 
@@ -207,9 +208,9 @@ def _links(
             yield number, owner.get(uid, by_owner.setdefault(uid, number))
 
 
-def current_counts(component: Component) -> Counts:
+def current_counts(component: Component) -> Mapping[str, DomainCounts]:
     """Return the counts by key and domain, as the component's constraints and limits see them."""
-    counts: dict[str, Mapping[str, int]] = {}
+    counts: dict[str, DomainCounts] = {}
     for evaluated in component.groups:
         for constraint in (*evaluated.hard, *evaluated.soft):
             if constraint.constraint.hard or constraint.counts.violated:
