@@ -33,5 +33,5 @@ COPY --from=build /app /app
 USER 65532:65532
 EXPOSE 8080
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["/usr/bin/python3", "-m", "rebalancer.cli.main"]
+ENTRYPOINT ["/usr/bin/python3", "-m", "rebalancer.cli.start"]
 CMD ["run"]
