@@ -152,7 +152,9 @@ def test_an_upgrade_keeps_what_was_written_and_an_uninstallation_leaves_nothing(
     }
     for name, key in written.items():
         api.patch(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}", {"data": {key: "reason: a test"}})
-    mode = ("--set", "policy.mode=Evict", "--set", "policy.capacity.mode=Request")
+    # A namespace of its own: a test before this one may have left the default one, which is not Helm's.
+    capacity = ("--set", "policy.capacity.mode=Request", "--set", "policy.capacity.namespace=upgraded")
+    mode = ("--set", "policy.mode=Evict", *capacity)
     for step in (("upgrade", "rebalancer", chart, "--reuse-values", *mode), ("rollback", "rebalancer", "1")):
         run(*step)
         for name, key in written.items():
