@@ -1,5 +1,6 @@
 """Fixtures that all tests may use."""
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -8,6 +9,9 @@ from hypothesis import Phase, settings
 
 settings.register_profile("unshrunk", phases=(Phase.explicit, Phase.generate), derandomize=True, database=None)
 """For whoever asks only whether a test fails, always with the same examples (tools/mutation.py)."""
+
+os.environ.pop("COLUMNS", None)
+"""Whoever starts the tests may have it, and the text of the commands would be wrapped; tests of wrapping set it."""
 
 pytest_plugins = ["tests.control_plane.fixtures"]
 

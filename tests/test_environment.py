@@ -42,6 +42,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "policy": (("policy", "schema"), ("policy", "show")),
     "cleanup": (("cleanup", *NOWHERE),),
     "demo": (("demo", "--speed", "100000"),),
+    "approve": (("approve", *NOWHERE),),
+    "status": (("status", *NOWHERE),),
+    "snapshot": (("snapshot", *NOWHERE),),
+    "completion": (("completion", "bash"),),
 }
 """Commands of every verb; those with `NOWHERE` end with an error in one line, as no server is there."""
 
