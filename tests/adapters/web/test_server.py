@@ -2,6 +2,7 @@
 
 import gzip
 import http.client
+import logging
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from functools import partial
 from typing import NoReturn
 
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Metric
 
 from rebalancer.adapters.web import CannotListen, Checks, WebServer, server
@@ -34,6 +36,14 @@ class Served:
 
 
 troubles: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _log_nothing() -> Iterator[None]:
+    """Let no thread of the server print once its test is over: pytest has taken that output away by then."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
