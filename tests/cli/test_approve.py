@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.simulator import SimulatedCluster
@@ -16,7 +14,8 @@ from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.controller.status import PLAN, STATUS, status_documents
 from rebalancer.policy import Mode
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import answer
+from tests.cli.reachable import reachable
 from tests.controller.simulated import Simulation, eager
 from tests.planning.clusters import returned
 
@@ -59,18 +58,7 @@ class Server:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made = Server()
-    with ExitStack() as stack:
-        transport = stack.enter_context(served(made))
-        document = {
-            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}],
-            "current-context": "c",
-        }
-        file = tmp_path / "kubeconfig"
-        file.write_text(yaml.safe_dump(document))
-        monkeypatch.setenv("KUBECONFIG", str(file))
-        monkeypatch.delenv("REBALANCER_NAMESPACE", raising=False)
+    with reachable(made, tmp_path, monkeypatch):
         yield made
 
 

@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rebalancer.adapters.kubernetes.leftovers import Leftovers
 from rebalancer.adapters.kubernetes.transport import Transport
@@ -18,6 +16,7 @@ from rebalancer.cli import main as entry
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.settings import Settings
 from tests.adapters.kubernetes.fake_server import answer, served
+from tests.cli.reachable import reachable
 
 NAMESPACE = "rebalancer-system"
 SCALE = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/rebalancer/scale"
@@ -94,19 +93,7 @@ class Server:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made = Server()
-    with ExitStack() as stack:
-        transport = stack.enter_context(served(made))
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "current-context": "c",
-        }
-        file = tmp_path / "kubeconfig"
-        file.write_text(yaml.safe_dump(document))
-        monkeypatch.setenv("REBALANCER_KUBECONFIG", str(file))
+    with reachable(made, tmp_path, monkeypatch, "REBALANCER_KUBECONFIG"):
         yield made
 
 

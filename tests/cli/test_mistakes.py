@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ import yaml
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.policy import default_policy
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import answer
+from tests.cli.reachable import reachable
 
 EXAMPLE = "docs/examples/zone-returned.json"
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
@@ -181,18 +181,7 @@ def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made = Server()
-    with ExitStack() as stack:
-        transport = stack.enter_context(served(made))
-        document = {
-            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}],
-            "current-context": "c",
-        }
-        file = tmp_path / "kubeconfig"
-        file.write_text(yaml.safe_dump(document))
-        monkeypatch.setenv("KUBECONFIG", str(file))
-        monkeypatch.delenv("REBALANCER_NAMESPACE", raising=False)
+    with reachable(made, tmp_path, monkeypatch):
         yield made
 
 

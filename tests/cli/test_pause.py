@@ -3,19 +3,18 @@
 import getpass
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rebalancer.admission.pause import read_pause
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import answer
+from tests.cli.reachable import reachable
 
 MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/rebalancer-system/leases/rebalancer"
@@ -69,18 +68,7 @@ class Server:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made = Server()
-    with ExitStack() as stack:
-        transport = stack.enter_context(served(made))
-        document = {
-            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}],
-            "current-context": "c",
-        }
-        file = tmp_path / "kubeconfig"
-        file.write_text(yaml.safe_dump(document))
-        monkeypatch.setenv("KUBECONFIG", str(file))
-        monkeypatch.delenv("REBALANCER_NAMESPACE", raising=False)
+    with reachable(made, tmp_path, monkeypatch):
         yield made
 
 

@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.cli import main as entry
@@ -16,7 +14,8 @@ from rebalancer.cli.errors import Exit
 from rebalancer.decoding.kinds import KINDS
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.snapshot import Snapshot
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import answer
+from tests.cli.reachable import reachable
 
 EXAMPLE = "docs/examples/zone-returned.json"
 PRIVATE = "PRIVATE-"
@@ -153,17 +152,7 @@ class Server:
 
 @pytest.fixture
 def server(private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with ExitStack() as stack:
-        transport = stack.enter_context(served(Server(json.loads(private.read_text(encoding="utf-8")))))
-        document = {
-            "clusters": [{"name": "c", "cluster": {"server": transport.host}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}],
-            "current-context": "c",
-        }
-        file = tmp_path / "kubeconfig"
-        file.write_text(yaml.safe_dump(document))
-        monkeypatch.setenv("KUBECONFIG", str(file))
+    with reachable(Server(json.loads(private.read_text(encoding="utf-8"))), tmp_path, monkeypatch):
         yield
 
 
