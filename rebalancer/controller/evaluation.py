@@ -50,8 +50,8 @@ class Evaluation:
             clock.now <= snapshot.taken_at < clock.holds_until
             and self.policy is policy
             and self.profile == profile
+            and self.snapshot.holds_same(snapshot)  # before the memory: it mostly differs, and costs least
             and take_what_matters(self.memory) == take_what_matters(memory)
-            and self.snapshot.holds_same(snapshot)
         )
 
     def at(self, snapshot: Snapshot, memory: Memory) -> Self:

@@ -4,9 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from operator import is_
 from threading import Thread
 from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
 
@@ -45,6 +47,8 @@ from rebalancer.ports import (
     SaveAnswer,
 )
 from rebalancer.prevention.plan import PodPatch
+
+T = TypeVar("T")
 
 STALE_AFTER = 150.0
 """Seconds without an event of one watch after which nothing is evicted; bookmarks come about every 60 seconds."""
@@ -295,7 +299,7 @@ def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], lis
     faults: list[Fault] = []
     for kind in (*KINDS, *OPTIONAL_KINDS):
         try:
-            for page, malformed in _reduced_pages(transport, kind):
+            for page, malformed in _request_pages(transport, kind.path, partial(_reduce, kind)):
                 items += page
                 faults += malformed
         except RequestRefused as error:
@@ -307,14 +311,9 @@ def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], lis
     return items, frozenset(known), faults
 
 
-def _reduced_pages(transport: Transport, kind: ResourceKind) -> Iterator[tuple[list[bytes], list[Fault]]]:
-    token = ""
-    while True:
-        query = {"limit": _PAGE, **({"continue": token} if token else {})}
-        items, token, faults = reduce_page(kind, transport.request("GET", kind.path, query=query))
-        yield items, faults
-        if not token:
-            return
+def _reduce(kind: ResourceKind, data: bytes) -> tuple[tuple[list[bytes], list[Fault]], str]:
+    items, token, faults = reduce_page(kind, data)
+    return (items, faults), token
 
 
 def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:
@@ -338,11 +337,26 @@ def read_pages(
 ) -> Iterator[Page]:
     """Yield the pages of a list, each decoded; `timeout` is for each of them, None: the transport's own."""
     intern = Interner()
+
+    def read(data: bytes) -> tuple[Page, str]:
+        page = decode_page(kind, data, intern)
+        return page, page.continue_token
+
+    return _request_pages(transport, path, read, query, timeout)
+
+
+def _request_pages(
+    transport: Transport,
+    path: str,
+    read: Callable[[bytes], tuple[T, str]],
+    query: Mapping[str, str] = MappingProxyType({}),
+    timeout: float | None = None,
+) -> Iterator[T]:
+    """Yield what `read` makes of each page of a list; it also returns the token of the next one, "" after the last."""
     token = ""
     while True:
         part = {**query, "limit": _PAGE, **({"continue": token} if token else {})}
-        page = decode_page(kind, transport.request("GET", path, query=part, timeout=timeout), intern)
-        yield page
-        token = page.continue_token
+        made, token = read(transport.request("GET", path, query=part, timeout=timeout))
+        yield made
         if not token:
             return
