@@ -23,6 +23,8 @@ WARM_UP = 0.2
 """The share of the cycles after which everything that is stored once is stored."""
 JOBS_AT_A_TIME = 20
 SCALED_DOWN_AT_A_TIME = 5
+PARALLEL = 4
+"""`budgets.parallel`: each eviction under way has a connection, which is kept for the next one."""
 
 
 class Sample(NamedTuple):
@@ -47,7 +49,7 @@ def test_ten_thousand_cycles_with_ten_thousand_pods(cluster: ControlPlane, tmp_p
 def test_four_hundred_cycles(cluster: ControlPlane, tmp_path: Path) -> None:
     """The same with 600 pods; too short to tell the growth of memory in parts of a hundred."""
     samples = soak(cluster, tmp_path, cycles=400, workloads=20, replicas=30)
-    first, last = compare(samples)
+    first, last = compare(samples, connections=PARALLEL)
     assert last.resident < 1.1 * first.resident
 
 
@@ -100,16 +102,19 @@ def measure(controller: Controller, process: int) -> Sample:
     )
 
 
-def compare(samples: Sequence[Sample]) -> tuple[Sample, Sample]:
-    """Return the medians right after the warm-up and at the end, each over a tenth; threads and files must not grow."""
+def compare(samples: Sequence[Sample], connections: int = 0) -> tuple[Sample, Sample]:
+    """Return the medians of a quarter after the warm-up and of the last quarter; threads and files must not grow.
+
+    Their number rises and falls with what happens to be under way: a leak shows where the fewest of the end are
+    more than the most after the warm-up. `connections` may be opened later than that, and are kept.
+    """
     last = samples[-1].cycles
-    tenth = 0.1 * last
-    begin = [sample for sample in samples if WARM_UP * last <= sample.cycles < WARM_UP * last + tenth]
-    end = [sample for sample in samples if sample.cycles >= last - tenth]
+    begin = [sample for sample in samples if WARM_UP <= sample.cycles / last < WARM_UP + 0.25]
+    end = [sample for sample in samples if sample.cycles / last >= 0.75]
     first, final = (Sample(*(statistics.median(column) for column in zip(*part, strict=True))) for part in (begin, end))
     print(f"after the warm-up {first}, at the end {final}, growth {final.resident / first.resident - 1:+.2%}")
-    assert final.threads <= first.threads
-    assert final.files <= first.files + 1
+    assert min(sample.threads for sample in end) <= max(sample.threads for sample in begin)
+    assert min(sample.files for sample in end) <= max(sample.files for sample in begin) + connections
     return first, final
 
 
