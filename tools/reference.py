@@ -30,6 +30,7 @@ from rebalancer.reporting.documents.explanation import ExplanationDocument
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.documents.prediction import PredictionDocument
 from rebalancer.reporting.documents.report import ReportDocument
+from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.suggestion import SuggestionDocument
 from rebalancer.settings import Settings, flag_of, variable_of
@@ -49,6 +50,8 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "prediction": PredictionDocument,
     "explanation": ExplanationDocument,
     "suggestion": SuggestionDocument,
+    "simulation": SimulationDocument,
+    "simulated-losses": DomainLossesDocument,
 }
 """The documents that scripts may rely on, by the name of their schema."""
 

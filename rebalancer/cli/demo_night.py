@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
-from rebalancer.cli.demo_play import ZONES, EvictionCounter
-from rebalancer.controller.prevention import Prevention
-from rebalancer.controller.runner import Identity, Runner
-from rebalancer.controller.state import Clocks, Leading, LoopState
+from rebalancer.cli.demo_play import ZONES
 from rebalancer.policy import Policy, ScaleDownPrevention, load_policy
+from rebalancer.simulation.controller import SimulatedController
 
 REPLICAS: Final = 30
 STEPS: Final = (20, 12, 6, 3)
@@ -45,32 +43,13 @@ class _Night:
         blueprint.deployment("web", namespace="shop", replicas=REPLICAS, spread={ZONE: 1, HOSTNAME: 1})
         self._cluster = SimulatedCluster(blueprint.snapshot(), seed=seed)
         policy: Policy = load_policy(_POLICY.format(mode=mode).encode(), source="the demo's policy")
-        clocks = Clocks(now=lambda: self._cluster.now, monotonic=self._cluster.seconds)
-        self._runner = Runner(
-            state=LoopState(policy=policy, policy_since=START),
-            cluster=self._cluster,
-            clocks=clocks,
-            observer=EvictionCounter(),
-            may_act=lambda: True,
-            identity=Identity(name="demo", policy_source="demo"),
-        )
-        self._prevention = Prevention(
-            cluster=self._cluster,
-            clocks=clocks,
-            get_state=lambda: self._runner.state,
-            may_act=lambda: True,
-            tell=self._runner.tell,
-            burst=_SECONDS,
-        )
-        self._runner.tell(Leading(leads=True))
+        self._controller = SimulatedController(self._cluster, policy, name="demo")
         for _ in range(3):
             self._pass_time()
 
     def _pass_time(self) -> None:
         self._cluster.advance(_SECONDS)
-        self._runner.tick()
-        self._prevention.cycle_ended()
-        self._prevention.work()
+        self._controller.run_cycle()
 
     def scale(self, replicas: int) -> tuple[int, ...]:
         """Scale, let time pass, and return the pods by zone."""

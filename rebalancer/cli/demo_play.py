@@ -4,20 +4,18 @@ Everything happens at its own simulated time, whatever the speed of the display,
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster, TraceEntry, TraceKind
-from rebalancer.controller.runner import Identity, Runner
-from rebalancer.controller.state import Clocks, Leading, LoopState
+from rebalancer.controller.state import LoopState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
-from rebalancer.ports import EvictionResult
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import plural
 from rebalancer.reporting.plan_numbers import plan_numbers
+from rebalancer.simulation.controller import SimulatedController
 
 POLICY: Final = b"""\
 apiVersion: rebalancer.dev/v1alpha1
@@ -73,24 +71,6 @@ class _ScheduledEvent:
     do: Callable[[], None]
 
 
-class EvictionCounter:
-    """The loop's observer; counts evictions."""
-
-    def __init__(self) -> None:
-        self.evicted = 0
-
-    def phase(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002  # the duration is not shown
-        """Time nothing."""
-        return nullcontext()
-
-    def answered(self, result: EvictionResult) -> None:
-        """Count a granted eviction."""
-        self.evicted += result is EvictionResult.EVICTED
-
-    def changed(self, state: LoopState) -> None:
-        """Do nothing: the display reads the state itself."""
-
-
 class DemoRun:
     """One run of the demo and its state so far."""
 
@@ -98,16 +78,7 @@ class DemoRun:
         self.cluster = SimulatedCluster(initial_snapshot(), seed=seed)
         policy = load_policy(POLICY, source="the demo's policy")
         self._interval = policy.interval
-        self._observer = EvictionCounter()
-        self._runner = Runner(
-            state=LoopState(policy=policy, policy_since=START),
-            cluster=self.cluster,
-            clocks=Clocks(now=lambda: self.cluster.now, monotonic=self.cluster.seconds),
-            observer=self._observer,
-            may_act=lambda: True,
-            identity=Identity(name="demo", policy_source="demo"),
-        )
-        self._runner.tell(Leading(leads=True))
+        self._controller = SimulatedController(self.cluster, policy, name="demo")
         self._events = [
             _ScheduledEvent(
                 at=START + _LOST_AFTER,
@@ -130,12 +101,12 @@ class DemoRun:
     @property
     def loop(self) -> LoopState:
         """The loop's state."""
-        return self._runner.state
+        return self._controller.state
 
     @property
     def evicted(self) -> int:
         """How many evictions were granted."""
-        return self._observer.evicted
+        return self._controller.evicted
 
     @property
     def repaired(self) -> bool:
@@ -169,7 +140,7 @@ class DemoRun:
         return StoryLine(at=self.cluster.now, text=act.text)
 
     def _cycle(self) -> Iterator[StoryLine]:
-        self._runner.tick()
+        self._controller.run_cycle()
         cycle = self.loop.cycle
         assert cycle is not None
         if not self._events:

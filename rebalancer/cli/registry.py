@@ -55,6 +55,11 @@ VERBS = (
         module="rebalancer.cli.predict",
     ),
     Verb(
+        name="simulate",
+        summary="What would happen: nodes and zones lost or back, workloads scaled, and the repair, in memory",
+        module="rebalancer.cli.simulate",
+    ),
+    Verb(
         name="suggest",
         summary="Which spread constraints enforce a share limit, whether they guarantee it, and what they cost",
         module="rebalancer.cli.suggest",

@@ -35,6 +35,8 @@ COMMANDS = {
     "explain-workload": ("explain", "deployment/web", "--snapshot", EXAMPLE),
     "explain-blocked": ("explain", "deploy/cart", "--snapshot", EXAMPLE),
     "predict": ("predict", "--pod", "tests/cli/golden/pod.yaml", "--snapshot", EXAMPLE),
+    "simulate": ("simulate", "--snapshot", EXAMPLE, "--scenario", "docs/examples/zone-lost.yaml"),
+    "simulate-each": ("simulate", "--snapshot", EXAMPLE, "--each", "topology.kubernetes.io/zone"),
     "suggest": ("suggest", "--limit", "<1/3", "--size", "6", "--domains", "3"),
     "policy-validate": ("policy", "validate", "docs/examples/limits.yaml"),
 }

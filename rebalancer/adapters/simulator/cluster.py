@@ -1,6 +1,6 @@
 """The simulated cluster: the control loop's port, and the actions of an operator."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from random import Random
 
@@ -119,6 +119,12 @@ class SimulatedCluster:
     def trace(self) -> list[TraceEntry]:
         """Everything that has happened, the oldest first."""
         return self._state.trace
+
+    def listen(self, listener: Callable[[object | None, object | None], None]) -> None:
+        """Call a function with each pod, node, workload and budget that changes: before, None if new, and after."""
+        for table in (self._state.store.pods, self._state.store.nodes, self._state.store.workloads):
+            table.listeners.append(listener)
+        self._state.store.budgets.listeners.append(listener)
 
     def advance(self, seconds: float) -> None:
         """Advance the time, and run everything that falls due."""

@@ -1,0 +1,257 @@
+"""`rebalancer simulate`: what would happen, on a simulated copy of the cluster."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from rebalancer.assessment.causes import find_causes
+from rebalancer.assessment.findings import find_findings
+from rebalancer.assessment.unmatched import find_unmatched
+from rebalancer.cli.errors import CliError, Exit, UsageError
+from rebalancer.cli.files import read_bytes
+from rebalancer.cli.load import LoadedCluster, load_cluster, load_profile
+from rebalancer.cli.options import ReadOptions, add_read_arguments
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.progress import progress
+from rebalancer.controller import logs
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import get_known_time
+from rebalancer.policy import Policy, ScaleDownPrevention
+from rebalancer.reporting.documents.document import json_chunks, to_yaml, workload_name
+from rebalancer.reporting.documents.report import report_document
+from rebalancer.reporting.documents.simulation import (
+    DomainLoss,
+    DomainLossesDocument,
+    FewestReady,
+    LeastHeadroom,
+    MostWithoutNode,
+    SimulatedEvent,
+    SimulationDocument,
+    SimulationStep,
+    WorstMoments,
+)
+from rebalancer.reporting.text.simulation import losses_text, simulation_text
+from rebalancer.scheduling.profile import Profile
+from rebalancer.simulation.changes import Change, ScenarioError, load_scenario, parse_change
+from rebalancer.simulation.play import ImpossibleChangeError, Outcome, Play, simulated_policy
+
+_FLAGS: Final = (
+    ("remove-node", "NODE", "a node is lost, with its pods"),
+    ("add-node", "NODE=LABEL=VALUE,…", "a node joins, like the one that has most of these labels"),
+    ("cordon", "NODE", "a node is cordoned"),
+    ("remove-domain", "KEY=VALUE", "all nodes with a label are lost"),
+    ("restore-domain", "KEY=VALUE", "the lost nodes with a label come back, empty"),
+    ("scale", "NAMESPACE/KIND/NAME=N", "a Deployment, StatefulSet or ReplicaSet gets so many replicas"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the flags."""
+    changes = parser.add_argument_group(
+        "what happens", "In the given order, each once nothing moves any more after the one before it."
+    )
+    for name, metavar, text in _FLAGS:
+        changes.add_argument(
+            f"--{name}",
+            dest="changes",
+            action="append",
+            metavar=metavar,
+            type=_parse_with(name),
+            help=text,
+        )
+    changes.add_argument("--scenario", metavar="FILE", help="the same as YAML, after the flags; - is standard input")
+    changes.add_argument(
+        "--each", dest="every_domain_of", metavar="KEY", help="instead: every single loss of a domain of a topology key"
+    )
+    parser.add_argument(
+        "--prevention",
+        metavar="MODE",
+        choices=[str(mode) for mode in ScaleDownPrevention],
+        help="simulate with this prevention.scaleDown: Off, Observe or Steer (default: the policy's)",
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="NUMBER",
+        type=int,
+        default=1,
+        help="decides delays, names and the scheduler's choice among equal nodes (default: 1)",
+    )
+    add_read_arguments(parser, formats=("table", "wide", "json", "yaml"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what happens; nothing is changed but the copy in memory."""
+    logs.configure_logs(level="error", form="console")  # what the loop would log is among the events
+    options = ReadOptions.of(args)
+    changes = [*(args.changes or ()), *_read_scenario(args.scenario, options.snapshot)]
+    if args.every_domain_of is not None and changes:
+        raise UsageError("--each loses every domain by itself; leave out the other changes")
+    if options.namespace is not None or not options.selector.empty:
+        raise UsageError("simulate plays the whole cluster; leave out -n and -l")
+    cluster = load_cluster(options)
+    policy = cluster.policy
+    if args.prevention is not None:
+        prevention = policy.prevention.model_copy(update={"scale_down": ScaleDownPrevention(args.prevention)})
+        policy = policy.model_copy(update={"prevention": prevention})
+    note = _describe_difference(policy)
+    if args.every_domain_of is not None:
+        losses = _lose_domains(cluster, policy, load_profile(options), args.seed, args.every_domain_of)
+        _print(options, losses, lambda: losses_text(losses, note, options.layout))
+        return Exit.FINE
+    outcome = _play(cluster, policy, load_profile(options), args.seed, changes)
+    document = _simulation_document(cluster, outcome, args.seed)
+    wide = options.output == "wide"
+    _print(options, document, lambda: simulation_text(document, note, options.layout, wide=wide))
+    return Exit.FINE
+
+
+def _parse_with(verb: str) -> Callable[[str], Change]:
+    def parse(text: str) -> Change:
+        try:
+            return parse_change(verb, text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def _read_scenario(name: str | None, snapshot: str | None) -> list[Change]:
+    if name is None:
+        return []
+    if name == "-" and snapshot == "-":
+        raise UsageError("both --scenario and --snapshot read standard input; give one of them as a file")
+    try:
+        return load_scenario(read_bytes(name), "standard input" if name == "-" else name)
+    except ScenarioError as error:
+        raise CliError(str(error)) from None
+
+
+def _print(options: ReadOptions, document: SimulationDocument | DomainLossesDocument, text: Callable[[], str]) -> None:
+    match options.output:
+        case "json":
+            sys.stdout.writelines(json_chunks(document))
+        case "yaml":
+            sys.stdout.write(to_yaml(document))
+        case _:
+            sys.stdout.write(text())
+
+
+def _describe_difference(policy: Policy) -> str:
+    """Say what of the policy is simulated in another way, "" if nothing is."""
+    simulated = simulated_policy(policy)
+    parts = []
+    if policy.mode is not simulated.mode:
+        parts.append(f"mode {simulated.mode} (the policy says {policy.mode})")
+    if policy.windows:
+        parts.append("with every window open")
+    if policy.capacity.mode is not simulated.capacity.mode:
+        parts.append("without an autoscaler")
+    return f"Simulated {', '.join(parts)}." if parts else ""
+
+
+def _play(cluster: LoadedCluster, policy: Policy, profile: Profile, seed: int, changes: Iterable[Change]) -> Outcome:
+    with progress("simulating"):
+        try:
+            return Play(cluster.snapshot, policy, seed=seed, profile=profile).run(changes)
+        except ImpossibleChangeError as error:
+            raise CliError(str(error)) from None
+
+
+def _lose_domains(
+    cluster: LoadedCluster, policy: Policy, profile: Profile, seed: int, key: str
+) -> DomainLossesDocument:
+    snapshot = cluster.snapshot
+    domains = sorted({node.labels[key] for node in snapshot.nodes if key in node.labels})
+    if not domains:
+        raise CliError(f"--each {key}: no node has the label {key}")
+    losses = []
+    for domain in domains:
+        lost = {node.name for node in snapshot.nodes if node.labels.get(key) == domain}
+        outcome = _play(cluster, policy, profile, seed, [parse_change("remove-domain", f"{key}={domain}")])
+        missing = [one.wanted - one.ready for one in outcome.readiness]
+        headrooms = [one.headroom for one in outcome.headrooms]
+        assessment = outcome.cycle.assessment
+        evaluated = [row for group in assessment.groups for row in group.hard]
+        losses.append(
+            DomainLoss(
+                domain=domain,
+                nodes=len(lost),
+                pods=sum(pod.node in lost and not pod.finished for pod in snapshot.pods),
+                evictions=outcome.evictions,
+                lower_bound=outcome.lower_bound,
+                seconds=outcome.took.total_seconds(),
+                most_missing=max(missing, default=0),
+                least_headroom=min(headrooms, default=None),
+                without_node=outcome.steps[-1].waiting,
+                unsatisfied=sum(row.state is not State.SATISFIED for row in evaluated)
+                + sum(limit.state is not State.SATISFIED for limit in assessment.limits),
+            )
+        )
+    return DomainLossesDocument(
+        generated_at=get_known_time(snapshot.taken_at), seed=seed, topology_key=key, losses=tuple(losses)
+    )
+
+
+def _simulation_document(cluster: LoadedCluster, outcome: Outcome, seed: int) -> SimulationDocument:
+    cycle = outcome.cycle
+    unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
+    report = report_document(
+        cycle.assessment,
+        cycle.plan,
+        find_causes(cycle.assessment, cycle.view, NO_MEMORY),
+        find_findings(cycle.view, cycle.assessment, unmatched),
+    )
+    return SimulationDocument(
+        generated_at=get_known_time(cluster.snapshot.taken_at),
+        seed=seed,
+        settled=outcome.settled,
+        seconds=outcome.took.total_seconds(),
+        cycles=outcome.cycles,
+        evictions=outcome.evictions,
+        lower_bound=outcome.lower_bound,
+        steps=tuple(
+            SimulationStep(
+                change=step.change,
+                at=step.at.total_seconds(),
+                evictions=step.evictions,
+                lower_bound=step.lower_bound,
+                without_node=step.waiting,
+            )
+            for step in outcome.steps
+        ),
+        worst=_worst_moments(outcome),
+        events=tuple(
+            SimulatedEvent(at=event.at.total_seconds(), what=event.what, object=event.object, detail=event.detail)
+            for event in outcome.events
+        ),
+        report=report,
+    )
+
+
+def _worst_moments(outcome: Outcome) -> WorstMoments:
+    return WorstMoments(
+        limits=tuple(
+            LeastHeadroom(
+                group=one.group,
+                limit=one.limit,
+                namespace=one.namespace,
+                key=dict(one.key),
+                headroom=one.headroom,
+                at=one.at.total_seconds(),
+            )
+            for one in outcome.headrooms
+        ),
+        workloads=tuple(
+            FewestReady(
+                namespace=one.workload.namespace,
+                workload=workload_name(one.workload),
+                wanted=one.wanted,
+                ready=one.ready,
+                at=one.at.total_seconds(),
+            )
+            for one in outcome.readiness
+        ),
+        without_node=MostWithoutNode(pods=outcome.most_waiting, at=outcome.most_waiting_at.total_seconds()),
+    )

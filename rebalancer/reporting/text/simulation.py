@@ -1,0 +1,168 @@
+"""A simulation as text: the sum of it first, then steps, worst moments, what happened when, and the report."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument, WorstMoments
+from rebalancer.reporting.keys import key_text, short_key
+from rebalancer.reporting.phrases import plural, proof_text
+from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections
+from rebalancer.reporting.text.report import report_text
+
+_SHOWN: Final = frozenset(
+    {"Evicted", "Refused", "Scaled", "Unschedulable", "NodeRemoved", "NodeAdded", "NodeCordoned", "NodeUncordoned"}
+)
+"""Events that the table has; the others only with `wide`."""
+
+_MOST_EVENTS: Final = 40
+_MOST_WORST: Final = 10
+"""So many rows are shown without `wide`; the rest is counted."""
+
+
+def simulation_text(document: SimulationDocument, note: str, layout: Layout = PLAIN, *, wide: bool = False) -> str:
+    """Show a simulation; `note` says what of the policy is simulated in another way, "" if nothing is."""
+    parts = [
+        [layout.heading(line) for line in layout.wrap(_summary(document))],
+        layout.wrap(note) if note else [],
+        _steps(document, layout),
+        _worst(document.worst, layout, wide=wide),
+        _events(document, layout, wide=wide),
+        [layout.heading("AT THE END")],
+    ]
+    text = "".join(f"{line}\n" for line in sections(parts))
+    return f"{text}{report_text(document.report, (), layout, wide=wide)}"
+
+
+def losses_text(document: DomainLossesDocument, note: str, layout: Layout = PLAIN) -> str:
+    """Show the loss of each domain."""
+    bad = [loss.domain for loss in document.losses if loss.without_node or loss.unsatisfied]
+    key = short_key(document.topology_key)
+    if bad:
+        summary = f"Not everything comes right without {key} {', '.join(bad)}."
+    else:
+        summary = f"Whichever {key} is lost, everything comes right without it."
+    head = ("LOST", "NODES", "PODS", "EVICTIONS", "TOOK", "MOST MISSING", "LEAST HEADROOM", "LEFT")
+    rows = [
+        (
+            loss.domain,
+            str(loss.nodes),
+            str(loss.pods),
+            _of_minimum(loss.evictions, loss.lower_bound),
+            format_seconds(loss.seconds),
+            str(loss.most_missing),
+            "-" if loss.least_headroom is None else str(loss.least_headroom),
+            layout.paint(_left(loss.without_node, loss.unsatisfied), Style.BAD) or "-",
+        )
+        for loss in document.losses
+    ]
+    parts = [
+        [layout.heading(line) for line in layout.wrap(summary)],
+        layout.wrap(note) if note else [],
+        layout.table(head, rows),
+    ]
+    return "".join(f"{line}\n" for line in sections(parts))
+
+
+def format_seconds(seconds: float) -> str:
+    """Show a time since the start in whole seconds: `1h02m03s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02}m{rest:02}s"
+    return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
+def _summary(document: SimulationDocument) -> str:
+    took = format_seconds(document.seconds)
+    if document.evictions:
+        cost = proof_text(document.evictions, min(document.lower_bound, document.evictions))
+    else:
+        cost = "no eviction"
+    end = "then nothing moves any more" if document.settled else "something still moves then"
+    return f"Simulated: {cost}, {took} until the last change; {end}."
+
+
+def _steps(document: SimulationDocument, layout: Layout) -> list[str]:
+    rows = [
+        (
+            format_seconds(step.at),
+            step.change or "(none)",
+            _of_minimum(step.evictions, step.lower_bound),
+            str(step.without_node),
+        )
+        for step in document.steps
+    ]
+    return [layout.heading("STEPS"), *layout.table(("AT", "CHANGE", "EVICTIONS", "WITHOUT A NODE"), rows)]
+
+
+def _of_minimum(evictions: int, lower_bound: int) -> str:
+    return f"{evictions} (minimum {lower_bound})" if evictions and lower_bound else str(evictions)
+
+
+def _worst(worst: WorstMoments, layout: Layout, *, wide: bool) -> list[str]:
+    """Return the worst moments, the worst first."""
+    limits = [
+        (row.headroom, f"limit {row.group}/{row.limit} of {row.namespace}{_key(row.key)}", _pods(row.headroom), row.at)
+        for row in worst.limits
+    ]
+    missing = [
+        (
+            row.ready - row.wanted,
+            f"{row.workload.kind} {row.namespace}/{row.workload.name}",
+            f"{row.ready} of {row.wanted} pods Ready",
+            row.at,
+        )
+        for row in worst.workloads
+    ]
+    rows = [(format_seconds(at), what, how) for _, what, how, at in (*sorted(limits), *sorted(missing))]
+    if worst.without_node.pods:
+        pods = plural(worst.without_node.pods, "pod")
+        rows.insert(0, (format_seconds(worst.without_node.at), "pods without a node", pods))
+    if not rows:
+        return []
+    shown = rows if wide else rows[:_MOST_WORST]
+    return [
+        layout.heading("WORST MOMENTS"),
+        *layout.table(("AT", "OF", "HOW"), shown),
+        *_more(len(rows) - len(shown)),
+    ]
+
+
+def _pods(headroom: int) -> str:
+    if headroom < 0:
+        return f"violated by {plural(-headroom, 'pod')}"
+    return f"headroom of {plural(headroom, 'pod')}"
+
+
+def _key(key: object) -> str:
+    text = key_text(key) if key else ""  # type: ignore[arg-type]
+    return f" ({text})" if text else ""
+
+
+def _events(document: SimulationDocument, layout: Layout, *, wide: bool) -> list[str]:
+    chosen = [event for event in document.events if wide or event.what in _SHOWN]
+    shown = chosen if wide else chosen[:_MOST_EVENTS]
+    if not shown:
+        return []
+    rows = [(format_seconds(event.at), event.what, _about(event.object, event.detail)) for event in shown]
+    return [
+        layout.heading("WHAT HAPPENED"),
+        *layout.table(("AT", "WHAT", "OBJECT"), rows),
+        *_more(len(chosen) - len(shown)),
+    ]
+
+
+def _about(name: str, detail: str) -> str:
+    return f"{name}: {detail}" if detail else name
+
+
+def _more(number: int) -> Sequence[str]:
+    return [f"and {number:,} more: -o wide, -o json"] if number else []
+
+
+def _left(without_node: int, unsatisfied: int) -> str:
+    parts: Iterable[str] = (
+        f"{plural(without_node, 'pod')} without a node" if without_node else "",
+        f"{unsatisfied} not satisfied" if unsatisfied else "",
+    )
+    return ", ".join(part for part in parts if part)
