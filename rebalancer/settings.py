@@ -176,6 +176,8 @@ class Settings(BaseSettings):
     """The namespace of the rebalancer's own objects."""
     metrics_address: Annotated[ListenAddress, HelpText("HOST:PORT")] = Address("", 8080)
     """Where /metrics, /healthz and /readyz are served; without a host, on all addresses; with --once only if given."""
+    page_address: Annotated[ListenAddress, HelpText("HOST:PORT")] = Address("127.0.0.1", 8081)
+    """Where the status page is served, for `kubectl port-forward`; not with --once."""
     lease_duration: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=15)
     """How long other processes wait for a silent leader before they take over."""
     renew_deadline: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=10)
@@ -222,6 +224,11 @@ class Settings(BaseSettings):
     def listen_address(self) -> Address | None:
         """Where to listen; None with `once`, unless a flag or the environment names an address."""
         return None if self.once and "metrics_address" not in self.model_fields_set else self.metrics_address
+
+    @property
+    def page_listen_address(self) -> Address | None:
+        """Where to serve the status page; None with `once`."""
+        return None if self.once else self.page_address
 
     @property
     def lease_request_timeout(self) -> timedelta:

@@ -44,6 +44,7 @@ def test_the_defaults() -> None:
         "context": None,
         "namespace": "rebalancer-system",
         "metrics_address": ":8080",
+        "page_address": "127.0.0.1:8081",
         "lease_duration": "15s",
         "renew_deadline": "10s",
         "retry_period": "2s",
@@ -57,6 +58,8 @@ def test_once_listens_only_where_an_address_is_given(monkeypatch: pytest.MonkeyP
     """By flag or by environment, though it were the default's own."""
     assert load_settings({}).listen_address == Address("", 8080)
     assert load_settings({"once": True}).listen_address is None
+    assert load_settings({}).page_listen_address == Address("127.0.0.1", 8081)
+    assert load_settings({"once": True}).page_listen_address is None
     assert load_settings({"once": True, "metrics_address": ":8080"}).listen_address == Address("", 8080)
     monkeypatch.setenv("REBALANCER_METRICS_ADDRESS", ":9090")
     assert load_settings({"once": True}).listen_address == Address("", 9090)
@@ -79,6 +82,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch: pytest.MonkeyP
         "context": "c",
         "namespace": "n",
         "metrics_address": "127.0.0.1:9000",
+        "page_address": "127.0.0.1:9001",
         "lease_duration": "60s",
         "renew_deadline": "40s",
         "retry_period": "5s",

@@ -27,6 +27,7 @@ from rebalancer.model.reasons import Cause, FindingKind, Reason, State, Violatio
 from rebalancer.policy import Share, json_schema, team_json_schema
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.explanation import ExplanationDocument
+from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.documents.prediction import PredictionDocument
 from rebalancer.reporting.documents.report import ReportDocument
@@ -52,6 +53,7 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "suggestion": SuggestionDocument,
     "simulation": SimulationDocument,
     "simulated-losses": DomainLossesDocument,
+    "page": PageDocument,
 }
 """The documents that scripts may rely on, by the name of their schema."""
 

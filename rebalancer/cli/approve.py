@@ -9,13 +9,14 @@ import msgspec
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, ControlMap, StatusMap
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.admission.approval import KEY
-from rebalancer.cli.controller_state import describe_status, read_status
+from rebalancer.cli.controller_state import read_status
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.controller.status import PLAN
 from rebalancer.policy import Mode
+from rebalancer.reporting.acting import describe_status
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.phrases import plural
 

@@ -12,17 +12,12 @@ from rebalancer.cli.errors import CliError
 from rebalancer.controller.policy_source import CONFIG_MAP, KEY
 from rebalancer.controller.status import STATUS
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
+from rebalancer.reporting.acting import describe_mode, describe_status
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.settings import PREFIX, own_namespace
 
 SILENT: Final = timedelta(minutes=10)
 """A controller whose last cycle is longer ago than this is taken for stopped; its interval is a minute by default."""
-
-_ACTING: Final = {
-    Mode.OBSERVE: "mode Observe: the controller will not evict",
-    Mode.APPROVE: "mode Approve: the controller evicts what is approved",
-    Mode.EVICT: "mode Evict: the controller evicts",
-}
 
 
 def controller_namespace() -> str:
@@ -41,39 +36,18 @@ def read_status(transport: Transport, namespace: str) -> StatusDocument | None:
         raise CliError(f"the status in namespace {namespace} is of another version: {error}") from None
 
 
-def describe_mode(mode: Mode) -> str:
-    """Say what the controller does with a plan in a mode."""
-    return _ACTING[mode]
-
-
 def describe_acting(transport: Transport, now: datetime, mode: Mode) -> str:
     """Say what the controller of this cluster will do, by its status, or by the mode where that is not readable."""
     namespace = controller_namespace()
     try:
         status = read_status(transport, namespace)
     except (ClusterError, CliError):
-        return f"{_ACTING[mode]}; its status cannot be read"
+        return f"{describe_mode(mode)}; its status cannot be read"
     if status is None or status.last_cycle is None:
         return f"no controller has run in namespace {namespace}: nothing will be evicted"
     if now - status.last_cycle > SILENT:
         return f"the controller's last cycle was at {status.last_cycle:%Y-%m-%d %H:%M:%SZ}: nothing will be evicted"
     return describe_status(status)
-
-
-def describe_status(status: StatusDocument) -> str:
-    """Say in one line what a controller with this status does, and what keeps it from evicting."""
-    if status.paused is not None and status.paused.error:
-        return f"paused: {status.paused.error}: the controller will not evict"
-    if status.paused is not None:
-        by = f" by {status.paused.by}" if status.paused.by else ""
-        return f"paused{by}: {status.paused.reason}: the controller will not evict"
-    if status.mode == Mode.OBSERVE:
-        return _ACTING[Mode.OBSERVE]
-    if status.breaker.open:
-        return f"mode {status.mode}, but the breaker is open ({', '.join(status.breaker.causes)}): no eviction now"
-    if status.stale:
-        return f"mode {status.mode}, but {status.stale}: no eviction now"
-    return _ACTING[Mode(status.mode)]
 
 
 def read_cluster_policy(transport: Transport, namespace: str, name: str) -> Policy | None:

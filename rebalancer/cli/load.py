@@ -19,7 +19,7 @@ from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.causes import NotInModeEvict
 from rebalancer.capacity.decision import describe_needs
 from rebalancer.capacity.placeholders import placeholder_pods, without_pods
-from rebalancer.cli.controller_state import describe_acting, describe_mode, describe_other_policy
+from rebalancer.cli.controller_state import describe_acting, describe_other_policy
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
@@ -35,6 +35,7 @@ from rebalancer.planning.planner import plan
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention, merge, select_team_namespaces
 from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
+from rebalancer.reporting.acting import describe_mode
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.settings import own_namespace

@@ -6,12 +6,13 @@ import time
 from datetime import UTC, datetime
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
-from rebalancer.cli.controller_state import describe_status, read_status
+from rebalancer.cli.controller_state import read_status
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import find_layout
+from rebalancer.reporting.acting import describe_status
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.text.status import status_text

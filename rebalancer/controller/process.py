@@ -20,6 +20,7 @@ from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.approvals import watch_approvals
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
+from rebalancer.controller.page import StatusPage
 from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policy_source import CONFIG_MAP, OpenedPolicy, PolicyWatcher, open_policy
 from rebalancer.controller.prevention import Prevention
@@ -135,11 +136,17 @@ class _Controller:
             version=server_version(transport),
             control=watch_pauses(transport, settings.namespace, self._tell),
         )
+        identity = Identity(name=self._identity, policy_source=policy.name)
+        page_address = settings.page_listen_address
         self._telemetry = Telemetry(
-            self._cluster, settings.listen_address, transport, interval=self._interval.total_seconds()
+            self._cluster,
+            settings.listen_address,
+            transport,
+            interval=self._interval.total_seconds(),
+            page=StatusPage(page_address, identity) if page_address is not None else None,
         )
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
-        self._runner = self._make_runner()
+        self._runner = self._make_runner(identity)
         self._runner.count_requests = self._telemetry.requests.read
         self._telemetry.ask_leadership(self._leads)
         self._runner.use_placeholders(PlaceholderStore(self._transport))
@@ -166,7 +173,7 @@ class _Controller:
         self._done = threading.Event()
         self._ending = False
 
-    def _make_runner(self) -> Runner:
+    def _make_runner(self, identity: Identity) -> Runner:
         settings = self._settings
         state = LoopState(
             policy=self._policy.policy,
@@ -184,7 +191,7 @@ class _Controller:
             clocks=self._clocks,
             observer=self._telemetry,
             may_act=self._leads,
-            identity=Identity(name=self._identity, policy_source=self._policy.name),
+            identity=identity,
             spawn=spawn_thread,
             cycle_ended=self._cycle_ended,
         )

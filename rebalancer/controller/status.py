@@ -38,7 +38,8 @@ _log = structlog.get_logger("rebalancer")
 
 def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
     """Return the documents to store, the memory first: the others are left out if there is no space."""
-    made = [Document(MEMORY, memory_text(state.memory)), Document(STATUS, _status(state, identity, policy_source))]
+    status = status_document(state, identity, policy_source)
+    made = [Document(MEMORY, memory_text(state.memory)), Document(STATUS, to_json(status).decode())]
     cycle = state.cycle
     if cycle is not None and (
         cycle.memory.proposal is not None or len(cycle.plan.evictions) + len(cycle.plan.waiting) <= _MOST_EVICTIONS
@@ -59,11 +60,12 @@ def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
     return structs.replace(NO_MEMORY, sent=(now,) * min(policy.budgets.per_minute.value, _MOST_SENT))
 
 
-def _status(state: LoopState, identity: str, policy_source: str) -> str:
+def status_document(state: LoopState, identity: str, policy_source: str) -> StatusDocument:
+    """Return the status of a process by its loop's state."""
     cycle = state.cycle
     moves = state.memory.moves
     numbers = plan_numbers(cycle.plan) if cycle else PlanNumbers()
-    document = StatusDocument(
+    return StatusDocument(
         mode=state.mode,
         paused=pause_status(state.pause),
         leader=identity,
@@ -84,4 +86,3 @@ def _status(state: LoopState, identity: str, policy_source: str) -> str:
         ),
         prevention=prevention_status(state.prevention),
     )
-    return to_json(document).decode()

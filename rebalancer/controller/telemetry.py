@@ -24,11 +24,12 @@ from rebalancer.adapters.prometheus import (
     WatchSamples,
     WorkloadSamples,
 )
-from rebalancer.adapters.web import WebServer
+from rebalancer.adapters.web import WebServer, probe_routes
 from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.findings.missing_domains import worst_rows
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.page import StatusPage
 from rebalancer.controller.request_window import RequestWindow
 from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import Move, MoveState
@@ -70,13 +71,21 @@ class Telemetry:
     """
 
     def __init__(
-        self, cluster: KubernetesCluster, address: Address | None, transport: Transport, *, interval: float
+        self,
+        cluster: KubernetesCluster,
+        address: Address | None,
+        transport: Transport,
+        *,
+        interval: float,
+        page: StatusPage | None = None,
     ) -> None:
         self._cluster = cluster
         self._metrics = Metrics(watches=self._watch_samples)
         self.requests = RequestWindow()
         transport.on_answer = self._count_request
         self._web = self._make_server(address) if address is not None else None
+        self._page = page
+        self._findings: tuple[Finding, ...] = ()
         self._last_beat = time.monotonic()
         self._interval = interval
         self._ended: frozenset[str] = frozenset()
@@ -89,13 +98,10 @@ class Telemetry:
         self._threads: list[Thread] = []
 
     def _make_server(self, address: Address) -> WebServer:
-        return WebServer(
-            address.host,
-            address.port,
-            registry=self._metrics.registry,
-            live={"cycles": self._check_cycles, "threads": self._check_threads},
-            ready={"caches": self._cluster.staleness, "cycles": self._check_cycles},
-        )
+        live = {"cycles": self._check_cycles, "threads": self._check_threads}
+        ready = {"caches": self._cluster.staleness, "cycles": self._check_cycles}
+        routes = probe_routes(self._metrics.registry, live=live, ready=ready)
+        return WebServer(address.host, address.port, routes)
 
     def start(self) -> None:
         """Begin to listen."""
@@ -103,11 +109,15 @@ class Telemetry:
             self._web.start()
             host, port = self._web.address
             _log.info("listening", host=host, port=port)
+        if self._page is not None:
+            self._page.start()
 
     def stop(self) -> None:
         """Stop listening."""
         if self._web is not None:
             self._web.stop()
+        if self._page is not None:
+            self._page.stop()
 
     def ask_leadership(self, leads: Callable[[], bool]) -> None:
         """Show this process as the leader only while this also returns True."""
@@ -143,13 +153,15 @@ class Telemetry:
                         self._metrics.count_capacity(change.result)
                 unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
                 if self._web is not None:  # findings cost more than an assessment, and nobody would read them
-                    findings = find_findings(cycle.view, cycle.assessment, unmatched)
-                    self._cycle_samples = cycle_samples(cycle, findings)
+                    self._findings = find_findings(cycle.view, cycle.assessment, unmatched)
+                    self._cycle_samples = cycle_samples(cycle, self._findings)
                 self._unmatched.update(cycle.context.policy.cluster.hash, unmatched)
         if state.prevention is not self._reported:
             self._reported, self._scale_downs = state.prevention, tuple(_scale_down_samples(state.prevention))
         samples = replace(loop_samples(state, self._cycle_samples), scale_downs=self._scale_downs)
         self._metrics.publish(samples)
+        if self._page is not None:
+            self._page.show(state, (*self._findings, *state.prevention.findings))
 
     def patched(self, result: PatchResult) -> None:
         """Count an answer to a patch of a deletion cost."""

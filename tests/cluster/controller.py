@@ -86,6 +86,7 @@ class Controller:
                     f"--kubeconfig={self._plane.kubeconfig(ACCOUNT)}",
                     f"--namespace={NAMESPACE}",
                     "--metrics-address=127.0.0.1:0",
+                    "--page-address=127.0.0.1:0",
                     "--log-format=json",
                     *self._flags,
                 ],

@@ -190,6 +190,7 @@ class Installed:
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
             "LD_LIBRARY_PATH": "/python/lib",
+            "REBALANCER_PAGE_ADDRESS": "127.0.0.1:0",  # a pod has a loopback address of its own
             **{entry["name"]: entry["value"] for entry in self.container.get("env", ())},
         }
         return [f"{name}={value}" for name, value in variables.items()]

@@ -240,7 +240,7 @@ def repaired(plane: ControlPlane, folder: Path) -> None:
     install(plane, "base", "evict")
     done = rebalancer(
         *("run", "--once", "--kubeconfig", str(plane.kubeconfig(ACCOUNT)), "--policy", str(policy_file(folder))),
-        *("--namespace", "rebalancer-system", "--metrics-address", "127.0.0.1:0"),
+        *("--namespace", "rebalancer-system", "--metrics-address", "127.0.0.1:0", "--page-address", "127.0.0.1:0"),
     )
     assert done.returncode == 0, done.stderr
     assert all(pod["spec"].get("nodeName") for pod in plane.api.list(PODS))

@@ -91,7 +91,14 @@ def test_a_signal_while_the_server_is_silent(tmp_path: Path) -> None:
         silent.listen()
         file = tmp_path / "kubeconfig"
         file.write_text(kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}"))
-        command = [*COMMAND, "run", "--kubeconfig", str(file), "--metrics-address=127.0.0.1:0"]
+        command = [
+            *COMMAND,
+            "run",
+            "--kubeconfig",
+            str(file),
+            "--metrics-address=127.0.0.1:0",
+            "--page-address=127.0.0.1:0",
+        ]
         with subprocess.Popen(command, env=environment(), cwd=ROOT, stderr=subprocess.PIPE) as process:
             silent.settimeout(30)
             connection, _ = silent.accept()
@@ -120,7 +127,8 @@ def test_no_permission(cluster: ControlPlane, tmp_path: Path) -> None:
     account = f"{NAMESPACE}/nobody"
     access = ("--kubeconfig", str(cluster.kubeconfig(account)))
     pause = ("pause", "--reason", "a test")
-    for verb in (("run", "--metrics-address=127.0.0.1:0"), ("plan",), ("report",), pause, ("resume",)):
+    run = ("run", "--metrics-address=127.0.0.1:0", "--page-address=127.0.0.1:0")
+    for verb in (run, ("plan",), ("report",), pause, ("resume",)):
         result = rebalancer(*verb, *access)
         message = result.stderr.decode()
         assert result.returncode == 1, message

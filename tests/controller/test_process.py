@@ -88,6 +88,7 @@ class EmptyCluster:
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Run the process against a handler with some flags."""
     monkeypatch.delenv("REBALANCER_METRICS_ADDRESS", raising=False)
+    monkeypatch.setenv("REBALANCER_PAGE_ADDRESS", "127.0.0.1:0")
 
     def start(handler: Callable[[BaseHTTPRequestHandler], None], **flags: object) -> None:
         with served(handler) as transport:
@@ -283,7 +284,7 @@ def test_a_clock_that_is_set_back_stops_no_cycle(monkeypatch: pytest.MonkeyPatch
     """Where the scheduler waits for a time of day that is an hour away, the loop goes by the clock that only rises."""
     monkeypatch.setattr(IntervalTrigger, "get_next_fire_time", lambda *_: datetime.now(UTC) + timedelta(hours=1))
     with served(EmptyCluster()) as transport:
-        settings = load_settings({"namespace": "home"})
+        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0"})
         policy = open_policy(settings, transport)
         clocks, interval = process.SYSTEM_CLOCKS, timedelta(seconds=0.2)
         controller = process._Controller(settings, clocks, transport, policy, interval)

@@ -23,6 +23,7 @@ FLAGS: Final = (
     "--retry-period=1s",
     "--request-timeout=3s",
     "--metrics-address=127.0.0.1:0",
+    "--page-address=127.0.0.1:0",
     "--log-format=json",
 )
 """Times that let a fault of seconds matter: a lease that is lost, a request that is abandoned.

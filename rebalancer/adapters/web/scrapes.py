@@ -70,7 +70,7 @@ class Scrapes:
             if compressed:
                 body = gzip.compress(body)
                 headers.append(("Content-Encoding", "gzip"))
-            future.set_result(Rendered(body, [*headers, ("Content-Length", str(len(body)))]))
+            future.set_result(Rendered(body, headers))
         except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
             future.set_exception(error)
         finally:

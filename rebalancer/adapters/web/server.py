@@ -14,7 +14,7 @@ import io
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
@@ -23,10 +23,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
-from prometheus_client import CollectorRegistry
 
-from rebalancer.adapters.web.checks import Checks, run_checks
-from rebalancer.adapters.web.scrapes import MOST_SCRAPES, Scrapes, TooManyScrapes
+from rebalancer.adapters.web.routes import Request, Response, Route, text_response
 
 REQUEST_SECONDS: Final = 5.0
 """Seconds that a client may take to send its request, all of it; then its thread is freed."""
@@ -207,9 +205,8 @@ class WebServer:
     The constructor raises CannotListen, so that a port in use is reported before anything else starts.
     """
 
-    def __init__(self, host: str, port: int, *, registry: CollectorRegistry, live: Checks, ready: Checks) -> None:
-        self._scrapes = Scrapes(registry)
-        self._checks = {"/healthz": live, "/readyz": ready}
+    def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
+        self._routes = routes
         self._server = _bind(host, port)
         self._server.set_app(self._answer)
         self._thread = threading.Thread(
@@ -235,39 +232,29 @@ class WebServer:
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
-            return self._route(environ, start_response)
+            response = self._route(environ)
         except Exception:  # noqa: BLE001  # a failing request must not stop the server
             _log.exception("request failed", path=environ.get("PATH_INFO", ""))
-            return _respond(start_response, "500 Internal Server Error", "internal error; see the controller's log\n")
+            response = text_response("internal error; see the controller's log\n", "500 Internal Server Error")
+        length = ("Content-Length", str(len(response.body)))
+        start_response(response.status, [*response.headers, length, ("X-Content-Type-Options", "nosniff")])
+        return [response.body]
 
-    def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
-        if path not in {"/metrics", *self._checks}:
-            known = ", ".join(("/metrics", *self._checks))
-            return _respond(start_response, "404 Not Found", f"not found; the paths are {known}\n")
+    def _route(self, environ: WSGIEnvironment) -> Response:
+        route = self._routes.get(environ.get("PATH_INFO", ""))
+        if route is None:
+            return text_response(f"not found; the paths are {', '.join(self._routes)}\n", "404 Not Found")
         if environ["REQUEST_METHOD"] != "GET":
-            return _respond(start_response, "405 Method Not Allowed", "method not allowed; use GET\n", ("Allow", "GET"))
-        if path == "/metrics":
-            return self._send_metrics(environ, start_response)
-        verbose = "verbose" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-        passed, text = run_checks(self._checks[path], path.removeprefix("/"), verbose=verbose)
-        return _respond(start_response, "200 OK" if passed else "503 Service Unavailable", text)
-
-    def _send_metrics(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        try:
-            rendered = self._scrapes.render(environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_ACCEPT_ENCODING", ""))
-        except TooManyScrapes:
-            text = f"{MOST_SCRAPES} scrapes are waiting already; scrape less often\n"
-            return _respond(start_response, "503 Service Unavailable", text)
-        start_response("200 OK", rendered.headers)
-        return [rendered.body]
-
-
-def _respond(start_response: StartResponse, status: str, text: str, *headers: tuple[str, str]) -> Iterable[bytes]:
-    body = text.encode()
-    described = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
-    start_response(status, [*described, ("X-Content-Type-Options", "nosniff"), *headers])
-    return [body]
+            return text_response("method not allowed; use GET\n", "405 Method Not Allowed", ("Allow", "GET"))
+        query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        return route(
+            Request(
+                query={name: values[-1] for name, values in query.items()},
+                host=environ.get("HTTP_HOST", ""),
+                accept=environ.get("HTTP_ACCEPT", ""),
+                accept_encoding=environ.get("HTTP_ACCEPT_ENCODING", ""),
+            )
+        )
 
 
 def _bind(host: str, port: int) -> _Server:

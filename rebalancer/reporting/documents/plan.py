@@ -188,8 +188,8 @@ def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_
         plan_hash=plan_hash(plan.evictions, plan.policy_hash),
         snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
         policy_hash=plan.policy_hash,
-        totals=_totals(plan),
-        evictions=tuple(_planned_eviction(eviction) for eviction in plan.evictions),
+        totals=plan_totals(plan),
+        evictions=tuple(planned_eviction(eviction) for eviction in plan.evictions),
         waiting=tuple(_waiting_eviction(waiting) for waiting in decided_waiting(plan)),
         groups=tuple(
             _planned_group(
@@ -220,12 +220,14 @@ def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snap
     return msgspec.structs.replace(plan_document(part, snapshot), plan_hash=proposal.hash)
 
 
-def _totals(plan: Plan) -> Totals:
+def plan_totals(plan: Plan) -> Totals:
+    """Return the sums of a plan."""
     numbers = plan_numbers(plan)
     return Totals(evictions=numbers.evictions, optimal=numbers.optimal, **numbers._asdict())
 
 
-def _planned_eviction(eviction: Eviction) -> PlannedEviction:
+def planned_eviction(eviction: Eviction) -> PlannedEviction:
+    """Convert an eviction to its entry."""
     pod = eviction.pod
     return PlannedEviction(
         step=eviction.step,

@@ -15,7 +15,7 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Metric
 
-from rebalancer.adapters.web import CannotListen, Checks, WebServer, server
+from rebalancer.adapters.web import CannotListen, Checks, WebServer, probe_routes, server
 from rebalancer.adapters.web.scrapes import MOST_SCRAPES
 
 
@@ -25,7 +25,7 @@ class Served:
     def __init__(self, *, live: Checks, ready: Checks) -> None:
         self.registry = CollectorRegistry()
         Counter("cakes_total", "Cakes.", registry=self.registry).inc()
-        self.server = WebServer("127.0.0.1", 0, registry=self.registry, live=live, ready=ready)
+        self.server = WebServer("127.0.0.1", 0, probe_routes(self.registry, live=live, ready=ready))
         self.server.start()
 
     def ask(self, path: str, method: str = "GET") -> tuple[int, str]:
@@ -332,7 +332,7 @@ def test_it_stops_within_a_second_and_gives_the_port_back(served: Served) -> Non
         began = time.monotonic()
         served.server.stop()
         assert time.monotonic() - began < 1
-    again = WebServer(host, port, registry=served.registry, live={}, ready={})
+    again = WebServer(host, port, {})
     assert again.address == (host, port)
     again.stop()
 
@@ -340,17 +340,17 @@ def test_it_stops_within_a_second_and_gives_the_port_back(served: Served) -> Non
 def test_a_port_in_use_is_reported_before_anything_else(served: Served) -> None:
     host, port = served.server.address
     with pytest.raises(CannotListen, match=rf"cannot listen on {host}:{port}: Address already in use"):
-        WebServer(host, port, registry=served.registry, live={}, ready={})
+        WebServer(host, port, {})
 
 
 @pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("127.0.0.1", 70000), ("no such host", 0)])
 def test_foreign_addresses_are_reported(host: str, port: int) -> None:
     with pytest.raises(CannotListen, match=f"cannot listen on {host}:{port}: .+"):
-        WebServer(host, port, registry=CollectorRegistry(), live={}, ready={})
+        WebServer(host, port, {})
 
 
 def test_without_a_host_all_addresses_are_listened_on() -> None:
-    made = WebServer("", 0, registry=CollectorRegistry(), live={}, ready={})
+    made = WebServer("", 0, probe_routes(CollectorRegistry(), live={}, ready={}))
     made.start()
     try:
         with closing(http.client.HTTPConnection("127.0.0.1", made.address[1], timeout=5)) as connection:

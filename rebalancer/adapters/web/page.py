@@ -1,0 +1,72 @@
+"""The status page: HTML that works without JavaScript, its style, and the same content as JSON. All of it is read-only.
+
+Whatever names have in them is escaped, and headers let the browser load and run nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rebalancer.adapters.web.page_view import REFRESH_SECONDS, PageView
+from rebalancer.adapters.web.routes import Request, Response, Route, text_response
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.page import PageDocument
+
+_HEADERS: Final = (
+    # Nothing is loaded but the style, nothing runs, nobody may put the page into a frame of theirs.
+    ("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cache-Control", "no-store"),
+)
+
+ReadPage = Callable[[], PageDocument | None]
+"""Returns what there is to show, None before there is anything; called by many threads."""
+
+
+def page_routes(
+    read: ReadPage, *, local: bool, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> Mapping[str, Route]:
+    """Return the routes of the page. `local`: it is served on a loopback address, and to requests for one only.
+
+    A page of the web that has its own name point to 127.0.0.1 could read it otherwise.
+    """
+    loader = PackageLoader("rebalancer.adapters.web")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    template = environment.get_template("page.html.j2")
+    style = loader.get_source(environment, "style.css")[0].encode()
+
+    def guarded(answer: Route) -> Route:
+        def route(request: Request) -> Response:
+            if local and not _is_local(request.host):
+                return text_response("the page is served for localhost only\n", "403 Forbidden")
+            return answer(request)
+
+        return route
+
+    def show(request: Request) -> Response:
+        page = read()
+        if page is None:
+            return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
+        view = PageView(page, request.query, now())
+        refresh = (("Refresh", str(REFRESH_SECONDS)),) if view.refreshes else ()
+        body = template.render(page=page, view=view).encode()
+        return Response(body, (("Content-Type", "text/html; charset=utf-8"), *_HEADERS, *refresh))
+
+    def send_json(_: Request) -> Response:
+        page = read()
+        if page is None:
+            return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
+        return Response(to_json(page), (("Content-Type", "application/json"), *_HEADERS))
+
+    def send_style(_: Request) -> Response:
+        return Response(style, (("Content-Type", "text/css; charset=utf-8"),))
+
+    return {"/": guarded(show), "/status.json": guarded(send_json), "/style.css": guarded(send_style)}
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a Host header names this machine, with or without a port."""
+    name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    return name in {"localhost", "127.0.0.1", "[::1]"}

@@ -1,0 +1,373 @@
+"""What the status page shows of a cluster: the parts that its address selects, as text and numbers.
+
+It is bounded for any cluster: so many rows of each table, found by a search and by pages.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
+
+from rebalancer.model.reasons import State
+from rebalancer.reporting.documents.page import PageDocument
+from rebalancer.reporting.documents.plan import PlannedEviction
+from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFinding, ReportedLimit
+from rebalancer.reporting.documents.status import MoveEntry
+from rebalancer.reporting.keys import key_text, short_key
+from rebalancer.reporting.phrases import plural, portion, workload_names
+
+REFRESH_SECONDS: Final = 30
+ROWS: Final = 50
+"""Workloads on one page of the grid."""
+
+FIRST: Final = 25
+"""Violations, limits, findings and evictions that are shown."""
+
+_LAST_MOVES: Final = 20
+_COLUMNS: Final = 30
+"""Domains with a column of their own; of the others it is said how many hold pods."""
+
+_SHADES: Final = 4
+_MOODS: Final = {State.SATISFIED: "good", State.VIOLATED: "bad"}
+_HARD: Final = "DoNotSchedule"
+
+
+class _Violation(NamedTuple):
+    anchor: str
+    of: str
+    what: str
+    state: str
+    mood: str
+    counts: str
+    sentences: Sequence[str]
+
+
+class _LimitRow(NamedTuple):
+    name: str
+    pods: str
+    largest: str
+    share: float | None
+    share_text: str
+    bound: str
+    headroom: int
+    state: str
+    mood: str
+
+
+class _Cell(NamedTuple):
+    text: str
+    shade: int
+
+
+class _GridRow(NamedTuple):
+    workload: str
+    skew: str
+    mood: str
+    cells: Sequence[_Cell]
+    others: str
+
+
+class PageView:
+    """What the template shows of a page: the parts that the query selects, as text and numbers."""
+
+    seconds = REFRESH_SECONDS
+
+    def __init__(self, page: PageDocument, query: Mapping[str, str], now: datetime) -> None:
+        self._page = page
+        self._query = query
+        self._now = now
+        self.search = query.get("q", "").strip()
+        self.refreshes = query.get("refresh") != "off"
+
+    def link(self, **changes: object) -> str:
+        """Return the address of this page with other parameters; an empty one is left out."""
+        query = {**self._query, **{name: str(value) for name, value in changes.items()}}
+        return f"./?{urlencode({name: value for name, value in sorted(query.items()) if value})}"
+
+    def time(self, moment: datetime) -> str:
+        """Write a time."""
+        return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+    def ago(self, moment: datetime) -> str:
+        """Say how long ago a moment was, in its largest unit."""
+        seconds = max(0, int((self._now - moment).total_seconds()))
+        for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+            if seconds >= length:
+                return f"{seconds // length} {unit} ago"
+        return f"{seconds} s ago"
+
+    @property
+    def title(self) -> str:
+        """What a tab of the browser shows."""
+        return f"{len(self._broken)} violated" if self._broken else "nothing violated"
+
+    @property
+    def mood(self) -> str:
+        """The colour of the first sentence."""
+        status = self._page.status
+        held = status.paused is not None or status.breaker.open or bool(status.stale)
+        return "caution" if held or not self._page.leads else ""
+
+    # Violations
+
+    @property
+    def summary(self) -> str:
+        """Say how much is satisfied, of all."""
+        report = self._page.report
+        assert report is not None
+        constraints, limits = report.constraints, report.limits
+        satisfied = sum(row.state == State.SATISFIED for row in constraints)
+        held = sum(row.state == State.SATISFIED for row in limits)
+        text = portion(satisfied, len(constraints), "constraint", "hold")
+        if limits:
+            text = f"{text}, {portion(held, len(limits), 'limit', 'hold')}"
+        deadlocks = f", {plural(len(report.deadlocks), 'pod')} in a placement deadlock" if report.deadlocks else ""
+        return f"{text}{deadlocks}."
+
+    @cached_property
+    def _broken(self) -> list[_Violation]:
+        report = self._page.report
+        if report is None:
+            return []
+        limits = [
+            _violated_limit(row) for row in report.limits if row.state != State.SATISFIED and self._selects_limit(row)
+        ]
+        constraints = [
+            _violated_constraint(row)
+            for row in report.constraints
+            if row.state != State.SATISFIED and self._selects(row)
+        ]
+        return [*limits, *constraints]
+
+    @property
+    def violations(self) -> list[_Violation]:
+        """The first violations: limits, then constraints, as the report sorts them."""
+        return self._broken[:FIRST]
+
+    @property
+    def more_violations(self) -> int:
+        """How many are not shown."""
+        return max(0, len(self._broken) - FIRST)
+
+    def _selects(self, row: ReportedConstraint) -> bool:
+        return self._matches(row.namespace, *(workload.name for workload in row.workloads))
+
+    def _selects_limit(self, row: ReportedLimit) -> bool:
+        return self._matches(row.namespace, *row.key.values())
+
+    def _matches(self, namespace: str, *names: str) -> bool:
+        wanted = self.search.lower()
+        return any(wanted in f"{namespace}/{name}".lower() for name in names or ("",))
+
+    # Limits
+
+    @cached_property
+    def _limit_rows(self) -> list[_LimitRow]:
+        report = self._page.report
+        rows = [row for row in report.limits if self._selects_limit(row)] if report is not None else []
+        return [_limit_row(row) for row in sorted(rows, key=lambda row: row.headroom)]
+
+    @property
+    def limits(self) -> list[_LimitRow]:
+        """The limits with the least headroom."""
+        return self._limit_rows[:FIRST]
+
+    @property
+    def more_limits(self) -> int:
+        """How many are not shown."""
+        return max(0, len(self._limit_rows) - FIRST)
+
+    # The grid
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The topology keys of the constraints; the first is the one of which most pods see fewest domains."""
+        domains: dict[str, int] = {}
+        for row in self._page.report.constraints if self._page.report is not None else ():
+            known = len(row.counts) + row.empty_domains
+            domains[row.topology_key] = max(domains.get(row.topology_key, 0), known)
+        return sorted(domains, key=lambda key: (domains[key], key))
+
+    @property
+    def key(self) -> str:
+        """The topology key of the grid, "" without constraints."""
+        chosen = self._query.get("key", "")
+        return chosen if chosen in self.keys else next(iter(self.keys), "")
+
+    @cached_property
+    def _rows_of_key(self) -> list[ReportedConstraint]:
+        report = self._page.report
+        rows = report.constraints if report is not None else ()
+        return [row for row in rows if row.topology_key == self.key and self._selects(row)]
+
+    @property
+    def pages(self) -> int:
+        """How many pages the grid has."""
+        return max(1, -(-len(self._rows_of_key) // ROWS))
+
+    @property
+    def page(self) -> int:
+        """The number of this page."""
+        chosen = self._query.get("page", "1")
+        return min(max(1, int(chosen)), self.pages) if chosen.isdecimal() and len(chosen) < 9 else 1
+
+    @cached_property
+    def _shown(self) -> list[ReportedConstraint]:
+        return self._rows_of_key[(self.page - 1) * ROWS : self.page * ROWS]
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The domains of this page's rows that have a column: those with most pods, in the order of their names."""
+        totals: dict[str, int] = {}
+        for row in self._shown:
+            for domain, count in row.counts.items():
+                totals[domain] = totals.get(domain, 0) + count
+        return sorted(sorted(totals, key=lambda domain: (-totals[domain], domain))[:_COLUMNS])
+
+    @property
+    def has_others(self) -> bool:
+        """Whether a row has pods in a domain without a column."""
+        return any(row.counts.keys() - set(self.columns) for row in self._shown)
+
+    @property
+    def grid(self) -> list[_GridRow]:
+        """The rows of this page."""
+        return [self._grid_row(row) for row in self._shown]
+
+    def _grid_row(self, row: ReportedConstraint) -> _GridRow:
+        total = sum(row.counts.values())
+        others = [count for domain, count in row.counts.items() if domain not in self.columns and count]
+        return _GridRow(
+            workload=f"{row.namespace}/{workload_names(row.workloads)}",
+            skew=_skew(row),
+            mood=_mood(row.state),
+            cells=[_cell(row.counts.get(domain), total) for domain in self.columns],
+            others=f"{plural(sum(others), 'pod')} in {len(others)}" if others else "",
+        )
+
+    # Plan and moves
+
+    @property
+    def plan(self) -> str:
+        """Say what the plan is in numbers."""
+        totals = self._page.totals
+        if totals is None or not (totals.evictions or totals.blocked):
+            return "Nothing is to be evicted."
+        proof = "the proved minimum" if totals.optimal else f"at least {totals.lower_bound}"
+        parts = [f"{plural(totals.evictions, 'eviction')} ({proof})"] if totals.evictions else []
+        numbers = (
+            ("now", totals.now),
+            ("waiting", totals.waiting),
+            ("later", totals.later),
+            ("blocked", totals.blocked),
+        )
+        return f"{': '.join([*parts, ', '.join(f'{number} {name}' for name, number in numbers if number)])}."
+
+    @property
+    def next(self) -> Sequence[PlannedEviction]:
+        """The evictions that this cycle lets go."""
+        return self._page.evictions[:FIRST]
+
+    @property
+    def refusals(self) -> Iterable[tuple[str, int]]:
+        """Why pods are not evicted."""
+        return sorted(self._page.status.refusals.items())
+
+    @property
+    def last_moves(self) -> Sequence[MoveEntry]:
+        """The moves that ended last, the newest first."""
+        return sorted(self._page.status.last_moves, key=lambda move: move.since, reverse=True)[:_LAST_MOVES]
+
+    @property
+    def prevention(self) -> str:
+        """Say what prevention does."""
+        status = self._page.status.prevention
+        ordered = f"{status.ordered} of {plural(status.workloads, 'workload')}"
+        waiting = plural(status.waiting, "patch", "patches")
+        text = f"{status.mode}: deletion costs in order for {ordered}, {waiting} to send"
+        return f"{text}; stopped: {status.stopped}" if status.stopped else f"{text}."
+
+    # Findings
+
+    @cached_property
+    def _matching_findings(self) -> list[ReportedFinding]:
+        report = self._page.report
+        rows = report.findings if report is not None else ()
+        return [row for row in rows if self.search.lower() in row.object.lower()]
+
+    @property
+    def findings(self) -> list[ReportedFinding]:
+        """The first findings."""
+        return self._matching_findings[:FIRST]
+
+    @property
+    def more_findings(self) -> int:
+        """How many are not shown."""
+        return max(0, len(self._matching_findings) - FIRST)
+
+
+def _skew(row: ReportedConstraint) -> str:
+    text = f"{row.skew} of {row.max_skew} at most"
+    return text if row.when_unsatisfiable == _HARD else f"{text} (soft)"
+
+
+def _mood(state: str) -> str:
+    return _MOODS.get(State(state), "caution")
+
+
+def _violated_constraint(row: ReportedConstraint) -> _Violation:
+    key = short_key(row.topology_key)
+    reason = f"{row.reason}: {row.message}" if row.reason and row.message else row.message
+    cause = f"Cause: {row.cause}." if row.cause else ""
+    return _Violation(
+        anchor=f"{row.namespace}/{'+'.join(one.name for one in row.workloads[:3])}/{key}",
+        of=f"{row.namespace}/{workload_names(row.workloads)}",
+        what=f"{key}: skew {_skew(row)}",
+        state=row.state,
+        mood=_mood(row.state),
+        counts=_counts(row.counts, row.empty_domains),
+        sentences=[text for text in (reason, cause, row.remedy) if text],
+    )
+
+
+def _violated_limit(row: ReportedLimit) -> _Violation:
+    cause = f"Cause: {row.cause}." if row.cause else ""
+    return _Violation(
+        anchor=f"{row.namespace}/{key_text(row.key)}/{row.group}/{row.limit}",
+        of=f"{row.namespace}/{key_text(row.key)}",
+        what=f"limit {row.group}/{row.limit}: {row.bound} per {short_key(row.topology_key)} ({row.severity})",
+        state=row.state,
+        mood=_mood(row.state),
+        counts=_counts(row.counts, row.empty_domains),
+        sentences=[text for text in (row.message, row.obstacle, cause, row.remedy) if text],
+    )
+
+
+def _counts(counts: Mapping[str, int], empty: int) -> str:
+    shown = list(counts.items())[:_COLUMNS]
+    text = ", ".join(f"{domain or '(empty)'} {count}" for domain, count in shown)
+    rest = len(counts) - len(shown)
+    parts = (text, f"{rest} more" if rest else "", plural(empty, "empty domain") if empty else "")
+    return ", ".join(part for part in parts if part)
+
+
+def _limit_row(row: ReportedLimit) -> _LimitRow:
+    largest = row.largest
+    return _LimitRow(
+        name=f"{row.group}/{row.limit}",
+        pods=f"{row.namespace}/{key_text(row.key)}",
+        largest=f"{short_key(row.topology_key)} {largest.domain}" if largest is not None else "-",
+        share=min(1.0, largest.share) if largest is not None else None,
+        share_text=f"{largest.count} of {row.total} ({largest.share:.0%})" if largest is not None else "",
+        bound=row.bound,
+        headroom=row.headroom,
+        state=row.state,
+        mood=_mood(row.state),
+    )
+
+
+def _cell(count: int | None, total: int) -> _Cell:
+    if count is None:  # no such domain for this workload, or an empty one of very many
+        return _Cell("", 0)
+    return _Cell(str(count), -(-count * _SHADES // total) if total else 0)

@@ -1,0 +1,83 @@
+"""The status page of a process: its server, and what it shows of the loop's state."""
+
+import threading
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+import structlog
+
+from rebalancer.adapters.web import WebServer, page_routes
+from rebalancer.assessment.findings import Finding
+from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.runner import Identity
+from rebalancer.controller.state import LoopState
+from rebalancer.controller.status import status_document
+from rebalancer.planning.planner import find_relaxations
+from rebalancer.reporting.acting import describe_status
+from rebalancer.reporting.documents.page import PageDocument, page_document
+from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
+from rebalancer.settings import Address
+
+_log = structlog.get_logger("rebalancer")
+
+
+class StatusPage:
+    """Serves the newest state of the loop on an address; CannotListen where that is not possible.
+
+    The report of a cycle is made for the first who asks: of 5,000 workloads it takes a good part of a second, which the
+    loop is not to spend where nobody looks.
+    """
+
+    def __init__(self, address: Address, identity: Identity) -> None:
+        self._identity = identity
+        local = bool(address.host) and ip_address(address.host).is_loopback
+        self._server = WebServer(address.host, address.port, page_routes(self.read, local=local))
+        self._newest: tuple[LoopState, Sequence[Finding]] | None = None
+        self._making = threading.Lock()
+        self._report: tuple[Cycle, ReportDocument] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address on which it listens."""
+        return self._server.address
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._server.start()
+        host, port = self.address
+        _log.info("serving the status page", host=host, port=port)
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self._server.stop()
+
+    def show(self, state: LoopState, findings: Sequence[Finding]) -> None:
+        """Take a new state, with the findings of its cycle; from the loop's thread, never blocks."""
+        self._newest = state, findings
+
+    def read(self) -> PageDocument | None:
+        """Return what there is to show, None before the first state."""
+        if self._newest is None:
+            return None
+        state, findings = self._newest
+        status = status_document(state, self._identity.name, self._identity.policy_source)
+        cycle = state.cycle if state.leads else None
+        acting = describe_status(status) if state.leads else "this process does not lead: it is ready to take over"
+        return page_document(
+            acting=acting if cycle is not None or not state.leads else "the first cycle has not ended yet",
+            leads=state.leads,
+            status=status,
+            plan=cycle.plan if cycle is not None else None,
+            admission=cycle.admission if cycle is not None else None,
+            report=self._make_report(cycle, findings) if cycle is not None else None,
+        )
+
+    def _make_report(self, cycle: Cycle, findings: Sequence[Finding]) -> ReportDocument:
+        with self._making:
+            if self._report is None or self._report[0] is not cycle:
+                relaxations = find_relaxations(cycle.plan)
+                report = report_document(
+                    cycle.assessment, cycle.plan, cycle.causes, findings, every_workload, None, relaxations
+                )
+                self._report = cycle, report
+            return self._report[1]

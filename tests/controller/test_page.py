@@ -1,0 +1,344 @@
+"""The status page: what it shows of the loop's state, and what names may not do in it."""
+
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import jsonschema
+import pytest
+from msgspec import structs
+
+from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.adapters.web import CannotListen
+from rebalancer.adapters.web.page_view import FIRST, ROWS
+from rebalancer.admission.pause import Pause
+from rebalancer.assessment.findings import Finding
+from rebalancer.controller.page import StatusPage
+from rebalancer.controller.runner import Identity
+from rebalancer.controller.state import LoopState, PauseRead
+from rebalancer.model.reasons import FindingKind
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import ScaleDownPrevention, load_policy
+from rebalancer.reporting.documents.document import document_schema
+from rebalancer.reporting.documents.page import PageDocument
+from rebalancer.settings import Address
+from rebalancer.simulation.controller import SimulatedController
+
+POLICY = load_policy(
+    b"""\
+apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+mode: Evict
+groups:
+  - name: all
+    selector: {}
+    groupBy: [Workload]
+    limits: [{name: zone-half, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2", severity: critical}]
+""",
+    source="test",
+)
+SKEWED = {"a-1": 3, "a-2": 3, "b-1": 1, "b-2": 1, "c-1": 0}
+SCRIPT = "<script>alert('x')</script>"
+
+
+def shop(workloads: int = 1) -> Snapshot:
+    blueprint = ClusterBuilder(START)
+    blueprint.zones("abc", nodes=2)
+    for number in range(workloads):
+        blueprint.deployment(f"web-{number}", namespace="shop", on=SKEWED, spread={ZONE: 1, HOSTNAME: 2})
+    return blueprint.snapshot()
+
+
+def state_of(snapshot: Snapshot, *, seconds: float = 0.0, pause: Pause | None = None) -> LoopState:
+    """Return the loop's state after cycles on a simulated cluster."""
+    cluster = SimulatedCluster(snapshot)
+    controller = SimulatedController(cluster, POLICY, name="leader-1")
+    if pause is not None:
+        controller._runner.tell(PauseRead(pause=pause))
+    controller.run_cycle()
+    cluster.advance(seconds)
+    controller.run_cycle()
+    return controller.state
+
+
+class Browser:
+    """Asks a page as a browser does."""
+
+    def __init__(self, page: StatusPage) -> None:
+        self.page = page
+
+    def get(self, path: str = "/", host: str = "localhost") -> tuple[int, str, dict[str, str]]:
+        with closing(http.client.HTTPConnection(*self.page.address, timeout=10)) as connection:
+            connection.request("GET", path, headers={"Host": host})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), dict(answer.getheaders())
+
+    def text(self, path: str = "/") -> str:
+        status, text, _ = self.get(path)
+        assert status == 200, text
+        return text
+
+
+class Reader(HTMLParser):
+    """The elements of a page, their identifiers, and the rows of each table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == [], "an element is not closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        self.ids += [given["id"] or ""] if "id" in given else []
+        self.links += [given["href"] or ""] if "href" in given else []
+        if tag not in {"meta", "link", "input"}:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    page = StatusPage(Address("127.0.0.1", 0), Identity(name="leader-1", policy_source="test"))
+    page.start()
+    yield Browser(page)
+    page.stop()
+
+
+def test_it_says_what_the_controller_does_and_what_is_violated(browser: Browser) -> None:
+    """Violated limits come first; each row has its counts, and what helps."""
+    browser.page.show(state_of(shop()), ())
+    text = browser.text()
+    assert "mode Evict: the controller evicts" in text
+    assert "leader leader-1" in text
+    assert "0 of 1 constraint" not in text
+    assert "limit all/zone-half" in text
+    assert text.index("limit all/zone-half") < text.index("zone: skew 6 of 1 at most")
+    assert "a 6, b 2, c 0" in text
+    assert "6 of 8 (75%)" in text
+    assert re.search(r"<td[^>]*share-3[^>]*>6</td>", text)
+
+
+def test_moves_in_flight_and_the_reasons_for_waiting_are_shown(browser: Browser) -> None:
+    state = state_of(shop(), seconds=125)
+    assert state.memory.in_flight
+    browser.page.show(state, ())
+    text = browser.text()
+    (move, *_) = state.memory.in_flight
+    assert f"shop/{move.pod}" in text
+    assert "Moves in flight" in text
+    assert "Not evicted, by reason" in text
+
+
+def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
+    pause = Pause(until=START + timedelta(hours=1), reason="an incident", by="ada")
+    browser.page.show(state_of(shop(), pause=pause), ())
+    assert '<p class="acting caution">paused by ada: an incident: the controller will not evict</p>' in browser.text()
+
+
+def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browser) -> None:
+    browser.page.show(structs.replace(state_of(shop()), leads=False), ())
+    text = browser.text()
+    assert "this process does not lead" in text
+    assert "Only the leader evaluates the cluster" in text
+    assert "skew 6" not in text
+    document = json.loads(browser.text("/status.json"))
+    assert document["report"] is None
+    assert document["totals"] is None
+
+
+def test_before_the_first_cycle_it_says_so(browser: Browser) -> None:
+    status, text, headers = browser.get()
+    assert (status, headers["Retry-After"]) == (503, "5")
+    assert "starting" in text
+    assert browser.get("/status.json")[0] == 503
+    browser.page.show(structs.replace(state_of(shop()), cycle=None), ())
+    assert "the first cycle has not ended yet" in browser.text()
+    assert "There is nothing to show yet." in browser.text()
+
+
+def test_the_json_is_the_same_content(browser: Browser) -> None:
+    """In the form of its schema: the report, the status and this cycle's evictions."""
+    state = state_of(shop(), seconds=125)
+    browser.page.show(state, ())
+    document = json.loads(browser.text("/status.json"))
+    jsonschema.validate(document, document_schema(PageDocument))
+    assert document["status"]["leader"] == "leader-1"
+    assert document["report"]["limits"][0]["limit"] == "zone-half"
+    assert document["totals"]["evictions"] == document["status"]["plan"]["evictions"]
+
+
+def test_what_names_contain_is_text(browser: Browser) -> None:
+    """Markup in a name, in a search and in a message of somebody else is shown, not run."""
+    finding = Finding(kind=FindingKind.SELECTOR_EMPTY, object=SCRIPT, message=SCRIPT)
+    pause = Pause(until=None, reason=SCRIPT, by="<img src=x onerror=alert(1)>")
+    browser.page.show(state_of(shop(), pause=pause), (finding,))
+    for path in ("/", "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "/?key=%3Cscript%3E&page=%3Cb%3E"):
+        reader = Reader(browser.text(path))
+        assert not {"script", "img", "b"} & set(reader.tags)
+    assert "&lt;script&gt;" in browser.text()
+
+
+def test_a_browser_may_load_and_run_nothing_else(browser: Browser) -> None:
+    browser.page.show(state_of(shop()), ())
+    _, text, headers = browser.get()
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    reader = Reader(text)
+    assert not [link for link in reader.links if "//" in link]
+    assert "style=" not in text
+    status, style, headers = browser.get("/style.css")
+    assert (status, headers["Content-Type"]) == (200, "text/css; charset=utf-8")
+    assert "url(" not in style
+
+
+@pytest.mark.parametrize("path", ["/", "/status.json", "/style.css"])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8081", 200),
+        ("127.0.0.1:8081", 200),
+        ("[::1]:8081", 200),
+        ("evil.example", 403),
+        ("localhost.evil.example:8081", 403),
+        ("[::2]", 403),
+    ],
+)
+def test_a_page_on_a_loopback_address_answers_nobody_who_calls_it_otherwise(
+    browser: Browser, path: str, host: str, status: int
+) -> None:
+    """A website that has its own name resolve to 127.0.0.1 reads nothing."""
+    browser.page.show(state_of(shop()), ())
+    assert browser.get(path, host)[0] == status
+
+
+def test_on_another_address_any_name_is_answered() -> None:
+    page = StatusPage(Address("", 0), Identity(name="leader-1", policy_source="test"))
+    page.start()
+    try:
+        page.show(state_of(shop()), ())
+        with closing(http.client.HTTPConnection("127.0.0.1", page.address[1], timeout=10)) as connection:
+            connection.request("GET", "/", headers={"Host": "rebalancer.example"})
+            assert connection.getresponse().status == 200
+    finally:
+        page.stop()
+
+
+def test_an_address_in_use_is_an_error_at_the_start(browser: Browser) -> None:
+    with pytest.raises(CannotListen):
+        StatusPage(Address(*browser.page.address), Identity(name="other", policy_source="test"))
+
+
+def test_it_is_renewed_by_itself_unless_somebody_stops_that(browser: Browser) -> None:
+    browser.page.show(state_of(shop()), ())
+    _, text, headers = browser.get("/?q=web")
+    assert headers["Refresh"] == "30"
+    (stop,) = (link for link in Reader(text).links if "refresh=off" in link)
+    assert "q=web" in stop
+    _, text, headers = browser.get(stop.removeprefix("."))
+    assert "Refresh" not in headers
+    assert "refresh=off" not in "".join(link for link in Reader(text).links if link.endswith("q=web"))
+
+
+def test_every_page_is_bounded_and_everything_can_be_found(browser: Browser) -> None:
+    """120 workloads are three pages of the grid; each is found by its name."""
+    browser.page.show(state_of(shop(120)), ())
+    first, third = browser.text(), browser.text("/?page=3")
+    assert len(re.findall(r'<td class="cell', first)) == 3 * ROWS
+    assert len(re.findall(r'<td class="cell', third)) == 3 * 20
+    assert "Page 1 of 3" in first
+    assert "page=2#domains" in first
+    assert "and 335 more" in first, "120 limits and 240 constraints are violated, 25 are shown"
+    assert first.count('id="shop/') == FIRST
+    selected = browser.text("/?q=shop/web-77")
+    assert "web-77 (Deployment)" in selected
+    assert "web-78 (Deployment)" not in selected
+    assert "Show all" in selected
+    assert "Page 1 of" not in selected
+    nothing = browser.text("/?q=nosuch")
+    assert "No constraint of these." in nothing
+    assert "No limit of these" in nothing
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "99", "x", "1" * 400])
+def test_a_page_that_does_not_exist_is_the_nearest(browser: Browser, page: str) -> None:
+    browser.page.show(state_of(shop(60)), ())
+    assert re.search("Page [12] of 2", browser.text(f"/?page={page}"))
+
+
+def test_the_grid_is_that_of_a_key_that_can_be_chosen(browser: Browser) -> None:
+    """The key with the fewest domains by default; another by a link."""
+    browser.page.show(state_of(shop()), ())
+    assert '<th scope="col">a-1</th>' not in browser.text()
+    text = browser.text(f"/?key={HOSTNAME}")
+    assert '<th scope="col">a-1</th>' in text
+    assert f"<strong>{HOSTNAME}</strong>" in text
+
+
+def test_of_many_domains_the_fullest_have_a_column(browser: Browser) -> None:
+    blueprint = ClusterBuilder(START)
+    blueprint.zones("abcdefgh", nodes=8)
+    on = {f"{zone}-{number}": 1 for zone in "abcdefgh" for number in range(1, 9)}
+    blueprint.deployment("web", namespace="shop", on=on, spread={HOSTNAME: 1})
+    browser.page.show(state_of(blueprint.snapshot()), ())
+    text = browser.text()
+    assert len(re.findall(r'<td class="cell', text)) == 30
+    assert "34 pods in 34" in text
+
+
+def test_every_address_within_the_page_leads_somewhere(browser: Browser) -> None:
+    """Sections, pages, keys and files."""
+    browser.page.show(state_of(shop(60), seconds=125), ())
+    reader = Reader(browser.text("/?q=shop"))
+    assert len(set(reader.ids)) == len(reader.ids), "two elements have one identifier"
+    for link in reader.links:
+        path, _, fragment = link.partition("#")
+        assert not fragment or fragment in reader.ids or path
+        assert browser.get(f"/{path.removeprefix('./')}")[0] == 200
+
+
+def test_five_thousand_workloads_do_not_break_it(browser: Browser) -> None:
+    """Pages stay small, whatever there is."""
+    state = state_of(shop(1))
+    browser.page.show(state, ())
+    report = browser.page.read()
+    assert report is not None
+    assert report.report is not None
+    rows = tuple(
+        structs.replace(row, namespace=f"shop-{number}") for number in range(5_000) for row in report.report.constraints
+    )
+    assert state.cycle is not None
+    browser.page._report = state.cycle, structs.replace(report.report, constraints=rows)
+    text = browser.text()
+    assert len(text) < 200_000
+    assert "Page 1 of 100" in text
+    assert "shop-4321/web-0" in browser.text("/?q=shop-4321")
+
+
+def test_errors_of_the_policy_and_the_state_of_prevention_are_shown(browser: Browser) -> None:
+    state = state_of(shop())
+    steering = replace(
+        state.prevention, mode=ScaleDownPrevention.STEER, workloads=3, ordered=2, waiting=1, stopped="no policy"
+    )
+    state = structs.replace(
+        state, policy_error="line 3: mode: found Evcit", team_problems={"shop": "too loose"}, prevention=steering
+    )
+    browser.page.show(state, ())
+    text = browser.text()
+    assert "line 3: mode: found Evcit" in text
+    assert "Team policy of shop: too loose" in text
+    assert "Steer: deletion costs in order for 2 of 3 workloads, 1 patch to send; stopped: no policy" in text
