@@ -22,6 +22,8 @@ COMMAND = (sys.executable, "-m", "tests.cluster.launch", "--interval=0.05")
 WARM_UP = 0.2
 """The share of the cycles after which everything that is stored once is stored."""
 JOBS_AT_A_TIME = 20
+JOB_EVERY = 4.0
+"""Seconds. The garbage collector sends 20 requests a second and takes several for each of the ten pods of a Job."""
 SCALED_DOWN_AT_A_TIME = 5
 PARALLEL = 4
 """`budgets.parallel`: each eviction under way has a connection, which is kept for the next one."""
@@ -35,6 +37,8 @@ class Sample(NamedTuple):
     """KiB."""
     threads: int
     files: int
+    pods: int
+    """In the cluster: what has to be remembered grows with them."""
 
 
 @pytest.mark.thorough
@@ -99,6 +103,7 @@ def measure(controller: Controller, process: int) -> Sample:
         resident=int(status["VmRSS"].split()[0]),
         threads=int(status["Threads"]),
         files=len(list((folder / "fd").iterdir())),
+        pods=int(metrics['rebalancer_cache_objects{kind="Pod"}']),
     )
 
 
@@ -113,6 +118,9 @@ def compare(samples: Sequence[Sample], connections: int = 0) -> tuple[Sample, Sa
     end = [sample for sample in samples if sample.cycles / last >= 0.75]
     first, final = (Sample(*(statistics.median(column) for column in zip(*part, strict=True))) for part in (begin, end))
     print(f"after the warm-up {first}, at the end {final}, growth {final.resident / first.resident - 1:+.2%}")
+    assert final.pods < 1.02 * first.pods, (
+        "the cluster has grown: pods of Jobs are created faster than they are deleted"
+    )
     assert min(sample.threads for sample in end) <= max(sample.threads for sample in begin)
     assert min(sample.files for sample in end) <= max(sample.files for sample in begin) + connections
     return first, final
@@ -131,7 +139,7 @@ class Churn:
         self._cordoned = ""
         self._ended = threading.Event()
         self._errors: list[Exception] = []
-        works = ((self._run_job, 1.0), (self._delete_pods, 2.0), (self._scale, 3.0), (self._cordon, 10.0))
+        works = ((self._run_job, JOB_EVERY), (self._delete_pods, 2.0), (self._scale, 3.0), (self._cordon, 10.0))
         self._threads = [threading.Thread(target=self._repeat, args=work) for work in works]
 
     def __enter__(self) -> Self:
