@@ -16,7 +16,7 @@ from rebalancer.cli.terminal import find_layout
 from rebalancer.model.cluster import NEWEST, OLDEST, Version
 from rebalancer.model.labels import LabelSelector
 from rebalancer.policy import Policy
-from rebalancer.reporting.text.layout import Layout
+from rebalancer.reporting.text.layout import PLAIN, Layout
 
 FORMATS = ("table", "json", "yaml")
 LIST_FORMATS = ("table", "wide", "name", "json", "yaml")
@@ -140,6 +140,25 @@ class ReadOptions:
             output=args.output,
             layout=find_layout(args.color),
             most=_MOST_IN_TERMINAL if args.limit is None and sys.stdout.isatty() else args.limit or None,
+        )
+
+    @classmethod
+    def live(cls, *, kubeconfig: str | None, context: str | None, policy: Policy, location: str | None) -> Self:
+        """Return the flags of a live cluster, all of it, with a policy from `location`, None for the shipped one."""
+        return cls(
+            snapshot=None,
+            server_version=NEWEST,
+            at=None,
+            kubeconfig=kubeconfig,
+            context=context,
+            namespace=None,
+            selector=LabelSelector(),
+            policy=policy,
+            is_shipped_policy=location is None,
+            policy_folder=_get_folder(location),
+            output=FORMATS[0],
+            layout=PLAIN,
+            most=None,
         )
 
 

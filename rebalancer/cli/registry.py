@@ -65,6 +65,11 @@ VERBS = (
         module="rebalancer.cli.suggest",
     ),
     Verb(
+        name="apply",
+        summary="Carry out a saved plan, while no controller runs and nothing that it depends on has changed",
+        module="rebalancer.cli.apply",
+    ),
+    Verb(
         name="pause",
         summary="The kill switch: evict nothing until resumed, or for a while",
         module="rebalancer.cli.pause",

@@ -4,6 +4,7 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ import structlog
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
+from msgspec import structs
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
@@ -29,11 +31,12 @@ from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, Stopping
 from rebalancer.controller.status import MEMORY, read_memory
 from rebalancer.controller.team_policies import TeamPolicyReader
-from rebalancer.controller.telemetry import Telemetry
+from rebalancer.controller.telemetry import Telemetry, Viewer
 from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.model.events import Regarding
-from rebalancer.model.moves import Memory
-from rebalancer.policy import select_team_namespaces
+from rebalancer.model.moves import Memory, Proposal
+from rebalancer.policy import Mode, select_team_namespaces
+from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.settings import Settings
 
 SYNC_SECONDS = 120.0
@@ -66,19 +69,29 @@ class StartError(Exception):
     """The controller cannot start; the message says what is missing."""
 
 
-def run(settings: Settings, clocks: Clocks = SYSTEM_CLOCKS, *, interval: timedelta | None = None) -> None:
-    """Run until SIGTERM or Ctrl-C, or with `once` until nothing is left to do.
+def run(
+    settings: Settings,
+    clocks: Clocks = SYSTEM_CLOCKS,
+    *,
+    interval: timedelta | None = None,
+    approved: PlanDocument | None = None,
+    viewer: Viewer | None = None,
+) -> bool:
+    """Run until SIGTERM or Ctrl-C, or with `once` until nothing is left to do; return whether no signal ended it.
 
-    Decisions are made by `clocks`; waits are the system's. `interval` replaces that of the policy. Raises StartError,
-    ClusterError, UnreadablePolicy, UnreadableProfile or PolicyError where it cannot start.
+    Decisions are made by `clocks`; waits are the system's. `interval` replaces that of the policy. With an `approved`
+    plan the mode is Approve, the policy stays as it is read first, and nothing else is evicted. `viewer` is shown the
+    loop's states in the place of the status page. Raises StartError, ClusterError, CannotListen, UnreadablePolicy,
+    UnreadableProfile or PolicyError where it cannot start.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _interrupt(stopping))
     try:
-        _run(settings, clocks, stopping, interval)
+        _run(settings, clocks, stopping, interval, approved, viewer)
     except _Interrupted:
         _log.info("ended before the first cycle")
+    return not stopping.is_set()
 
 
 class _Interrupted(BaseException):
@@ -90,7 +103,14 @@ def _interrupt(stopping: threading.Event) -> None:
     raise _Interrupted
 
 
-def _run(settings: Settings, clocks: Clocks, stopping: threading.Event, interval: timedelta | None) -> None:
+def _run(
+    settings: Settings,
+    clocks: Clocks,
+    stopping: threading.Event,
+    interval: timedelta | None,
+    approved: PlanDocument | None,
+    viewer: Viewer | None,
+) -> None:
     transport = connect(
         kubeconfig=str(settings.kubeconfig) if settings.kubeconfig else None,
         context=settings.context,
@@ -99,8 +119,11 @@ def _run(settings: Settings, clocks: Clocks, stopping: threading.Event, interval
     for warning in transport.warnings:
         _log.warning(warning)
     policy = open_policy(settings, transport)
+    if approved is not None:
+        fixed = policy.policy.model_copy(update={"mode": Mode.APPROVE})
+        policy = replace(policy, policy=fixed, read=None)
     _log.info("starting", settings=settings.describe(), policy=policy.policy.to_dict(), policy_hash=policy.policy.hash)
-    controller = _Controller(settings, clocks, transport, policy, interval)
+    controller = _Controller(settings, clocks, transport, policy, interval, approved, viewer)
     for number in (signal.SIGTERM, signal.SIGINT):  # from here on a signal ends the process in order
         signal.signal(number, lambda *_: stopping.set())
     try:
@@ -121,8 +144,11 @@ class _Controller:
         transport: Transport,
         policy: OpenedPolicy,
         interval: timedelta | None,
+        approved: PlanDocument | None = None,
+        viewer: Viewer | None = None,
     ) -> None:
         self._settings = settings
+        self._approved = approved
         self._clocks = clocks
         self._transport = transport
         self._policy = policy
@@ -138,12 +164,14 @@ class _Controller:
         )
         identity = Identity(name=self._identity, policy_source=policy.name)
         page_address = settings.page_listen_address
+        if viewer is None and page_address is not None:
+            viewer = StatusPage(page_address, identity)
         self._telemetry = Telemetry(
             self._cluster,
             settings.listen_address,
             transport,
             interval=self._interval.total_seconds(),
-            page=StatusPage(page_address, identity) if page_address is not None else None,
+            viewer=viewer,
         )
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner(identity)
@@ -197,7 +225,19 @@ class _Controller:
         )
 
     def _load_memory(self) -> Memory:
-        return read_memory(self._cluster.load(MEMORY), self._runner.state.policy, self._clocks.now())
+        policy, now = self._runner.state.policy, self._clocks.now()
+        memory = read_memory(self._cluster.load(MEMORY), policy, now)
+        if self._approved is None:
+            return memory
+        plan = self._approved
+        proposal = Proposal(
+            hash=plan.plan_hash,
+            policy=policy.cluster.hash,
+            since=now,
+            uids=tuple(eviction.uid for eviction in plan.evictions),
+            approved=True,
+        )
+        return structs.replace(memory, proposal=proposal)
 
     def _make_elector(self) -> Elector:
         settings = self._settings

@@ -29,7 +29,6 @@ from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.findings.missing_domains import worst_rows
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.page import StatusPage
 from rebalancer.controller.request_window import RequestWindow
 from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import Move, MoveState
@@ -62,6 +61,22 @@ class HasThread(Protocol):
     thread: Thread
 
 
+class Viewer(Protocol):
+    """Shows states of the loop: the status page, or a command's progress."""
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    def stop(self) -> None:
+        """End."""
+        ...
+
+    def show(self, state: LoopState, findings: Sequence[Finding]) -> None:
+        """Take a new state, with the findings of its cycle; from the loop's thread, must not block."""
+        ...
+
+
 class Telemetry:
     """The metrics and the web server of one process, fed by the runner; without an address nothing listens.
 
@@ -77,14 +92,14 @@ class Telemetry:
         transport: Transport,
         *,
         interval: float,
-        page: StatusPage | None = None,
+        viewer: Viewer | None = None,
     ) -> None:
         self._cluster = cluster
         self._metrics = Metrics(watches=self._watch_samples)
         self.requests = RequestWindow()
         transport.on_answer = self._count_request
         self._web = self._make_server(address) if address is not None else None
-        self._page = page
+        self._viewer = viewer
         self._findings: tuple[Finding, ...] = ()
         self._last_beat = time.monotonic()
         self._interval = interval
@@ -109,15 +124,15 @@ class Telemetry:
             self._web.start()
             host, port = self._web.address
             _log.info("listening", host=host, port=port)
-        if self._page is not None:
-            self._page.start()
+        if self._viewer is not None:
+            self._viewer.start()
 
     def stop(self) -> None:
         """Stop listening."""
         if self._web is not None:
             self._web.stop()
-        if self._page is not None:
-            self._page.stop()
+        if self._viewer is not None:
+            self._viewer.stop()
 
     def ask_leadership(self, leads: Callable[[], bool]) -> None:
         """Show this process as the leader only while this also returns True."""
@@ -160,8 +175,8 @@ class Telemetry:
             self._reported, self._scale_downs = state.prevention, tuple(_scale_down_samples(state.prevention))
         samples = replace(loop_samples(state, self._cycle_samples), scale_downs=self._scale_downs)
         self._metrics.publish(samples)
-        if self._page is not None:
-            self._page.show(state, (*self._findings, *state.prevention.findings))
+        if self._viewer is not None:
+            self._viewer.show(state, (*self._findings, *state.prevention.findings))
 
     def patched(self, result: PatchResult) -> None:
         """Count an answer to a patch of a deletion cost."""

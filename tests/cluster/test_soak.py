@@ -118,9 +118,7 @@ def compare(samples: Sequence[Sample], connections: int = 0) -> tuple[Sample, Sa
     end = [sample for sample in samples if sample.cycles / last >= 0.75]
     first, final = (Sample(*(statistics.median(column) for column in zip(*part, strict=True))) for part in (begin, end))
     print(f"after the warm-up {first}, at the end {final}, growth {final.resident / first.resident - 1:+.2%}")
-    assert final.pods < 1.02 * first.pods, (
-        "the cluster has grown: pods of Jobs are not deleted as fast as they come"
-    )
+    assert final.pods < 1.02 * first.pods, "the cluster has grown: pods of Jobs are not deleted as fast as they come"
     assert min(sample.threads for sample in end) <= max(sample.threads for sample in begin)
     assert min(sample.files for sample in end) <= max(sample.files for sample in begin) + connections
     return first, final

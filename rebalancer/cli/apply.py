@@ -1,0 +1,185 @@
+"""`rebalancer apply`: carries out a saved plan, as long as it is what would be planned now.
+
+The controller's own process does it, in mode Approve with that plan approved: every budget, pause and check holds, and
+nothing that is not in the plan is evicted. It holds the Lease, so no controller acts beside it.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.lease import KubernetesLease
+from rebalancer.adapters.kubernetes.transport import ClusterError, connect
+from rebalancer.adapters.web import CannotListen
+from rebalancer.admission.approval import MOST_PROPOSED
+from rebalancer.assessment.findings import Finding
+from rebalancer.cli.errors import CliError, Exit, warn
+from rebalancer.cli.files import read_bytes, read_policy
+from rebalancer.cli.load import load_cluster
+from rebalancer.cli.options import ReadOptions
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.controller import logs, process
+from rebalancer.controller.policy_source import UnreadablePolicy, UnreadableProfile
+from rebalancer.controller.state import LoopState
+from rebalancer.model.moves import Move, MoveState
+from rebalancer.policy import PolicyError
+from rebalancer.reporting.documents.plan import PlanDocument, snapshot_hash
+from rebalancer.reporting.phrases import plural
+from rebalancer.settings import Settings
+
+_ENDS: Final = {
+    MoveState.VERIFIED: "replaced where predicted",
+    MoveState.INEFFECTIVE: "replaced elsewhere",
+    MoveState.LOST: "not replaced in time",
+    MoveState.OVERTAKEN: "not wanted any more by its owner",
+    MoveState.REFUSED: "not evicted: the API server refused",
+}
+_NEW_PLAN: Final = "make a new one with `rebalancer plan --out FILE`"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the file and the flags."""
+    parser.epilog = (
+        "Only while no controller runs: one that runs carries out plans by itself, or those of `rebalancer approve`. "
+        "Ctrl-C ends after the request that is under way. Exit code 1 if not all of the plan was carried out."
+    )
+    parser.add_argument(
+        "file", metavar="FILE", help="a plan, as `rebalancer plan --out FILE` writes it; - is standard input"
+    )
+    add_settings_arguments(parser, only=("policy", "kubeconfig", "context", "namespace"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check the plan against the cluster, then carry it out and show its progress."""
+    plan = _read_plan(args.file)
+    settings = load_flags(args).model_copy(update={"once": True})
+    if not plan.evictions:
+        sys.stdout.write("The plan evicts nothing.\n")
+        return Exit.FINE
+    if plan.expires_at is not None and plan.expires_at <= datetime.now(UTC):
+        raise CliError(f"plan {plan.plan_hash} has expired at {plan.expires_at:%Y-%m-%d %H:%M:%SZ}; {_NEW_PLAN}")
+    if len(plan.evictions) > MOST_PROPOSED:
+        raise CliError(
+            f"the plan has {len(plan.evictions)} evictions, and {MOST_PROPOSED} can be carried out at a time; "
+            "narrow it with -n or -l"
+        )
+    _check_lease(settings)
+    _check_unchanged(plan, settings)
+    viewer = ApplyViewer(tuple(eviction.uid for eviction in plan.evictions))
+    logs.configure_logs(level="error", form="console")  # progress is on standard output
+    sys.stdout.write(f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}.\n")
+    try:
+        finished = process.run(settings, approved=plan, viewer=viewer)
+    except (ClusterError, CannotListen, UnreadablePolicy, UnreadableProfile, PolicyError, process.StartError) as error:
+        raise CliError(str(error)) from None
+    code = viewer.summarize()
+    return code if finished else Exit.INTERRUPTED
+
+
+def _read_plan(name: str) -> PlanDocument:
+    source = "standard input" if name == "-" else name
+    try:
+        plan = msgspec.json.decode(read_bytes(name), type=PlanDocument)
+    except msgspec.DecodeError as error:
+        raise CliError(f"{source}: not a plan, as `rebalancer plan --out FILE` writes it: {error}") from None
+    if plan.kind != "Plan":
+        raise CliError(f"{source}: found kind {plan.kind}, expected Plan")
+    return plan
+
+
+def _check_lease(settings: Settings) -> None:
+    """Raise CliError if somebody holds the Lease: the wait for it would be in vain as long as a controller runs."""
+    try:
+        transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
+        warn(transport.warnings)
+        record = KubernetesLease(transport, namespace=settings.namespace, timeout=5.0).read()
+    except ClusterError as error:
+        raise CliError(str(error)) from None
+    if record is None or not record.holder or record.renewed is None:
+        return
+    if (datetime.now(UTC) - record.renewed).total_seconds() < record.duration:
+        raise CliError(
+            f"{record.holder} holds the Lease {settings.namespace}/rebalancer: a controller runs. In mode Approve it "
+            "carries out what `rebalancer approve` approves; else scale it to 0 first"
+        )
+
+
+def _check_unchanged(plan: PlanDocument, settings: Settings) -> None:
+    """Raise CliError if the policy, or anything that the plan depends on, is not what it was."""
+    kubeconfig = str(settings.kubeconfig) if settings.kubeconfig else None
+    location = str(settings.policy) if settings.policy is not None else None
+    options = ReadOptions.live(
+        kubeconfig=kubeconfig,
+        context=settings.context,
+        policy=read_policy(location, kubeconfig=kubeconfig, context=settings.context),
+        location=location,
+    )
+    cluster = load_cluster(options)
+    if cluster.policy.hash != plan.policy_hash:
+        raise CliError(
+            f"the plan was made with policy {plan.policy_hash}, this is {cluster.policy.hash}; pass the plan's own "
+            "with --policy"
+        )
+    namespaces = {group.namespace for group in plan.groups}
+    if snapshot_hash(cluster.snapshot, namespaces) != plan.snapshot_hash:
+        raise CliError(
+            f"plan {plan.plan_hash} is out of date: pods or disruption budgets in {', '.join(sorted(namespaces))}, or "
+            f"nodes, have changed since; {_NEW_PLAN}"
+        )
+
+
+class ApplyViewer:
+    """Shows what becomes of the evictions of a plan, line by line, from the loop's states."""
+
+    def __init__(self, uids: Sequence[str]) -> None:
+        self._planned = frozenset(uids)
+        self._states: dict[str, MoveState] = {}
+        self._waiting = ""
+
+    def start(self) -> None:
+        """Do nothing before the first state."""
+
+    def stop(self) -> None:
+        """Do nothing more."""
+
+    def show(self, state: LoopState, findings: Sequence[Finding]) -> None:
+        """Show the moves that have changed since the last state, and why nothing is evicted."""
+        del findings
+        for move in state.memory.moves:
+            if move.uid in self._planned and self._states.get(move.uid) is not move.state:
+                self._states[move.uid] = move.state
+                self._show_move(move)
+        waiting = ""
+        if state.pause is not None:
+            waiting = state.pause.message
+        elif state.cycle is not None and not state.memory.in_flight and not state.cycle.admission.evictions:
+            held = (known for known in state.cycle.admission.waiting if known.eviction.pod.uid in self._planned)
+            waiting = next((str(known.reason) for known in held), "")
+        if waiting and waiting != self._waiting:
+            sys.stdout.write(f"waiting: {waiting}\n")
+            sys.stdout.flush()
+        self._waiting = waiting
+
+    def _show_move(self, move: Move) -> None:
+        if move.state is MoveState.EVICTED:
+            sys.stdout.write(f"{move.namespace}/{move.pod}: evicted from {move.node}\n")
+        elif move.state in _ENDS:
+            sys.stdout.write(f"{move.namespace}/{move.pod}: {_ENDS[move.state]}\n")
+        sys.stdout.flush()
+
+    def summarize(self) -> Exit:
+        """Show the sum; the exit code says whether all of the plan was carried out."""
+        states = list(self._states.values())
+        verified = states.count(MoveState.VERIFIED)
+        done = sum(state not in {MoveState.PLANNED, MoveState.REFUSED} for state in states)
+        sys.stdout.write(
+            f"{done} of {plural(len(self._planned), 'pod')} evicted, {verified} replaced where predicted.\n"
+        )
+        if done < len(self._planned):
+            sys.stdout.write(f"The rest is not needed any more, or cannot be evicted now: {_NEW_PLAN}.\n")
+        return Exit.FINE if done == len(self._planned) else Exit.ERROR

@@ -1,0 +1,74 @@
+"""`rebalancer apply`: a file that is no plan, or none that can be carried out, is refused before anything is sent."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebalancer.cli.main import main
+
+EXAMPLE = "docs/examples/zone-returned.json"
+
+
+@pytest.fixture
+def plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    file = tmp_path / "made.json"
+    assert main(["plan", "--snapshot", EXAMPLE, "--out", str(file)]) == 0
+    capsys.readouterr()
+    document: dict[str, Any] = json.loads(file.read_text())
+    return document
+
+
+def apply(folder: Path, document: object) -> int:
+    file = folder / "plan.json"
+    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    return main(["apply", str(file)])
+
+
+def test_an_expired_plan_is_refused(plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example is of another day."""
+    assert apply(tmp_path, plan) == 1
+    error = capsys.readouterr().err
+    assert "has expired at" in error
+    assert "rebalancer plan --out FILE" in error
+
+
+def test_a_plan_without_evictions_does_nothing(
+    plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whenever it was made."""
+    assert apply(tmp_path, {**plan, "evictions": []}) == 0
+    assert capsys.readouterr().out == "The plan evicts nothing.\n"
+
+
+def test_a_plan_with_more_evictions_than_a_person_reads_is_refused(
+    plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the way to a smaller one."""
+    many = {**plan, "expiresAt": None, "evictions": plan["evictions"][:1] * 201}
+    assert apply(tmp_path, many) == 1
+    assert "the plan has 201 evictions, and 200 can be carried out at a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("", "not a plan, as `rebalancer plan --out FILE` writes it"),
+        ("kind: Plan", "not a plan"),
+        ("[]", "not a plan"),
+        ({"kind": "Plan"}, "not a plan"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_named(
+    document: object, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert apply(tmp_path, document) == 1
+    error = capsys.readouterr().err
+    assert "plan.json" in error
+    assert message in error
+
+
+def test_another_document_is_no_plan(plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert apply(tmp_path, {**plan, "kind": "Report"}) == 1
+    assert "found kind Report, expected Plan" in capsys.readouterr().err
