@@ -59,6 +59,10 @@ control-plane: install ## Build the programs that tests start: Kubernetes server
 cluster: install ## Tests on a real control plane
 	$(BIN)/python -m pytest -n 2 -m "cluster and not thorough"
 
+.PHONY: check
+check: lint ## The first five minutes: lint, and the unit tests that need no minutes; no servers
+	$(UNIT) $(CORE_TESTS:%=--ignore=%) --ignore=tests/world --ignore=tests/state_graph
+
 # Built before pytest, which would show nothing for minutes. Without Go that lane is skipped, but not in CI.
 .PHONY: test
 test: install ## All that a change must pass: lint, unit and property tests, the real control plane
@@ -77,6 +81,11 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 .PHONY: docs
 docs: install ## Regenerate the generated parts of docs/ and the schemas of the documents in config/
 	$(BIN)/python -m tools.reference
+
+.PHONY: pictures
+pictures: install ## Take the pictures of the status page in docs/pictures (a real control plane and chromium, minutes)
+	mkdir -p docs/pictures
+	REBALANCER_PICTURES=docs/pictures $(BIN)/python -m pytest -m "cluster or thorough" tests/cluster/test_status_page.py
 
 .PHONY: install-manifest
 install-manifest: install ## Write deploy/install.yaml, which is deploy/base in one file

@@ -124,7 +124,7 @@ def test_it_says_what_the_controller_does_and_what_is_violated(browser: Browser)
     assert "leader leader-1" in text
     assert "0 of 1 constraint" not in text
     assert "limit all/zone-half" in text
-    assert text.index("limit all/zone-half") < text.index("zone: skew 6 of 1 at most")
+    assert text.index("limit all/zone-half") < text.index("zone: skew 6, at most 1")
     assert "a 6, b 2, c 0" in text
     assert "6 of 8 (75%)" in text
     assert re.search(r"<td[^>]*share-3[^>]*>6</td>", text)

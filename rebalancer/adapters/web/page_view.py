@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from rebalancer.model.reasons import State
+from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import PlannedEviction
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFinding, ReportedLimit
@@ -308,7 +308,7 @@ class PageView:
 
 
 def _skew(row: ReportedConstraint) -> str:
-    text = f"{row.skew} of {row.max_skew} at most"
+    text = f"{row.skew}, at most {row.max_skew}"
     return text if row.when_unsatisfiable == _HARD else f"{text} (soft)"
 
 
@@ -319,7 +319,7 @@ def _mood(state: str) -> str:
 def _violated_constraint(row: ReportedConstraint) -> _Violation:
     key = short_key(row.topology_key)
     reason = f"{row.reason}: {row.message}" if row.reason and row.message else row.message
-    cause = f"Cause: {row.cause}." if row.cause else ""
+    cause = f"Cause: {row.cause}." if row.cause and row.cause != ViolationCause.UNKNOWN else ""
     return _Violation(
         anchor=f"{row.namespace}/{'+'.join(one.name for one in row.workloads[:3])}/{key}",
         of=f"{row.namespace}/{workload_names(row.workloads)}",
@@ -332,7 +332,7 @@ def _violated_constraint(row: ReportedConstraint) -> _Violation:
 
 
 def _violated_limit(row: ReportedLimit) -> _Violation:
-    cause = f"Cause: {row.cause}." if row.cause else ""
+    cause = f"Cause: {row.cause}." if row.cause and row.cause != ViolationCause.UNKNOWN else ""
     return _Violation(
         anchor=f"{row.namespace}/{key_text(row.key)}/{row.group}/{row.limit}",
         of=f"{row.namespace}/{key_text(row.key)}",

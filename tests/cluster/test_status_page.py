@@ -1,0 +1,174 @@
+"""The status page of a controller that works on a real control plane, in a real browser.
+
+`make pictures` keeps the pictures in `docs/pictures`.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.cluster.browser import DESKTOP, PHONE, browser, keep, opened, serious_findings
+from tests.cluster.controller import Controller, install, policy
+from tests.cluster.test_observing import skewed
+from tests.control_plane.layout import deployment, lay_out, nodes, pdb, spread
+from tests.control_plane.manifests import HOSTNAME, ZONE
+from tests.control_plane.plane import ControlPlane
+
+GROUPS = [
+    {
+        "name": "workloads",
+        "selector": {},
+        "groupBy": ["Workload"],
+        "limits": [
+            {"name": "zone-half", "topologyKey": ZONE, "maxShare": "<=1/2", "severity": "critical"},
+            {"name": "node-third", "topologyKey": HOSTNAME, "maxShare": "<=1/3"},
+        ],
+    }
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+def lay_out_shop(plane: ControlPlane) -> None:
+    """Four workloads in three zones: one even, two skewed, one of them with a budget that allows nothing."""
+    on = ["a-0", "b-0", "c-0", "a-1", "b-1", "c-1"]
+    bad = ["a-0", "a-1", "b-0", "a-0", "a-1", "b-1"]
+    lay_out(
+        plane,
+        [
+            *nodes({"a": 2, "b": 2, "c": 2}),
+            *(
+                deployment(
+                    name,
+                    placed,
+                    namespace="shop",
+                    topologySpreadConstraints=[spread(key, labels={"app": name}) for key in (ZONE, HOSTNAME)],
+                )
+                for name, placed in (("web", on), ("cart", bad), ("search", bad), ("mail", on))
+            ),
+            pdb("cart", {"app": "cart"}, namespace="shop", max_unavailable=0),
+        ],
+    )
+
+
+def page_url(controller: Controller) -> str:
+    """Wait until there is something to show, and return the page's address."""
+    controller.wait_for("cycle", count=1)
+    (line,) = controller.log("serving the status page")
+    return f"http://localhost:{line['port']}/"
+
+
+def test_a_person_sees_what_is_violated_and_why_it_is_not_repaired(
+    cluster: ControlPlane, chromium: Browser, tmp_path: Path
+) -> None:
+    """Light, dark and on a phone; nothing is loaded or complained about, and axe finds nothing serious."""
+    install(cluster, "base", "evict")
+    lay_out_shop(cluster)
+    with Controller(cluster, tmp_path, policy("Observe", groups=GROUPS)) as controller:
+        url = page_url(controller)
+        looks: tuple[tuple[str, tuple[int, int], Literal["light", "dark"]], ...] = (
+            ("light", DESKTOP, "light"),
+            ("dark", DESKTOP, "dark"),
+            ("phone", PHONE, "light"),
+        )
+        for name, size, scheme in looks:
+            with opened(chromium, url, size=size, scheme=scheme) as (page, complaints):
+                assert page.get_by_text("mode Observe: the controller will not evict").is_visible()
+                violations = page.get_by_role("region", name="Violations")
+                assert violations.get_by_text("shop/cart (Deployment)").first.is_visible()
+                assert violations.get_by_text("StepExceedsBudget").first.is_visible()
+                assert page.get_by_role("cell", name="4", exact=True).first.is_visible()
+                width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                assert width <= 0, "the page scrolls sideways"
+                assert serious_findings(page) == []
+                assert complaints == []
+                keep(page, f"status-{name}")
+
+
+def test_it_works_without_scripts_and_follows_links(cluster: ControlPlane, chromium: Browser, tmp_path: Path) -> None:
+    """A search finds a workload, a key shows its domains, and the JSON has the same numbers."""
+    install(cluster, "base", "evict")
+    lay_out_shop(cluster)
+    with (
+        Controller(cluster, tmp_path, policy("Observe", groups=GROUPS)) as controller,
+        opened(chromium, page_url(controller), scripts=False) as (page, complaints),
+    ):
+        page.get_by_label("Namespace or workload").fill("cart")
+        page.get_by_role("button", name="Search").click()
+        grid = page.get_by_role("region", name="Pods by domain")
+        assert grid.get_by_role("rowheader", name="shop/cart (Deployment)").is_visible()
+        assert not grid.get_by_role("rowheader", name="shop/web (Deployment)").is_visible()
+        page.get_by_role("link", name=HOSTNAME).click()
+        assert grid.get_by_role("columnheader", name="a-1").is_visible()
+        assert page.get_by_label("Namespace or workload").input_value() == "cart"
+        page.get_by_role("link", name="As JSON").click()
+        document = json.loads(page.locator("body").inner_text())
+        assert document["kind"] == "Page"
+        assert document["totals"]["blocked"] > 0
+        assert complaints == []
+
+
+def test_a_label_with_a_script_is_shown_as_text(cluster: ControlPlane, chromium: Browser, tmp_path: Path) -> None:
+    """A zone, and a reason of a pause, with markup in them."""
+    install(cluster, "base", "evict")
+    skewed(cluster)
+    script = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
+    control = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"
+    cluster.api.patch(control, {"data": {"pause.yaml": json.dumps({"reason": script})}})
+    try:
+        with (
+            Controller(cluster, tmp_path, policy("Evict")) as controller,
+            opened(chromium, page_url(controller)) as (page, complaints),
+        ):
+            assert page.get_by_text(script).is_visible()
+            assert page.title().startswith("Rebalancer")
+            assert page.locator("script, img").count() == 0
+            assert complaints == []
+    finally:
+        cluster.api.patch(control, {"data": {"pause.yaml": None}})
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_five_thousand_workloads_do_not_break_it(cluster: ControlPlane, chromium: Browser, tmp_path: Path) -> None:
+    """Each with two pods in one of two zones: the page is small, and every workload is found."""
+    install(cluster, "base", "evict")
+    names = [f"web-{number:04}" for number in range(5_000)]
+    per_zone = 50
+    lay_out(
+        cluster,
+        [
+            *nodes({"a": per_zone, "b": per_zone, "c": per_zone}),
+            *(
+                deployment(
+                    name,
+                    [f"a-{number % per_zone}", f"{'ab'[number % 2]}-{(number + 1) % per_zone}"],
+                    namespace=f"shop-{number % 10}",
+                    cpu="1m",
+                    topologySpreadConstraints=[spread(ZONE, labels={"app": name})],
+                )
+                for number, name in enumerate(names)
+            ),
+        ],
+        timeout=900,
+    )
+    with (
+        Controller(cluster, tmp_path, policy("Observe", groups=GROUPS)) as controller,
+        opened(chromium, page_url(controller)) as (page, complaints),
+    ):
+        assert len(page.content()) < 300_000
+        assert page.get_by_text("Page 1 of 100").is_visible()
+        assert serious_findings(page) == []
+        keep(page, "status-5000")
+        page.get_by_label("Namespace or workload").fill("web-4321")
+        page.get_by_role("button", name="Search").click()
+        assert page.get_by_role("rowheader", name="shop-1/web-4321 (Deployment)").first.is_visible()
+        assert complaints == []
