@@ -137,7 +137,7 @@ class Churn:
         self._cordoned = ""
         self._ended = threading.Event()
         self._errors: list[Exception] = []
-        works = ((self._run_job, JOB_EVERY), (self._delete_pods, 2.0), (self._scale, 3.0), (self._cordon, 10.0))
+        works = ((self._run_job, JOB_EVERY), (self._delete_pods, 5.0), (self._scale, 8.0), (self._cordon, 10.0))
         self._threads = [threading.Thread(target=self._repeat, args=work) for work in works]
 
     def __enter__(self) -> Self:
