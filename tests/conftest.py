@@ -1,10 +1,12 @@
 """Fixtures that all tests may use."""
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import Phase, settings
 
 settings.register_profile("unshrunk", phases=(Phase.explicit, Phase.generate), derandomize=True, database=None)
@@ -22,3 +24,14 @@ def _heeding_ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def _own_logs() -> Iterator[None]:
+    """Leave no configuration of logs to the next test: commands that are run in this process set it."""
+    before, root = structlog.get_config(), logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    structlog.configure(**before)
+    root.handlers = handlers
+    root.setLevel(level)
