@@ -38,7 +38,6 @@ def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudge
         expected=status.expected_pods,
         disrupted=tuple(sorted((status.disrupted_pods or {}).items())),
         synced=not failed,
-        resource_version=source.metadata.resource_version,
     )
 
 

@@ -31,7 +31,6 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         ready_since=condition.last_transition_time if condition is not None and ready else None,
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
-        resource_version=metadata.resource_version,
     )
 
 

@@ -64,7 +64,6 @@ def decode_replication_controller(source: wire.ReplicationController, intern: In
         owner=find_controller(metadata),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
-        resource_version=metadata.resource_version,
     )
 
 
@@ -92,7 +91,6 @@ def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner
         owner=find_controller(metadata),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
-        resource_version=metadata.resource_version,
     )
 
 

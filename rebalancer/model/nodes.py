@@ -38,3 +38,4 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     created: datetime
     deleted: datetime | None = None
     resource_version: str = ""
+    """The simulator's; "" of what a server sent: nothing depends on it, and every heartbeat changes it."""

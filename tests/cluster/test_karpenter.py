@@ -75,20 +75,32 @@ def _set_zones(api: Api, zones: list[str]) -> None:
     api.patch(f"{NODE_POOLS}/general", {"spec": {"template": {"spec": {"requirements": changed}}}})
 
 
-def prepare(plane: ControlPlane, kind: str, keys: tuple[str, ...], **pool: Any) -> None:
-    """Bring the cluster into the state after a zone has come back without nodes: six pods in each of two zones."""
+def prepare(plane: ControlPlane, kind: str, keys: tuple[str, ...], *, zones: str, **pool: Any) -> None:
+    """Let Karpenter create the nodes of a workload in these zones, the same number of pods in each."""
     api = plane.api
-    api.create(node_pool("general", zones="ab", **pool), path=NODE_POOLS)
+    api.create(node_pool("general", zones=zones, **pool), path=NODE_POOLS)
     api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}])
     wait_until(lambda: api.find("/api/v1/namespaces/shop/serviceaccounts/default"), what="the namespace")
     for manifest in workload(kind, keys):
         api.create(manifest)
-    wait_until(lambda: all_run(api, {"a": 6, "b": 6}), what="six pods in each of two zones", timeout=120)
-    _set_zones(api, ["a", "b", "c"])
+    each = REPLICAS // len(zones)
+    wait_until(lambda: all_run(api, dict.fromkeys(zones, each)), what=f"{each} pods in each zone", timeout=120)
 
 
-def scheduler_complaints(api: Api, since: int) -> list[str]:
-    return failed_scheduling(api)[since:]
+def prepare_returned(plane: ControlPlane, kind: str, keys: tuple[str, ...]) -> None:
+    """Bring the cluster into the state after a zone has come back without nodes: six pods in each of two zones."""
+    prepare(plane, kind, keys, zones="ab")
+    _set_zones(plane.api, ["a", "b", "c"])
+
+
+def is_settled(api: Api, controller: Controller, counts: dict[str, int]) -> bool:
+    """Return whether all pods run, so many in each zone, and the controller has nothing to repair."""
+    return all_run(api, counts) and controller.metrics()["rebalancer_planned_evictions"] == 0
+
+
+def evictions(plane: ControlPlane) -> list[int]:
+    """Return the codes of our evictions since the test began."""
+    return [eviction.code for eviction in plane.audit.evictions(user=USER)]
 
 
 def repair(plane: ControlPlane, folder: Path) -> None:
@@ -102,15 +114,15 @@ def repair(plane: ControlPlane, folder: Path) -> None:
         wait_until(lambda: nothing_left(api), what="the placeholders to go", timeout=60)
         assert {"CapacityRequested", "CapacityReady"} <= reasons(api)
         assert controller.stop() == 0
-    assert [eviction.code for eviction in plane.audit.evictions(user=USER)] == [201] * 4
-    assert not scheduler_complaints(api, before)
+    assert evictions(plane) == [201] * 4
+    assert failed_scheduling(api)[before:] == []
 
 
 def test_karpenter_creates_the_node_that_placeholders_ask_for(
     cluster: ControlPlane, karpenter: Karpenter, tmp_path: Path
 ) -> None:
     """A zone that came back without nodes is filled again: four evictions, nothing pending, no placeholder left."""
-    prepare(cluster, "Deployment", (ZONE,))
+    prepare_returned(cluster, "Deployment", (ZONE,))
     repair(cluster, tmp_path)
 
 
@@ -120,22 +132,33 @@ def test_karpenter_creates_the_node_that_placeholders_ask_for(
 def test_the_whole_story_of_a_lost_zone(
     cluster: ControlPlane, karpenter: Karpenter, tmp_path: Path, kind: str, keys: tuple[str, ...]
 ) -> None:
-    """Lost, replaced in the other zones, back without nodes, repaired; consolidation for ten minutes undoes nothing."""
+    """Lost, replaced in the other zones, back without nodes, repaired by one controller that runs all the time.
+
+    Consolidation for ten minutes afterwards undoes nothing.
+    """
     api = cluster.api
-    prepare(cluster, kind, keys, consolidate="WhenEmptyOrUnderutilized")
-    repair(cluster, tmp_path)
-    lose_zone(cluster, "c")
-    wait_until(lambda: all_run(api, {"a": 6, "b": 6}), what="the pods to be replaced", timeout=180)
-    _set_zones(api, ["a", "b", "c"])
-    folder = tmp_path / "again"
-    folder.mkdir()
-    repair(cluster, folder)
+    prepare(cluster, kind, keys, zones="abc", consolidate="WhenEmptyOrUnderutilized")
     cluster.begin_test()
-    folder = tmp_path / "after"
-    folder.mkdir()
-    with Controller(cluster, folder, policy("Evict", capacity=CAPACITY)):
+    with Controller(
+        cluster, tmp_path, policy("Evict", capacity=CAPACITY, budgets={"perWorkload": "50%"})
+    ) as controller:
+        controller.wait_for("cycle", count=1)
+        lose_zone(cluster, "c")
+        wait_until(lambda: is_settled(api, controller, {"a": 6, "b": 6}), what="the pods to be replaced", timeout=180)
+        earlier, complaints = evictions(cluster), len(failed_scheduling(api))
+        if keys == (ZONE,):
+            assert earlier == [], "whatever the scheduler has placed satisfies the one constraint"
+        _set_zones(api, ["a", "b", "c"])
+        wait_until(
+            lambda: is_settled(api, controller, {"a": 4, "b": 4, "c": 4}), what="four pods in each zone", timeout=180
+        )
+        wait_until(lambda: nothing_left(api), what="the placeholders to go", timeout=60)
+        assert {"CapacityRequested", "CapacityReady"} <= reasons(api)
+        assert evictions(cluster)[len(earlier) :] == [201] * 4
+        assert failed_scheduling(api)[complaints:] == []
         time.sleep(600)
-    assert not cluster.audit.evictions(user=USER)
+        assert controller.stop() == 0
+    assert len(evictions(cluster)) == len(earlier) + 4
     assert nothing_left(api)
     assert by_zone(api) == Counter({"a": 4, "b": 4, "c": 4})
 
@@ -146,7 +169,7 @@ def test_a_node_pool_at_its_limit_is_reported_in_karpenters_words(
 ) -> None:
     """Nothing is evicted; the placeholders go after the timeout; the event has Karpenter's reason; back-off."""
     api = cluster.api
-    prepare(cluster, "Deployment", (ZONE,))
+    prepare_returned(cluster, "Deployment", (ZONE,))
     api.patch(f"{NODE_POOLS}/general", {"spec": {"limits": {"cpu": "1"}}})  # long exceeded: not one node more
     cluster.begin_test()
     with Controller(cluster, tmp_path, policy("Evict", capacity={**CAPACITY, "timeout": "20s"})) as controller:
@@ -159,4 +182,4 @@ def test_a_node_pool_at_its_limit_is_reported_in_karpenters_words(
     (note,) = [entry["note"] for entry in events if entry["reason"] == "CapacityFailed"]
     assert "limit" in note
     assert "karpenter" in note
-    assert not cluster.audit.evictions(user=USER)
+    assert evictions(cluster) == []

@@ -78,7 +78,8 @@ class Reflector:
     """The store of one kind, or of the object of one name in one namespace.
 
     An `optional` kind counts as without objects while it is not served or may not be listed. `changed`, if given, is
-    called with the contents after each list and each change, in the reflector's thread.
+    called with the contents after each list and each change, in the reflector's thread. An object that changes only in
+    what is not read has not changed.
     """
 
     def __init__(
@@ -275,19 +276,24 @@ class Reflector:
         if event.type != "BOOKMARK":
             key = (head.metadata.namespace, head.metadata.name)
             after = None if event.type == "DELETED" else decode(self.kind, event.object, self._intern)
-            with self._lock:
-                self._contents = None
-                before = self._objects.get(key)
-                if after is not None:
-                    self._objects[key] = after
-                elif before is not None:
-                    del self._objects[key]
-            if self.observe is not None:
-                self.observe(before, after)
-            if self._intern.is_overgrown:
-                self._intern.forget_unused(_list_values(self._objects.values()))
-            self._notify()
+            before = self._objects.get(key)
+            # A node's heartbeat, say: the contents stay the very same, and so does what was concluded from them.
+            if before != after:
+                self._store(key, before, after)
         self._version = head.metadata.resource_version or self._version
+
+    def _store(self, key: tuple[str, str], before: Any, after: Any) -> None:
+        with self._lock:
+            self._contents = None
+            if after is not None:
+                self._objects[key] = after
+            else:
+                del self._objects[key]
+        if self.observe is not None:
+            self.observe(before, after)
+        if self._intern.is_overgrown:
+            self._intern.forget_unused(_list_values(self._objects.values()))
+        self._notify()
 
     def _check_version(self, version: str) -> None:
         """Raise _VersionWentBackError if the server sends what is older than what it sent before.

@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes import reflector as reflector_module
-from rebalancer.adapters.kubernetes.reflector import Reflector
+from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.decoding.kinds import NODE_POOLS, PODS
+from rebalancer.decoding.kinds import NODE_POOLS, NODES, PODS
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 from tests.decoding.test_lists import POD
 
@@ -114,6 +114,34 @@ def test_pages_and_events() -> None:
         assert script.queries[2]["allowWatchBookmarks"] == ["true"]
         assert script.watched == ["10"]
         ended(reflector)
+
+
+def test_a_heartbeat_changes_nothing() -> None:
+    """Nodes send one every few minutes; what was concluded from the contents holds on."""
+    start = "2026-01-01T00:00:00Z"
+
+    def node(version: str, at: str, **spec: Any) -> dict[str, Any]:
+        condition = {
+            "type": "Ready",
+            "status": "True",
+            "lastHeartbeatTime": at,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        metadata = {"name": "n1", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": version}
+        status = {"conditions": [condition], "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
+        return {"kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+
+    heartbeat = event("MODIFIED", node("11", "2026-01-01T00:05:00Z"))
+    cordoned = event("MODIFIED", node("12", "2026-01-01T00:06:00Z", unschedulable=True))
+    script = Script([page(node("1", start))], [[heartbeat], [cordoned]])
+    seen: list[Contents] = []
+    with served(script) as transport:
+        reflector = Reflector(transport, NODES, changed=seen.append)
+        reflector.start()
+        until(lambda: len(seen) > 1, "the second change")
+        ended(reflector)
+    assert [[entry.unschedulable for entry in contents.objects] for contents in seen] == [[False], [True]]
+    assert script.watched[:2] == ["10", "11"], "the watch is resumed after the heartbeat"
 
 
 def test_a_watch_that_ends_is_resumed() -> None:
