@@ -7,7 +7,7 @@ strangers (pods of others that come and go), restarts, pauses and the watch's de
 import logging
 import sys
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 
 import structlog
@@ -38,6 +38,8 @@ NAMESPACE = "rebalancer-capacity"
 ZONES = ("a", "b", "c")
 LONGEST = 2400.0
 """Simulated seconds of a run before everything has to be released."""
+SHORTEST = 0.1
+"""Simulated seconds from one cycle to the next at least."""
 
 
 @dataclass(kw_only=True)
@@ -59,6 +61,8 @@ class Run:
     most: int = 0
     by_node: bool = False
     full: bool = False
+    watch_delay: float = 0.0
+    """Seconds by which the controller sees changes late."""
 
     def __post_init__(self) -> None:
         """Draw the cluster."""
@@ -70,11 +74,14 @@ class Run:
             creating=Span(2.0, random.choice([10.0, 60.0, 200.0])),
             empty_for=random.choice([15.0, 60.0, 600.0]),
         )
+        first = self._draw_snapshot()
+        starting = Span(1.0, random.choice([3.0, 20.0]))
+        self.watch_delay = 0.0 if self.calm else random.choice([0.0, 0.5, 2.0])
         self.cluster = SimulatedCluster(
-            self._draw_snapshot(),
+            first,
             seed=self.seed,
-            timings=Timings(starting=Span(1.0, random.choice([3.0, 20.0]))),
-            faults=Faults(watch_delay=0.0 if self.calm else random.choice([0.0, 0.5, 2.0])),
+            timings=Timings(starting=starting),
+            faults=Faults(watch_delay=self.watch_delay),
             autoscaling=autoscaling,
         )
         if not self.willing:
@@ -122,10 +129,19 @@ class Run:
         end = self.cluster.seconds() + LONGEST
         while self.cluster.seconds() < end and not self._is_done():
             self._disturb()
-            self.simulation.cycles(1, apart=self.random.choice([2.0, 5.0, 10.0, 30.0]))
-            self.most = max(self.most, len(self.cluster.jobs.names))
+            self._advance(self.random.choice([2.0, 5.0, 10.0, 30.0]))
         self._settle()
         return self
+
+    def _advance(self, interval: float) -> None:
+        """Run a cycle, and those that the loop asks for until the next one is due."""
+        end = self.cluster.seconds() + interval
+        while self.cluster.seconds() < end:
+            self.simulation.runner.tick()
+            self.most = max(self.most, len(self.cluster.jobs.names))
+            early = self.simulation.runner.time_to_cycle()
+            left = end - self.cluster.seconds()
+            self.cluster.advance(left if early is None else min(left, max(early, SHORTEST)))
 
     def _is_done(self) -> bool:
         counts = self.counts()
@@ -189,12 +205,28 @@ class Run:
         )
 
     def waited(self) -> list[str]:
-        """Return the pods of the workload that no node admitted at some time."""
-        return [
-            f"{entry.at:%H:%M:%S} {entry.object}"
-            for entry in self.cluster.trace
-            if entry.kind is TraceKind.UNSCHEDULABLE and "default/web" in entry.object
-        ]
+        """Return the pods of the workload that no node admitted at some time because of us.
+
+        Not those whose capacity was taken by a pod that did not exist yet in what the controller had seen when it
+        evicted: nobody can know of that one.
+        """
+        waited: list[str] = []
+        evicted_at = self.cluster.trace[0].at
+        strangers: dict[str, datetime] = {}
+        taking: list[datetime] = []
+        """When the strangers were created that have a node."""
+        for entry in self.cluster.trace:
+            if entry.kind is TraceKind.EVICTED:
+                evicted_at = entry.at
+            elif "stranger" in entry.object and entry.kind is TraceKind.CREATED:
+                strangers[entry.object] = entry.at
+            elif "stranger" in entry.object and entry.kind is TraceKind.SCHEDULED:
+                taking.append(strangers[entry.object])
+            elif "default/web" in entry.object and entry.kind is TraceKind.UNSCHEDULABLE:
+                seen_until = evicted_at - timedelta(seconds=self.watch_delay)
+                if not any(created >= seen_until for created in taking):
+                    waited.append(f"{entry.at:%H:%M:%S} {entry.object}")
+        return waited
 
 
 def check(run: Run) -> list[str]:
