@@ -1,7 +1,7 @@
 """One object for each distinct value: thousands of pods share a few specs and label sets.
 
 Pods come and go, each job with labels of its own, so that a store that watches must forget values. It does so when it
-has doubled since the last time: the cost for each new value is then constant.
+has grown by a quarter since the last time: the cost for each new value is then constant.
 """
 
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 Value = TypeVar("Value")
 
-_SMALLEST: Final = 1_000
-"""Values that are not worth forgetting any of."""
+_FEWEST: Final = 250
+"""New values for which it is not worth it to look which are unused."""
 
 
 class Interner:
@@ -18,7 +18,7 @@ class Interner:
 
     def __init__(self) -> None:
         self._values: dict[object, object] = {}
-        self._limit = _SMALLEST
+        self._limit = _FEWEST
 
     def __call__(self, value: Value) -> Value:
         """Return the first value that equals this one and has the same type."""
@@ -31,7 +31,7 @@ class Interner:
 
     @property
     def is_overgrown(self) -> bool:
-        """Whether it has doubled since values were last forgotten."""
+        """Whether it has grown by a quarter since values were last forgotten."""
         return len(self._values) > self._limit
 
     def forget_unused(self, used: Iterable[object]) -> None:
@@ -42,4 +42,4 @@ class Interner:
 
     def accept_size(self) -> None:
         """Count growth from here: every value is in use."""
-        self._limit = max(_SMALLEST, 2 * len(self._values))
+        self._limit = len(self._values) + max(_FEWEST, len(self._values) // 4)

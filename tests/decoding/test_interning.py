@@ -28,20 +28,31 @@ def test_used_values_remain_the_same_objects(used: set[int], unused: set[int]) -
     assert all(intern((number,)) is values[number] for number in used)
 
 
-def test_it_grows_to_the_double_before_values_are_forgotten() -> None:
-    """So that the cost for each new value is constant; a thousand values are not worth it."""
+def test_it_grows_by_a_quarter_before_values_are_forgotten() -> None:
+    """So that the cost for each new value is constant; 250 values are not worth it."""
     intern = Interner()
-    values = [intern((number,)) for number in range(1_000)]
+    values = [intern((number,)) for number in range(250)]
     assert not overgrown(intern)
-    values.append(intern((1_000,)))
+    values.append(intern((250,)))
     assert overgrown(intern)
     intern.forget_unused(values)
     more = Interner()
-    for number in range(1_001):
+    for number in range(251):
         more((number,))
     more.accept_size()
     assert not overgrown(more), "a list has no unused values"
-    values += [intern((number,)) for number in range(1_001, 2_002)]
+    values += [intern((number,)) for number in range(251, 501)]
     assert not overgrown(intern)
-    intern((2_002,))
+    intern((501,))
+    assert overgrown(intern)
+
+
+def test_a_large_one_grows_in_proportion() -> None:
+    """Four thousand values that are in use are looked through again after a thousand more."""
+    intern = Interner()
+    values = [intern((number,)) for number in range(4_000)]
+    intern.forget_unused(values)
+    values += [intern((number,)) for number in range(4_000, 5_000)]
+    assert not overgrown(intern)
+    intern((5_000,))
     assert overgrown(intern)

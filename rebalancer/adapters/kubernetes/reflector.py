@@ -274,8 +274,9 @@ class Reflector:
             raise RequestRefused(f"watch of {self.kind.plural}: {head.message}", head.code, {})
         self._check_version(head.metadata.resource_version)
         if event.type != "BOOKMARK":
-            key = (head.metadata.namespace, head.metadata.name)
             after = None if event.type == "DELETED" else decode(self.kind, event.object, self._intern)
+            # The object's own strings: those of the metadata would be kept beside them.
+            key = _get_key(head.metadata if after is None else after)
             before = self._objects.get(key)
             # A node's heartbeat, say: the contents stay the very same, and so does what was concluded from them.
             if before != after:
@@ -309,6 +310,7 @@ class Reflector:
 
 
 def _get_key(item: Any) -> tuple[str, str]:
+    """Return namespace and name."""
     return getattr(item, "namespace", ""), item.name
 
 
