@@ -57,7 +57,7 @@ class Run:
     calm: bool = False
     """Whether nothing but the autoscaler takes part."""
     willing: bool = False
-    """Whether the autoscaler creates every node."""
+    """Whether the autoscaler creates every node in time."""
     most: int = 0
     by_node: bool = False
     full: bool = False
@@ -68,10 +68,11 @@ class Run:
         """Draw the cluster."""
         random = self.random = Random(self.seed)  # reproducible on purpose
         self.calm, self.willing = random.random() < 0.4, random.random() < 0.6
+        cpu, slowest = random.choice([2_000, 4_000, 16_000]), random.choice([10.0, 60.0, 200.0])
         autoscaling = Autoscaling(
             zones=ZONES,
-            cpu=random.choice([2_000, 4_000, 16_000]),
-            creating=Span(2.0, random.choice([10.0, 60.0, 200.0])),
+            cpu=cpu,
+            creating=Span(2.0, slowest),
             empty_for=random.choice([15.0, 60.0, 600.0]),
         )
         first = self._draw_snapshot()
@@ -97,6 +98,7 @@ class Run:
             settle=timedelta(seconds=random.choice([0, 10, 30])),
             max_pods=random.choice([20, 100]),
         )
+        self.willing &= timedelta(seconds=slowest) < self.capacity.timeout
         self.simulation = Simulation(self.cluster, eager(Mode.EVICT, capacity=self.capacity))
 
     def _draw_snapshot(self) -> Snapshot:
