@@ -70,10 +70,12 @@ def reasons(api: Api) -> set[str]:
 
 
 def failed_scheduling(api: Api) -> list[str]:
-    """Return what the scheduler said of pods of the workload that no node admitted."""
+    """Return what the scheduler said of pods of the workload that no node admitted, and when it said it last."""
     events = api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
     return [
-        f"{entry['regarding']['name']}: {entry['note']}" for entry in events if entry["reason"] == "FailedScheduling"
+        f"{entry['regarding']['name']}: {entry['note']} {(entry.get('series') or {}).get('lastObservedTime', '')}"
+        for entry in events
+        if entry["reason"] == "FailedScheduling"
     ]
 
 

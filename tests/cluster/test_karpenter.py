@@ -106,7 +106,7 @@ def evictions(plane: ControlPlane) -> list[int]:
 def repair(plane: ControlPlane, folder: Path) -> None:
     """Run the controller until the zones are even, and check what it has done."""
     api = plane.api
-    before = len(failed_scheduling(api))
+    before = failed_scheduling(api)
     plane.begin_test()
     capacity_policy = policy("Evict", capacity=CAPACITY, budgets={"perWorkload": "50%"})
     with Controller(plane, folder, capacity_policy) as controller:
@@ -115,7 +115,7 @@ def repair(plane: ControlPlane, folder: Path) -> None:
         assert {"CapacityRequested", "CapacityReady"} <= reasons(api)
         assert controller.stop() == 0
     assert evictions(plane) == [201] * 4
-    assert failed_scheduling(api)[before:] == []
+    assert set(failed_scheduling(api)) <= set(before)
 
 
 def test_karpenter_creates_the_node_that_placeholders_ask_for(
@@ -145,7 +145,7 @@ def test_the_whole_story_of_a_lost_zone(
         controller.wait_for("cycle", count=1)
         lose_zone(cluster, "c")
         wait_until(lambda: is_settled(api, controller, {"a": 6, "b": 6}), what="the pods to be replaced", timeout=180)
-        earlier, complaints = evictions(cluster), len(failed_scheduling(api))
+        earlier, complaints = evictions(cluster), failed_scheduling(api)
         if keys == (ZONE,):
             assert earlier == [], "whatever the scheduler has placed satisfies the one constraint"
         _set_zones(api, ["a", "b", "c"])
@@ -155,7 +155,7 @@ def test_the_whole_story_of_a_lost_zone(
         wait_until(lambda: nothing_left(api), what="the placeholders to go", timeout=60)
         assert {"CapacityRequested", "CapacityReady"} <= reasons(api)
         assert evictions(cluster)[len(earlier) :] == [201] * 4
-        assert failed_scheduling(api)[complaints:] == []
+        assert set(failed_scheduling(api)) <= set(complaints), "a pod found no node"
         time.sleep(600)
         assert controller.stop() == 0
     assert len(evictions(cluster)) == len(earlier) + 4
