@@ -138,11 +138,10 @@ class Run:
     def _advance(self, interval: float) -> None:
         """Run a cycle, and those that the loop asks for until the next one is due."""
         end = self.cluster.seconds() + interval
-        while self.cluster.seconds() < end:
+        while (left := end - self.cluster.seconds()) >= SHORTEST:
             self.simulation.runner.tick()
             self.most = max(self.most, len(self.cluster.jobs.names))
             early = self.simulation.runner.time_to_cycle()
-            left = end - self.cluster.seconds()
             self.cluster.advance(left if early is None else min(left, max(early, SHORTEST)))
 
     def _is_done(self) -> bool:
