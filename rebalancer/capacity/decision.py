@@ -1,6 +1,6 @@
 """One cycle's decision about capacity: which requests go on, which begin, and why repairs wait for it or get none."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,6 +42,10 @@ _MOST_WANTED: Final = 200
 """Repairs without capacity whose beginning is stored."""
 
 
+FindNeed = Callable[[Candidate], Need | None]
+"""Rehearses a repair; None where capacity is not all that it lacks."""
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     """What a cycle decides: the memory's new parts, why repairs wait, what begins, and what became of requests.
 
@@ -63,12 +67,15 @@ def decide_capacity(
     policy: Policy,
     memory: Memory,
     seen: Observation,
+    find: FindNeed,
+    *,
     obstacle: Fact | None = None,
     lasting: timedelta | None = None,
 ) -> Decision:
     """Decide about every request, and about repairs that lack capacity.
 
-    `obstacle` is why none may begin now, `lasting` how long a repair must have lacked capacity, None: `spread.for`.
+    `find` rehearses a repair. `obstacle` is why none may begin now, `lasting` how long a repair must have lacked
+    capacity, None: `spread.for`.
     """
     progress = advance_requests(memory, seen, policy.capacity)
     if policy.capacity.mode is CapacityMode.OFF:
@@ -76,7 +83,7 @@ def decide_capacity(
     memory = structs.replace(memory, capacity_attempts=progress.attempts)
     busy = {workload for request in progress.requests for workload in request.workloads}
     busy |= {move.workload for move in memory.in_flight}
-    wishes = _Wishes(view, policy, memory, obstacle, policy.spread.for_ if lasting is None else lasting)
+    wishes = _Wishes(view, policy, memory, find, obstacle, policy.spread.for_ if lasting is None else lasting)
     for candidate in find_candidates(view, assessment, seen.plan, policy, memory):
         if busy.isdisjoint(candidate.workloads):
             wishes.consider(candidate)
@@ -99,7 +106,14 @@ def describe_needs(
     """Return why repairs wait for capacity, for a command that only reads."""
     if policy.capacity.mode is CapacityMode.OFF:
         return ()
-    wishes = _Wishes(view, policy, memory, obstacle, policy.spread.for_)
+    wishes = _Wishes(
+        view,
+        policy,
+        memory,
+        lambda candidate: find_need(candidate, view, policy, memory).need,
+        obstacle,
+        policy.spread.for_,
+    )
     for candidate in find_candidates(view, assessment, made, policy, memory):
         wishes.consider(candidate)
     wishes.report()
@@ -124,8 +138,11 @@ def _refuse(workloads: Iterable[Reference], refusal: Refusal) -> Iterator[PlanRe
 class _Wishes:
     """Collects the repairs that lack capacity, and those of them for which it may be requested."""
 
-    def __init__(self, view: View, policy: Policy, memory: Memory, obstacle: Fact | None, lasting: timedelta) -> None:
+    def __init__(
+        self, view: View, policy: Policy, memory: Memory, find: FindNeed, obstacle: Fact | None, lasting: timedelta
+    ) -> None:
         self._view = view
+        self._find_need = find
         self._policy = policy
         self._memory = memory
         self._now = view.snapshot.taken_at
@@ -152,7 +169,7 @@ class _Wishes:
             return
         self._rehearsed += 1
         candidate = structs.replace(candidate, domains=left)
-        need = find_need(candidate, self._view, self._policy, self._memory)
+        need = self._find_need(candidate)
         if need is None:
             return
         number, most = len(need.placeholders), self._policy.capacity.max_pods

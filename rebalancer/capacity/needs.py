@@ -7,6 +7,7 @@ lacks. With constraints on host names the fewest nodes that do are supposed, and
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct, structs
@@ -18,6 +19,7 @@ from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.capacity.rehearsal import Rehearsal, rehearse
 from rebalancer.capacity.supposed import suppose_nodes
 from rebalancer.model.labels import Labels
+from rebalancer.model.moments import Clock
 from rebalancer.model.moves import DomainName, Memory, Reference, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, Resources
@@ -163,8 +165,21 @@ class _Finder:
                 yield limit.topology_key
 
 
-def find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory) -> Need | None:
-    """Rehearse a candidate's repair; None where capacity is not all that it lacks."""
+class Found(Struct, frozen=True):
+    """What a rehearsal has found, and until when another one finds the same."""
+
+    need: Need | None
+    holds_until: datetime
+
+
+def find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory) -> Found:
+    """Rehearse a candidate's repair; the need is None where capacity is not all that it lacks."""
+    clock = Clock(view.snapshot.taken_at)
+    need = _find_need(candidate, view, policy, memory, clock)
+    return Found(need, clock.holds_until)
+
+
+def _find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory, clock: Clock) -> Need | None:
     for number in _NODES if candidate.by_node else _NODES[:1]:
         if number > policy.capacity.max_pods:
             break
@@ -174,7 +189,7 @@ def find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory) 
             if supposed is None:
                 return None
             nodes += supposed
-        rehearsal = rehearse(view, nodes, candidate.workloads, policy, memory)
+        rehearsal = rehearse(view, nodes, candidate.workloads, policy, memory, clock)
         if isinstance(rehearsal, Rehearsal) and rehearsal.placed:
             values = {node.name: node.labels[candidate.key] for node in nodes}
             return _make_need(candidate, rehearsal, values)

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.capacity.supposed import is_supposed
+from rebalancer.model.moments import Clock
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
@@ -47,18 +48,24 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
 
 # Many branches: each step may be the last, in several ways.
 def rehearse(
-    view: View, nodes: Collection[Node], workloads: Collection[Reference], policy: Policy, memory: Memory
+    view: View,
+    nodes: Collection[Node],
+    workloads: Collection[Reference],
+    policy: Policy,
+    memory: Memory,
+    clock: Clock,
 ) -> Rehearsal | Refusal | None:
     """Repair the component of some workloads with these nodes besides; None where nothing would be repaired.
 
-    A refusal says what else than capacity the repair lacks.
+    A refusal says what else than capacity the repair lacks. `clock`, of the snapshot's time, notes until when another
+    rehearsal gives the same.
     """
     snapshot = replace(view.snapshot, nodes=(*view.snapshot.nodes, *nodes))
     evictions = 0
     first: Plan | None = None
     component: ComponentPlan | None = None
     for _ in range(_MOST_STEPS):
-        state = View(snapshot, view.profile)
+        state = View(snapshot, view.profile, clock)
         made = _plan_component(state, workloads, policy, memory)
         group = made.groups[0] if made is not None and made.groups else None
         if made is None or group is None:

@@ -11,18 +11,18 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, find_common_obstacle
-from rebalancer.assessment.assess import Assessment
 from rebalancer.capacity.causes import CapacityHeld, NotInModeEvict, PlaceholdersUnread
 from rebalancer.capacity.decision import Decision, decide_capacity
 from rebalancer.capacity.gate import Gate, pass_gate
 from rebalancer.capacity.placeholders import placeholder_name, placeholder_pods
 from rebalancer.capacity.requests import Observation
+from rebalancer.controller.evaluation import Evaluation
 from rebalancer.model.moves import CapacityRequest, CapacityState, Memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import Fact, Refusal
-from rebalancer.planning.plan import Plan, Waiting
+from rebalancer.planning.plan import Waiting
 from rebalancer.policy import CapacityMode, Mode, Policy
 from rebalancer.ports import Placeholders, ReadFailedError
 from rebalancer.reporting.refusals import refusal_text
@@ -91,7 +91,7 @@ NO_CAPACITY = CapacityContext()
 
 
 def decide_in_cycle(
-    plan: Plan, assessment: Assessment, memory: Memory, context: AdmissionContext, view: View, capacity: CapacityContext
+    evaluation: Evaluation, memory: Memory, context: AdmissionContext, capacity: CapacityContext
 ) -> Decision:
     """Decide about requests for capacity; on a stale view they stay as they are."""
     if context.stale:
@@ -102,14 +102,23 @@ def decide_in_cycle(
         now=context.now,
         held=capacity.held,
         jobs=(reading.jobs | capacity.creating) if reading is not None and known else _names(memory.capacity),
-        plan=plan,
+        plan=evaluation.plan,
         ending=_find_end(refusal, context) if known else "",
         refused=capacity.refused,
         reported=reading.reported if reading is not None else {},
     )
     lasting = timedelta(0) if context.at_once else context.policy.spread.for_
     obstacle = _find_obstacle(reading, refusal, context)
-    return decide_capacity(view, assessment, context.policy, memory, seen, obstacle, lasting)
+    return decide_capacity(
+        evaluation.view,
+        evaluation.assessment,
+        context.policy,
+        memory,
+        seen,
+        lambda candidate: evaluation.find_need(candidate, memory),
+        obstacle=obstacle,
+        lasting=lasting,
+    )
 
 
 def _find_obstacle(reading: CapacityReading | None, refusal: Refusal | None, context: AdmissionContext) -> Fact | None:

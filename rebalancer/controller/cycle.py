@@ -161,7 +161,7 @@ def run_cycle(
         breaker = update_breaker(memory.breaker, readings, bounds, context.now)
         context, updated = replace(context, breaker=breaker), structs.replace(updated, breaker=breaker)
         admission = admit(made, snapshot, updated, context)
-        decision = decide_in_cycle(made, assessment, updated, context, view, capacity)
+        decision = decide_in_cycle(evaluation, updated, context, capacity)
         made = structs.replace(made, refusals=(*made.refusals, *decision.refusals))
         crowded = View(overlay_moves(seen, tracked.moves), profile) if capacity.held else view
         admission, requests, outcome = gate_evictions(admission, decision, crowded, capacity)

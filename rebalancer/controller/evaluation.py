@@ -5,7 +5,7 @@ asked, which knows until when its answers hold.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Self
@@ -14,9 +14,10 @@ from msgspec import structs
 
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
+from rebalancer.capacity.needs import Candidate, Found, Need, find_need
 from rebalancer.capacity.placeholders import settle_nodes
 from rebalancer.model.moments import ALWAYS
-from rebalancer.model.moves import Memory, ZoneSeen
+from rebalancer.model.moves import DomainName, Memory, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
@@ -37,11 +38,21 @@ class Evaluation:
     view: View
     assessment: Assessment
     causes: Causes
+    _rehearsals: dict[tuple[str, tuple[DomainName, ...]], tuple[Memory, Found]] = field(default_factory=dict)
 
     @cached_property
     def plan(self) -> Plan:
         """The plan, made at its first use."""
         return plan(self.view, self.assessment, self.policy, self.memory)
+
+    def find_need(self, candidate: Candidate, memory: Memory) -> Need | None:
+        """Rehearse a repair with more capacity, unless what was found last still holds."""
+        key, known_by = (candidate.token, candidate.names), take_what_matters(memory)
+        before, found = self._rehearsals.get(key, (None, None))
+        if found is None or before != known_by or self.view.clock.now >= found.holds_until:
+            found = find_need(candidate, self.view, self.policy, memory)
+            self._rehearsals[key] = known_by, found
+        return found.need
 
     def holds(self, snapshot: Snapshot, profile: Profile, policy: Policy, memory: Memory) -> bool:
         """Return whether another evaluation would give the same."""

@@ -42,11 +42,14 @@ UNREACHABLE: Final = tuple(
 
 
 class View:
-    """A snapshot, a scheduler profile, and the node of each pod in this state."""
+    """A snapshot, a scheduler profile, and the node of each pod in this state.
 
-    def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE) -> None:
+    `clock`, if given, is one of the snapshot's time that notes what is asked of several views.
+    """
+
+    def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE, clock: Clock | None = None) -> None:
         self.snapshot: Final = snapshot
-        self.clock: Final = Clock(snapshot.taken_at)
+        self.clock: Final = Clock(snapshot.taken_at) if clock is None else clock
         self.profile: Final = profile
         self.rules: Final[VersionRules] = get_version_rules(snapshot.version)
         self.nodes: Final = NodeIndex(snapshot.nodes)

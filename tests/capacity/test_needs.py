@@ -45,7 +45,7 @@ def needs(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> lis
     assessment = assess(view, policy, memory)
     made = plan(view, assessment, policy, memory)
     candidates = find_candidates(view, assessment, made, policy, memory)
-    return [need for candidate in candidates if (need := find_need(candidate, view, policy, memory)) is not None]
+    return [need for candidate in candidates if (need := find_need(candidate, view, policy, memory).need) is not None]
 
 
 def with_pods(snapshot: Snapshot, **spec: object) -> Snapshot:
