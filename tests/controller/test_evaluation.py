@@ -7,20 +7,25 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE, SimulatedCluster
+from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.admission.admit import AdmissionContext
+from rebalancer.capacity.needs import Found
 from rebalancer.controller.cycle import Cycle, run_cycle
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction
+from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import Refusal
-from rebalancer.policy import Mode, Policy
+from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from tests.controller.simulated import eager
 from tests.world.scenarios import SCENARIOS, draw_cluster
 
 
-def draw_policy(random: Random) -> Policy:
-    """Draw what time alone can change: ages of pods and nodes, and how long domains are remembered."""
-    policy = eager()
+def draw_policy(random: Random, mode: CapacityMode = CapacityMode.OFF) -> Policy:
+    """Draw what time alone can change: ages of pods and nodes, and how long domains are remembered.
+
+    With a mode of capacity repairs that lack it in a declared zone are rehearsed.
+    """
+    policy = eager(capacity=Capacity(mode=mode), topology=Topology(domains={ZONE: ("a", "b", "c", "d")}))
     minutes = [timedelta(minutes=number) for number in (0, 1, 3)]
     return policy.model_copy(
         update={
@@ -70,9 +75,10 @@ def test_what_is_used_again_is_what_a_new_evaluation_gives(seed: int) -> None:
     """Memory, admission and plan are the same, over a quarter of an hour with a change now and then."""
     random = Random(f"again {seed}")
     first, _ = draw_cluster(random, SCENARIOS["anything"])
-    cluster, policy = SimulatedCluster(first, seed=seed), draw_policy(random)
+    mode = CapacityMode.OBSERVE if seed == 3 else CapacityMode.OFF
+    cluster, policy = SimulatedCluster(first, seed=seed), draw_policy(random, mode)
     last: Cycle | None = None
-    reused = 0
+    reused = rehearsed = 0
     for _ in range(60):
         if random.random() < 0.15:
             disturb(cluster, random)
@@ -83,8 +89,33 @@ def test_what_is_used_again_is_what_a_new_evaluation_gives(seed: int) -> None:
         assert admitted(made) == admitted(fresh)
         assert made.plan_json == fresh.plan_json
         assert made.view.snapshot.taken_at == fresh.view.snapshot.taken_at
+        rehearsed += any(refusal.refusal.reason is Reason.AWAITING_CAPACITY for refusal in made.plan.refusals)
         last = made
     assert reused > 10
+    assert rehearsed > 0 or mode is CapacityMode.OFF
+
+
+def test_a_repair_that_waits_for_capacity_is_rehearsed_again_only_after_a_change() -> None:
+    """A rehearsal is a search on a cluster that does not exist: a second of the processor in the worst case."""
+    builder = ClusterBuilder()
+    builder.zones("ab", 3)
+    builder.deployment("web", on={f"{zone}-{number}": 2 for zone in "ab" for number in (1, 2, 3)}, spread={ZONE: 1})
+    cluster, policy = SimulatedCluster(builder.snapshot(), seed=1), draw_policy(Random(2), CapacityMode.OBSERVE)
+    cluster.advance(600)
+    last = run(cluster, policy, run(cluster, policy, None, again=True), again=True)
+
+    def found(cycle: Cycle) -> list[Found]:
+        return [entry for _, entry in cycle.evaluation._rehearsals.values()]
+
+    (first,) = found(last)
+    assert first.need is not None
+    cluster.advance(30)
+    later = run(cluster, policy, last, again=True)
+    assert found(later) == [first]
+    assert found(later)[0] is first
+    cluster.nodes.remove("b-3")
+    changed = run(cluster, policy, later, again=True)
+    assert all(entry is not first for entry in found(changed))
 
 
 def test_another_policy_or_memory_is_evaluated_anew() -> None:
