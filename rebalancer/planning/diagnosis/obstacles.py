@@ -131,7 +131,8 @@ def _nearest_feasible(
         empty = map_leaves(ideal, lambda _: (0, 0, number, 0))
         return bounds is not None and min_evictions(empty, bounds, number, cache) is not None
 
-    directions = range(total - 1, 0, -1), range(total + 1, total + cache.limits.feasible_count_distance)
+    far = cache.limits.feasible_count_distance
+    directions = range(total - 1, max(0, total - 1 - far), -1), range(total + 1, total + 1 + far)
     nearest = (next((number for number in numbers if is_feasible(number)), None) for numbers in directions)
     return [number for number in nearest if number is not None]
 

@@ -75,7 +75,7 @@ class SearchLimits:
     """Columns that all programs of one relaxation have together."""
     relaxation_pods: int = 8
     """Most pods by which a bound is relaxed: nobody would write a bound that is relaxed further."""
-    feasible_count_distance: int = 1_000
+    feasible_count_distance: int = 100
     """How far from the present number of pods a feasible one is searched."""
     expected_domains: int = 100
     """Domains of one key that a prediction names; a longer list does not help a reader."""
