@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.cluster.browser import DESKTOP, PHONE, browser, keep, opened, serious_findings
-from tests.cluster.controller import Controller, install, policy
+from tests.cluster.controller import NAMESPACE, Controller, install, policy
 from tests.cluster.test_observing import skewed
 from tests.control_plane.layout import deployment, lay_out, nodes, pdb, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
@@ -59,6 +59,14 @@ def lay_out_shop(plane: ControlPlane) -> None:
     )
 
 
+def observing(plane: ControlPlane, folder: Path) -> Controller:
+    """Return a controller whose policy is the installation's ConfigMap, with limits."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-policy"
+    text = policy("Observe", groups=GROUPS)
+    plane.api.patch(path, {"data": {"policy.yaml": text}})
+    return Controller(plane, folder, text, f"--policy=configmap:{NAMESPACE}/rebalancer-policy")
+
+
 def page_url(controller: Controller) -> str:
     """Wait until there is something to show, and return the page's address."""
     controller.wait_for("cycle", count=1)
@@ -72,7 +80,7 @@ def test_a_person_sees_what_is_violated_and_why_it_is_not_repaired(
     """Light, dark and on a phone; nothing is loaded or complained about, and axe finds nothing serious."""
     install(cluster, "base", "evict")
     lay_out_shop(cluster)
-    with Controller(cluster, tmp_path, policy("Observe", groups=GROUPS)) as controller:
+    with observing(cluster, tmp_path) as controller:
         url = page_url(controller)
         looks: tuple[tuple[str, tuple[int, int], Literal["light", "dark"]], ...] = (
             ("light", DESKTOP, "light"),
@@ -98,7 +106,7 @@ def test_it_works_without_scripts_and_follows_links(cluster: ControlPlane, chrom
     install(cluster, "base", "evict")
     lay_out_shop(cluster)
     with (
-        Controller(cluster, tmp_path, policy("Observe", groups=GROUPS)) as controller,
+        observing(cluster, tmp_path) as controller,
         opened(chromium, page_url(controller), scripts=False) as (page, complaints),
     ):
         page.get_by_label("Namespace or workload").fill("cart")
@@ -161,7 +169,7 @@ def test_five_thousand_workloads_do_not_break_it(cluster: ControlPlane, chromium
         timeout=900,
     )
     with (
-        Controller(cluster, tmp_path, policy("Observe", groups=GROUPS)) as controller,
+        observing(cluster, tmp_path) as controller,
         opened(chromium, page_url(controller)) as (page, complaints),
     ):
         assert len(page.content()) < 300_000
