@@ -165,18 +165,18 @@ class _Finder:
                 yield limit.topology_key
 
 
-class Found(Struct, frozen=True):
-    """What a rehearsal has found, and until when another one finds the same."""
+class RehearsedNeed(Struct, frozen=True):
+    """The result of a rehearsal, and until when another one gives the same."""
 
     need: Need | None
     holds_until: datetime
 
 
-def find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory) -> Found:
+def find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory) -> RehearsedNeed:
     """Rehearse a candidate's repair; the need is None where capacity is not all that it lacks."""
     clock = Clock(view.snapshot.taken_at)
     need = _find_need(candidate, view, policy, memory, clock)
-    return Found(need, clock.holds_until)
+    return RehearsedNeed(need, clock.holds_until)
 
 
 def _find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory, clock: Clock) -> Need | None:

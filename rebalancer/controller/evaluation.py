@@ -14,7 +14,7 @@ from msgspec import structs
 
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
-from rebalancer.capacity.needs import Candidate, Found, Need, find_need
+from rebalancer.capacity.needs import Candidate, Need, RehearsedNeed, find_need
 from rebalancer.capacity.placeholders import settle_nodes
 from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import DomainName, Memory, ZoneSeen
@@ -38,7 +38,7 @@ class Evaluation:
     view: View
     assessment: Assessment
     causes: Causes
-    _rehearsals: dict[tuple[str, tuple[DomainName, ...]], tuple[Memory, Found]] = field(default_factory=dict)
+    _rehearsals: dict[tuple[str, tuple[DomainName, ...]], tuple[Memory, RehearsedNeed]] = field(default_factory=dict)
 
     @cached_property
     def plan(self) -> Plan:
@@ -46,13 +46,13 @@ class Evaluation:
         return plan(self.view, self.assessment, self.policy, self.memory)
 
     def find_need(self, candidate: Candidate, memory: Memory) -> Need | None:
-        """Rehearse a repair with more capacity, unless what was found last still holds."""
+        """Rehearse a repair with more capacity, unless the last result still holds."""
         key, known_by = (candidate.token, candidate.names), take_what_matters(memory)
-        before, found = self._rehearsals.get(key, (None, None))
-        if found is None or before != known_by or self.view.clock.now >= found.holds_until:
-            found = find_need(candidate, self.view, self.policy, memory)
-            self._rehearsals[key] = known_by, found
-        return found.need
+        before, last = self._rehearsals.get(key, (None, None))
+        if last is None or before != known_by or self.view.clock.now >= last.holds_until:
+            last = find_need(candidate, self.view, self.policy, memory)
+            self._rehearsals[key] = known_by, last
+        return last.need
 
     def holds(self, snapshot: Snapshot, profile: Profile, policy: Policy, memory: Memory) -> bool:
         """Return whether another evaluation would give the same."""

@@ -44,7 +44,7 @@ UNREACHABLE: Final = tuple(
 class View:
     """A snapshot, a scheduler profile, and the node of each pod in this state.
 
-    `clock`, if given, is one of the snapshot's time that notes what is asked of several views.
+    `clock`, if given, is one of the snapshot's time that several views share.
     """
 
     def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE, clock: Clock | None = None) -> None:

@@ -209,23 +209,25 @@ class Run:
         """Return the pods of the workload that no node admitted at some time because of us.
 
         Not those whose capacity was taken by a pod that did not exist yet in what the controller had seen when it
-        evicted: nobody can know of that one.
+        evicted, or whose zone the autoscaler took a node from since then: nobody can know of these.
         """
         waited: list[str] = []
         evicted_at = self.cluster.trace[0].at
         strangers: dict[str, datetime] = {}
-        taking: list[datetime] = []
-        """When the strangers were created that have a node."""
+        surprises: list[datetime] = []
+        """When the strangers were created that have a node, and when nodes of the filled zone were removed."""
         for entry in self.cluster.trace:
             if entry.kind is TraceKind.EVICTED:
                 evicted_at = entry.at
             elif "stranger" in entry.object and entry.kind is TraceKind.CREATED:
                 strangers[entry.object] = entry.at
             elif "stranger" in entry.object and entry.kind is TraceKind.SCHEDULED:
-                taking.append(strangers[entry.object])
+                surprises.append(strangers[entry.object])
+            elif "auto-c" in entry.object and entry.kind is TraceKind.NODE_REMOVED:
+                surprises.append(entry.at)
             elif "default/web" in entry.object and entry.kind is TraceKind.UNSCHEDULABLE:
                 seen_until = evicted_at - timedelta(seconds=self.watch_delay)
-                if not any(created >= seen_until for created in taking):
+                if not any(moment >= seen_until for moment in surprises):
                     waited.append(f"{entry.at:%H:%M:%S} {entry.object}")
         return waited
 

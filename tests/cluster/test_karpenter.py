@@ -83,8 +83,8 @@ def prepare(plane: ControlPlane, kind: str, keys: tuple[str, ...], *, zones: str
     wait_until(lambda: api.find("/api/v1/namespaces/shop/serviceaccounts/default"), what="the namespace")
     for manifest in workload(kind, keys):
         api.create(manifest)
-    each = REPLICAS // len(zones)
-    wait_until(lambda: all_run(api, dict.fromkeys(zones, each)), what=f"{each} pods in each zone", timeout=120)
+    per_zone = REPLICAS // len(zones)
+    wait_until(lambda: all_run(api, dict.fromkeys(zones, per_zone)), what=f"{per_zone} pods in each zone", timeout=120)
 
 
 def prepare_returned(plane: ControlPlane, kind: str, keys: tuple[str, ...]) -> None:

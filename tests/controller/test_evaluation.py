@@ -9,7 +9,7 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.admission.admit import AdmissionContext
-from rebalancer.capacity.needs import Found
+from rebalancer.capacity.needs import RehearsedNeed
 from rebalancer.controller.cycle import Cycle, run_cycle
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction
 from rebalancer.model.reasons import Reason
@@ -104,18 +104,18 @@ def test_a_repair_that_waits_for_capacity_is_rehearsed_again_only_after_a_change
     cluster.advance(600)
     last = run(cluster, policy, run(cluster, policy, None, again=True), again=True)
 
-    def found(cycle: Cycle) -> list[Found]:
+    def rehearsals(cycle: Cycle) -> list[RehearsedNeed]:
         return [entry for _, entry in cycle.evaluation._rehearsals.values()]
 
-    (first,) = found(last)
+    (first,) = rehearsals(last)
     assert first.need is not None
     cluster.advance(30)
     later = run(cluster, policy, last, again=True)
-    assert found(later) == [first]
-    assert found(later)[0] is first
+    assert rehearsals(later) == [first]
+    assert rehearsals(later)[0] is first
     cluster.nodes.remove("b-3")
     changed = run(cluster, policy, later, again=True)
-    assert all(entry is not first for entry in found(changed))
+    assert all(entry is not first for entry in rehearsals(changed))
 
 
 def test_another_policy_or_memory_is_evaluated_anew() -> None:
