@@ -1,18 +1,27 @@
 """Which repairs lack nothing but capacity, and which placeholders would bring it."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import yaml
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.capacity.decision import describe_needs
 from rebalancer.capacity.needs import Need, find_candidates, find_need
 from rebalancer.model.affinity import NodeAffinity, Taint, TaintEffect, Toleration
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
-from rebalancer.model.moves import NO_MEMORY, Memory, ZoneSeen
+from rebalancer.model.moves import (
+    NO_MEMORY,
+    CapacityAttempt,
+    DomainName,
+    Memory,
+    Reference,
+    ZoneSeen,
+    make_token,
+)
 from rebalancer.model.node_pools import NodePool
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason
@@ -25,6 +34,8 @@ from tests.controller.simulated import eager
 
 OBSERVE = Capacity(mode=CapacityMode.OBSERVE)
 DECLARED = Topology(domains={ZONE: ("a", "b", "c")})
+WEB = Reference("default", "Deployment", "web")
+IN_C = DomainName(ZONE, "c")
 
 
 def pool(*zones: str, **fields: object) -> NodePool:
@@ -150,6 +161,36 @@ def test_a_command_that_reads_says_what_a_repair_needs_and_why_it_is_not_request
         "some minutes; not requested: capacity.mode is Observe"
     )
     assert not describe_needs(view, assessment, made, eager(topology=DECLARED), NO_MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("memory", "text"),
+    [
+        (
+            Memory(zones=(ZoneSeen(ZONE, "c", START - timedelta(minutes=1)),)),
+            "zone c lost its nodes 60s ago; capacity is requested there in 540s at the earliest",
+        ),
+        (Memory(zones=(ZoneSeen(ZONE, "c", START - timedelta(minutes=11)),)), ""),
+        (
+            Memory(
+                capacity_attempts=(
+                    CapacityAttempt(
+                        token=make_token(str(WEB)), domain=IN_C, times=1, last=START - timedelta(minutes=4)
+                    ),
+                )
+            ),
+            "capacity requested in zone c was used and is gone again; requested again in 360s at the earliest",
+        ),
+    ],
+)
+def test_a_domain_that_has_just_lost_a_node_is_left_alone(memory: Memory, text: str) -> None:
+    """An autoscaler takes nodes away again; to request them at once would go on for ever."""
+    snapshot, policy = two_zones({ZONE: 1}), eager(topology=DECLARED, capacity=OBSERVE)
+    view = View(snapshot)
+    assessment = assess(view, policy, memory)
+    (refusal,) = describe_needs(view, assessment, plan(view, assessment, policy, memory), policy, memory)
+    assert refusal.reason is (Reason.NO_CAPACITY if text else Reason.AWAITING_CAPACITY)
+    assert text in refusal_text(refusal.refusal)
 
 
 @pytest.mark.parametrize(("share", "expected"), [("<=2/5", 4), ("<=1/2", 0), ("<=1/4", 0)])
