@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from rebalancer import __version__
 from rebalancer.cli.errors import CliError, Exit, UsageError
-from rebalancer.cli.parsing import Parser, add_verbs
+from rebalancer.cli.parsing import Parser, add_verbs, suggest_flag
 from rebalancer.cli.registry import VERBS, Verb
 
 _DESCRIPTION = (
@@ -69,8 +69,11 @@ def _show_overview(prog: str, arguments: Sequence[str]) -> int:
         near = get_close_matches(arguments[0], [verb.name for verb in VERBS], n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"unknown command {arguments[0]!r}; {hint}`{prog} --help` lists the commands")
-    parser.parse_args(arguments)
-    raise UsageError(f"found {arguments[0]!r}, expected a command first; `{prog} --help` lists them")
+    flags = parser.list_flags()
+    if arguments[0] in flags:
+        parser.parse_args(arguments)  # shows what is wanted, and ends
+    hint = suggest_flag(arguments[0], flags)
+    raise UsageError(f"found {arguments[0]!r}, expected a command first; {hint}`{prog} --help` lists them")
 
 
 def _program_name(path: str) -> str:

@@ -6,7 +6,10 @@ argparse rather than pydantic-settings' own command line: that lists verbs witho
 
 import argparse
 import shutil
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import partial
+from typing import NoReturn
 
 _WIDEST = 100
 
@@ -23,6 +26,22 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=partial(argparse.HelpFormatter, width=width, max_help_position=32),
         )
+
+    def list_flags(self) -> tuple[str, ...]:
+        """Return every flag, short and long."""
+        return tuple(self._option_string_actions)
+
+    def error(self, message: str) -> NoReturn:
+        """End with one line that says what is wrong; argparse would show every flag before it."""
+        unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0]
+        hint = suggest_flag(unknown, self.list_flags())
+        self.exit(2, f"error: {message}; {hint}`{self.prog} --help` shows how it is used\n")
+
+
+def suggest_flag(written: str, flags: Iterable[str]) -> str:
+    """Return a question after the flag that was meant, "" if it is not like any."""
+    near = get_close_matches(written.partition("=")[0], flags, n=1) if written.startswith("--") else []
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def add_verbs(parser: Parser, verbs: dict[str, str], *, dest: str) -> dict[str, Parser]:

@@ -70,11 +70,13 @@ def test_the_kubectl_plugin_shows_its_own_name(
     "argv", [[], ["--flag"], ["policy"], ["policy", "show", "--flag"], ["policy", "show", "--pol", "x"]]
 )
 def test_wrong_usage_exits_2_and_says_so_on_standard_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Unknown and abbreviated flags."""
+    """Unknown and abbreviated flags: one line, with the way to help; without any argument the help itself."""
     assert call(*argv) == Exit.USAGE
     output = capsys.readouterr()
     assert output.out == ""
-    assert "usage: " in output.err
+    assert output.err.startswith("error: " if argv else "usage: ")
+    assert not argv or output.err.count("\n") == 1
+    assert "--help" in output.err
 
 
 def _ends(outcome: BaseException | int) -> Callable[[argparse.Namespace], int]:
