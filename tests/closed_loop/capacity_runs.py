@@ -6,6 +6,7 @@ strangers (pods of others that come and go), restarts, pauses and the watch's de
 
 import logging
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -21,6 +22,7 @@ from rebalancer.adapters.simulator import (
     SimulatedCluster,
     Span,
     Timings,
+    TraceEntry,
     TraceKind,
 )
 from rebalancer.admission.pause import Pause
@@ -206,30 +208,41 @@ class Run:
         )
 
     def waited(self) -> list[str]:
-        """Return the pods of the workload that no node admitted at some time because of us.
+        """Return the pods of the workload that no node admitted at some time because of us."""
+        return [
+            f"{entry.at:%H:%M:%S} {entry.object}"
+            for entry, surprised in self._placements()
+            if entry.kind is TraceKind.UNSCHEDULABLE and not surprised
+        ]
 
-        Not those whose capacity was taken by a pod that did not exist yet in what the controller had seen when it
-        evicted, or whose zone the autoscaler took a node from since then: nobody can know of these.
+    def astray(self) -> int:
+        """Count the pods of the workload that came to another zone than the filled one, which nobody could foresee."""
+        return sum(
+            surprised and entry.kind is TraceKind.SCHEDULED and "c-" not in entry.detail
+            for entry, surprised in self._placements()
+        )
+
+    def _placements(self) -> Iterator[tuple[TraceEntry, bool]]:
+        """Yield what the scheduler did with the workload's pods, and whether nobody could foresee it.
+
+        That is so if its capacity was taken by a pod that did not exist yet in what the controller had seen when it
+        evicted, or if the autoscaler has removed a node of the zone since then.
         """
-        waited: list[str] = []
-        evicted_at = self.cluster.trace[0].at
+        seen_until = self.cluster.trace[0].at
         strangers: dict[str, datetime] = {}
         surprises: list[datetime] = []
-        """When the strangers were created that have a node, and when nodes of the filled zone were removed."""
         for entry in self.cluster.trace:
-            if entry.kind is TraceKind.EVICTED:
-                evicted_at = entry.at
-            elif "stranger" in entry.object and entry.kind is TraceKind.CREATED:
-                strangers[entry.object] = entry.at
-            elif "stranger" in entry.object and entry.kind is TraceKind.SCHEDULED:
-                surprises.append(strangers[entry.object])
-            elif "auto-c" in entry.object and entry.kind is TraceKind.NODE_REMOVED:
-                surprises.append(entry.at)
-            elif "default/web" in entry.object and entry.kind is TraceKind.UNSCHEDULABLE:
-                seen_until = evicted_at - timedelta(seconds=self.watch_delay)
-                if not any(moment >= seen_until for moment in surprises):
-                    waited.append(f"{entry.at:%H:%M:%S} {entry.object}")
-        return waited
+            match entry.kind:
+                case TraceKind.EVICTED:
+                    seen_until = entry.at - timedelta(seconds=self.watch_delay)
+                case TraceKind.CREATED if "stranger" in entry.object:
+                    strangers[entry.object] = entry.at
+                case TraceKind.SCHEDULED if "stranger" in entry.object:
+                    surprises.append(strangers[entry.object])
+                case TraceKind.NODE_REMOVED if "auto-c" in entry.object:
+                    surprises.append(entry.at)
+                case TraceKind.SCHEDULED | TraceKind.UNSCHEDULABLE if "default/web" in entry.object:
+                    yield entry, any(moment >= seen_until for moment in surprises)
 
 
 def check(run: Run) -> list[str]:
@@ -244,7 +257,7 @@ def check(run: Run) -> list[str]:
         wrong.append(f"pods waited for a node: {run.waited()}")
     # A node that somebody else needs is a further domain of the host names, which may cost evictions of its own.
     more = sum(entry.kind is TraceKind.NODE_ADDED for entry in run.cluster.trace) if run.by_node else 0
-    if run.evictions > run.minimum + more:
+    if run.evictions > run.minimum + more + run.astray():
         wrong.append(f"{run.evictions} evictions, the minimum is {run.minimum}")
     # A full node at which a constraint by host name counts no pod is not repaired by other nodes.
     if run.calm and run.willing and run.evictions != run.minimum and not (run.by_node and run.full):
