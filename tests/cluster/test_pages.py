@@ -1,7 +1,7 @@
 """Every kubectl, helm and rebalancer command of the pages on installing works, in their order, and a second time.
 
-Commands that need a container engine or a registry are marked on their page; of these the syntax is checked. KWOK
-runs the pods, so that hooks end when this test says so: `test_install.py` runs what is in them.
+Commands that need a container engine, a registry or a kubelet are marked on their page; of these the syntax is checked.
+KWOK runs the pods, so that hooks end when this test says so: `test_install.py` runs what is in them.
 """
 
 import contextlib
@@ -116,9 +116,9 @@ def test_the_commands_of_the_pages_work_twice(operators: ControlPlane, tmp_path:
 
 @pytest.mark.parametrize("page", sorted({page for pages in PAGES.values() for page in pages}))
 def test_what_cannot_be_run_here_is_marked_and_well_formed(page: str) -> None:
-    """Only container engines and what loads images into local clusters; the shell can read it."""
+    """Only container engines, what loads images into local clusters, and port-forward; the shell can read it."""
     for command in chain.from_iterable(blocks(page, needing=True)):
-        assert command.split()[0] in {"docker", "kind", "k3d", "minikube"}
+        assert command.split()[0] in {"docker", "kind", "k3d", "minikube"} or " port-forward " in command
         checked = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
         assert (checked.returncode, checked.stderr) == (0, "")
     for command in chain.from_iterable(blocks(page)):
