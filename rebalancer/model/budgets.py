@@ -31,7 +31,7 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     disrupted: tuple[tuple[str, datetime], ...] = ()
     synced: bool = True
     resource_version: str = ""
-    """The simulator's; "" of what a server sent: nothing depends on it, and every heartbeat changes it."""
+    """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 
     def __str__(self) -> str:
         """Name it as messages do."""

@@ -54,7 +54,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     created: datetime
     deleted: datetime | None = None
     resource_version: str = ""
-    """The simulator's; "" of what a server sent: nothing depends on it, and every heartbeat changes it."""
+    """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 
     def __str__(self) -> str:
         """Name it as messages do."""

@@ -6,7 +6,7 @@ It is bounded for any cluster: so many rows of each table, found by a search and
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
 
 from rebalancer.model.reasons import State, ViolationCause
@@ -16,6 +16,8 @@ from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFi
 from rebalancer.reporting.documents.status import MoveEntry
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import plural, portion, workload_names
+
+Row = TypeVar("Row")
 
 REFRESH_SECONDS: Final = 30
 ROWS: Final = 50
@@ -66,6 +68,18 @@ class _GridRow(NamedTuple):
     mood: str
     cells: Sequence[_Cell]
     others: str
+
+
+class _First(NamedTuple, Generic[Row]):
+    """The rows of a table that are shown, and how many `more` there are."""
+
+    rows: Sequence[Row]
+    more: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Self:
+        """Show the first rows."""
+        return cls(rows[:FIRST], max(0, len(rows) - FIRST))
 
 
 class PageView:
@@ -141,14 +155,9 @@ class PageView:
         return [*limits, *constraints]
 
     @property
-    def violations(self) -> list[_Violation]:
+    def violations(self) -> _First[_Violation]:
         """The first violations: limits, then constraints, as the report sorts them."""
-        return self._broken[:FIRST]
-
-    @property
-    def more_violations(self) -> int:
-        """How many are not shown."""
-        return max(0, len(self._broken) - FIRST)
+        return _First.of(self._broken)
 
     def _selects(self, row: ReportedConstraint) -> bool:
         return self._matches(row.namespace, *(workload.name for workload in row.workloads))
@@ -163,20 +172,11 @@ class PageView:
     # Limits
 
     @cached_property
-    def _limit_rows(self) -> list[_LimitRow]:
+    def limits(self) -> _First[_LimitRow]:
+        """The limits with the least headroom."""
         report = self._page.report
         rows = [row for row in report.limits if self._selects_limit(row)] if report is not None else []
-        return [_limit_row(row) for row in sorted(rows, key=lambda row: row.headroom)]
-
-    @property
-    def limits(self) -> list[_LimitRow]:
-        """The limits with the least headroom."""
-        return self._limit_rows[:FIRST]
-
-    @property
-    def more_limits(self) -> int:
-        """How many are not shown."""
-        return max(0, len(self._limit_rows) - FIRST)
+        return _First.of([_limit_row(row) for row in sorted(rows, key=lambda row: row.headroom)])
 
     # The grid
 
@@ -291,20 +291,11 @@ class PageView:
     # Findings
 
     @cached_property
-    def _matching_findings(self) -> list[ReportedFinding]:
+    def findings(self) -> _First[ReportedFinding]:
+        """The first findings."""
         report = self._page.report
         rows = report.findings if report is not None else ()
-        return [row for row in rows if self.search.lower() in row.object.lower()]
-
-    @property
-    def findings(self) -> list[ReportedFinding]:
-        """The first findings."""
-        return self._matching_findings[:FIRST]
-
-    @property
-    def more_findings(self) -> int:
-        """How many are not shown."""
-        return max(0, len(self._matching_findings) - FIRST)
+        return _First.of([row for row in rows if self.search.lower() in row.object.lower()])
 
 
 def _skew(row: ReportedConstraint) -> str:
@@ -319,7 +310,6 @@ def _mood(state: str) -> str:
 def _violated_constraint(row: ReportedConstraint) -> _Violation:
     key = short_key(row.topology_key)
     reason = f"{row.reason}: {row.message}" if row.reason and row.message else row.message
-    cause = f"Cause: {row.cause}." if row.cause and row.cause != ViolationCause.UNKNOWN else ""
     return _Violation(
         anchor=f"{row.namespace}/{'+'.join(one.name for one in row.workloads[:3])}/{key}",
         of=f"{row.namespace}/{workload_names(row.workloads)}",
@@ -327,12 +317,11 @@ def _violated_constraint(row: ReportedConstraint) -> _Violation:
         state=row.state,
         mood=_mood(row.state),
         counts=_counts(row.counts, row.empty_domains),
-        sentences=[text for text in (reason, cause, row.remedy) if text],
+        sentences=[text for text in (reason, _cause(row), row.remedy) if text],
     )
 
 
 def _violated_limit(row: ReportedLimit) -> _Violation:
-    cause = f"Cause: {row.cause}." if row.cause and row.cause != ViolationCause.UNKNOWN else ""
     return _Violation(
         anchor=f"{row.namespace}/{key_text(row.key)}/{row.group}/{row.limit}",
         of=f"{row.namespace}/{key_text(row.key)}",
@@ -340,8 +329,12 @@ def _violated_limit(row: ReportedLimit) -> _Violation:
         state=row.state,
         mood=_mood(row.state),
         counts=_counts(row.counts, row.empty_domains),
-        sentences=[text for text in (row.message, row.obstacle, cause, row.remedy) if text],
+        sentences=[text for text in (row.message, row.obstacle, _cause(row), row.remedy) if text],
     )
+
+
+def _cause(row: ReportedConstraint | ReportedLimit) -> str:
+    return f"Cause: {row.cause}." if row.cause and row.cause != ViolationCause.UNKNOWN else ""
 
 
 def _counts(counts: Mapping[str, int], empty: int) -> str:
