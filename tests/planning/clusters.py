@@ -19,6 +19,7 @@ from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
+from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Budgets, Policy
 from rebalancer.scheduling.view import View
 from tests.controller.simulated import eager
@@ -39,9 +40,11 @@ def returned(**fields: Any) -> Snapshot:
     return blueprint.snapshot()
 
 
-def planned(snapshot: Snapshot, rules: Policy | None = None, memory: Memory = NO_MEMORY) -> Plan:
-    view = View(snapshot)
-    return plan(view, assess(view, rules or policy(), memory), rules or policy(), memory)
+def planned(
+    snapshot: Snapshot, rules: Policy | None = None, memory: Memory = NO_MEMORY, limits: SearchLimits | None = None
+) -> Plan:
+    view, rules = View(snapshot), rules or policy()
+    return plan(view, assess(view, rules, memory), rules, memory, limits)
 
 
 def pods(snapshot: Snapshot, change: Callable[[Pod], Pod]) -> Snapshot:

@@ -17,6 +17,7 @@ from rebalancer.model.snapshot import Fault
 from rebalancer.planning import causes
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.components import current_counts
+from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
 from tests.planning.build import cause_of
@@ -102,8 +103,9 @@ def test_no_placement_names_the_nearest_feasible_numbers(on: dict[str, int], nea
     assert cause_of(group) == causes.NoPlacement(total, nearest)
 
 
-def test_too_few_domains() -> None:
-    """With fewer domains than minDomains each may hold at most maxSkew."""
+@pytest.mark.parametrize(("far", "feasible"), [(100, (2,)), (4, (2,)), (3, ())])
+def test_too_few_domains(far: int, feasible: tuple[int, ...]) -> None:
+    """With fewer domains than minDomains each may hold at most maxSkew; a number that is too far away helps nobody."""
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 3}, spread={ZONE: 1})
@@ -112,9 +114,10 @@ def test_too_few_domains() -> None:
         spread = tuple(structs.replace(constraint, min_domains=3) for constraint in pod.spec.spread)
         return structs.replace(pod, spec=structs.replace(pod.spec, spread=spread))
 
-    (group,) = planned(pods(blueprint.snapshot(), demanding)).groups
+    limits = SearchLimits(feasible_count_distance=far)
+    (group,) = planned(pods(blueprint.snapshot(), demanding), limits=limits).groups
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.TOO_FEW_DOMAINS)
-    assert cause_of(group) == causes.TooFewDomains(domains=2, max_skew=1, pods=6, feasible=(2,))
+    assert cause_of(group) == causes.TooFewDomains(domains=2, max_skew=1, pods=6, feasible=feasible)
 
 
 def test_an_unread_object_stops_what_it_may_touch() -> None:
