@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -52,9 +53,13 @@ def _read_manifests(folder: Path) -> list[Manifest]:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return an environment without the settings of the tests themselves, or a proxy or kubeconfig of the machine."""
+    """Return an environment without the settings of the tests themselves, or a proxy or kubeconfig of the machine.
+
+    Its allocator is the image's.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("REBALANCER_", "KUBE"))}
-    return {**environment, **(extra or {})}
+    allocator = dict(re.findall(r"\b(MALLOC_\w+)=(\S+)", (ROOT / "Dockerfile").read_text()))
+    return {**environment, **allocator, **(extra or {})}
 
 
 class Controller:

@@ -46,14 +46,14 @@ class Sample(NamedTuple):
 def test_ten_thousand_cycles_with_ten_thousand_pods(cluster: ControlPlane, tmp_path: Path) -> None:
     """After the warm-up the memory grows by less than 1 %, threads and open files not at all."""
     samples = soak(cluster, tmp_path, cycles=10_000, workloads=200, replicas=50, scaling_every=8.0)
-    first, last = compare(samples)
+    first, last = compare(samples, pods=1.02)
     assert last.resident < 1.01 * first.resident
 
 
 def test_four_hundred_cycles(cluster: ControlPlane, tmp_path: Path) -> None:
-    """The same with 600 pods; too short to tell the growth of memory in parts of a hundred."""
+    """The same with 600 pods, of which up to 50 are scaled down and 200 of Jobs; too short to tell a growth by 1 %."""
     samples = soak(cluster, tmp_path, cycles=400, workloads=20, replicas=30, scaling_every=2.0)
-    first, last = compare(samples, connections=PARALLEL)
+    first, last = compare(samples, pods=1.5, connections=PARALLEL)
     assert last.resident < 1.1 * first.resident
 
 
@@ -112,8 +112,10 @@ def measure(controller: Controller, process: int) -> Sample:
     )
 
 
-def compare(samples: Sequence[Sample], connections: int = 0) -> tuple[Sample, Sample]:
+def compare(samples: Sequence[Sample], *, pods: float, connections: int = 0) -> tuple[Sample, Sample]:
     """Return the medians of a quarter after the warm-up and of the last quarter; threads and files must not grow.
+
+    What they tell holds for a cluster that has not grown by more than `pods`, a factor.
 
     Their number rises and falls with what happens to be under way: a leak shows where the fewest of the end are
     more than the most after the warm-up. `connections` may be opened later than that, and are kept.
@@ -123,7 +125,7 @@ def compare(samples: Sequence[Sample], connections: int = 0) -> tuple[Sample, Sa
     end = [sample for sample in samples if sample.cycles / last >= 0.75]
     first, final = (Sample(*(statistics.median(column) for column in zip(*part, strict=True))) for part in (begin, end))
     print(f"after the warm-up {first}, at the end {final}, growth {final.resident / first.resident - 1:+.2%}")
-    assert final.pods < 1.02 * first.pods, "the cluster has grown: pods of Jobs are not deleted as fast as they come"
+    assert final.pods < pods * first.pods, "the cluster has grown: pods of Jobs are not deleted as fast as they come"
     assert min(sample.threads for sample in end) <= max(sample.threads for sample in begin)
     assert min(sample.files for sample in end) <= max(sample.files for sample in begin) + connections
     return first, final
