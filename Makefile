@@ -96,6 +96,7 @@ docs: install ## Regenerate the generated parts of docs/ and the schemas of the 
 .PHONY: site
 site: install ## Build the site of the documents into build/site; a missing link or heading is an error
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --conf-dir tools/site . build/site
+	@echo "The site: build/site/index.html"
 
 .PHONY: pictures
 pictures: install ## Take the pictures of the status page in docs/pictures (a real control plane and chromium, minutes)

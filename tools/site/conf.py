@@ -68,7 +68,7 @@ html_extra_path = ["root"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
-pygments_style = "tango"
+pygments_style = "default"
 pygments_dark_style = "monokai"
 
 
