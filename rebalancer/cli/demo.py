@@ -5,6 +5,7 @@ Then a night of scale-downs follows, with prevention and without, and the report
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,6 +21,7 @@ from rebalancer.cli.demo_play import LONGEST, ZONES, DemoRun, StoryLine
 from rebalancer.cli.demo_view import draw, format_clock
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.terminal import find_layout, say
 from rebalancer.controller import logs
 from rebalancer.reporting.documents.report import report_document
 from rebalancer.reporting.phrases import plural
@@ -55,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
     if console.is_terminal:
         _play_live(play, console, args.speed)
     else:
-        _play(play, args.speed, lambda lines: _print_lines(console, lines))
-    _print_night(args.seed, console)
-    _print_report(play, console)
+        _play(play, args.speed, _print_lines)
+    _print_night(args.seed)
+    _print_report(play)
     if not play.repaired:
         raise CliError(f"not repaired within {LONGEST}; seed {args.seed} shows it again")
     return Exit.FINE
@@ -93,31 +95,29 @@ def _play_live(play: DemoRun, console: Console, speed: float) -> None:
         _play(play, speed, show)
 
 
-def _print_lines(console: Console, lines: list[StoryLine]) -> None:
-    for line in lines:
-        console.print(f"{format_clock(line)}  {line.text}", markup=False, soft_wrap=True)
+def _print_lines(lines: list[StoryLine]) -> None:
+    say(f"{format_clock(line)}  {line.text}" for line in lines)
 
 
-def _print_report(play: DemoRun, console: Console) -> None:
+def _print_report(play: DemoRun) -> None:
     cycle = play.loop.cycle
     assert cycle is not None
     unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
     findings = find_findings(cycle.view, cycle.assessment, unmatched)
-    text = report_text(report_document(cycle.assessment, cycle.plan, cycle.causes, findings))
-    console.print(
-        f"\n{text}\n{plural(play.evicted, 'eviction')}; the proven minimum was {play.minimum}.",
-        markup=False,
-        soft_wrap=True,
-    )
+    report = report_document(cycle.assessment, cycle.plan, cycle.causes, findings)
+    sys.stdout.write(f"\n{report_text(report, layout=find_layout('auto'))}\n")
+    say([f"{plural(play.evicted, 'eviction')}; the proven minimum was {play.minimum}."])
 
 
-def _print_night(seed: int, console: Console) -> None:
+def _print_night(seed: int) -> None:
     """Print the pods by zone after each step of a night, without prevention and with it."""
-    lines = [
-        f"\nA night: an autoscaler scales {REPLICAS} pods down to {STEPS[-1]}. Pods in the zones {', '.join(ZONES)}:",
-        "REPLICAS   prevention.scaleDown: Off   Steer",
-    ]
+    say(
+        (
+            "",
+            f"A night: an autoscaler scales {REPLICAS} pods down to {STEPS[-1]}. Pods in the zones {', '.join(ZONES)}:",
+            "REPLICAS   prevention.scaleDown: Off   Steer",
+        )
+    )
     for step in play_night(seed):
         without, steered = (" ".join(map(str, counts)) for counts in (step.without, step.steered))
-        lines.append(f"{step.replicas:<10} {without:<27} {steered}")
-    console.print("\n".join(lines), markup=False, soft_wrap=True)
+        say([f"{step.replicas:<10} {without:<27} {steered}"])
