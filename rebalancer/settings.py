@@ -104,7 +104,8 @@ def _parse_policy_location(value: object) -> FilePolicy | ConfigMapPolicy:
     raise unexpected("configmap:NAMESPACE/NAME", suggestion=f"./{value} for a file of that name")
 
 
-def _parse_address(value: object) -> Address:
+def parse_address(value: object) -> Address:
+    """Read HOST:PORT; ValueError says what was expected."""
     if isinstance(value, Address):
         return value
     host, colon, port = str(value).rpartition(":")
@@ -144,7 +145,7 @@ PolicyLocation = Annotated[
     PlainValidator(_parse_policy_location),
     PlainSerializer(str, return_type=str),
 ]
-ListenAddress = Annotated[Address, NoDecode, PlainValidator(_parse_address), PlainSerializer(str, return_type=str)]
+ListenAddress = Annotated[Address, NoDecode, PlainValidator(parse_address), PlainSerializer(str, return_type=str)]
 _DURATION = HelpText("DURATION")
 
 

@@ -5,7 +5,6 @@ nothing that is not in the plan is evicted. It holds the Lease, so no controller
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -23,6 +22,7 @@ from rebalancer.cli.load import load_cluster
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.cli.terminal import say
 from rebalancer.controller import logs, process
 from rebalancer.controller.policy_source import UnreadablePolicy, UnreadableProfile
 from rebalancer.controller.state import LoopState
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     plan = _read_plan(args.file)
     settings = load_flags(args).model_copy(update={"once": True})
     if not plan.evictions:
-        sys.stdout.write("The plan evicts nothing.\n")
+        say(["The plan evicts nothing."])
         return Exit.FINE
     if plan.expires_at is not None and plan.expires_at <= datetime.now(UTC):
         raise CliError(f"plan {plan.plan_hash} has expired at {plan.expires_at:%Y-%m-%d %H:%M:%SZ}; {_NEW_PLAN}")
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     _check_unchanged(plan, settings)
     viewer = ApplyViewer(tuple(eviction.uid for eviction in plan.evictions))
     logs.configure_logs(level="error", form="console")  # progress is on standard output
-    sys.stdout.write(f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}.\n")
+    say([f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}."])
     try:
         finished = process.run(settings, approved=plan, viewer=viewer)
     except (ClusterError, CannotListen, UnreadablePolicy, UnreadableProfile, PolicyError, process.StartError) as error:
@@ -161,25 +161,21 @@ class ApplyViewer:
             held = (known for known in state.cycle.admission.waiting if known.eviction.pod.uid in self._planned)
             waiting = next((str(known.reason) for known in held), "")
         if waiting and waiting != self._waiting:
-            sys.stdout.write(f"waiting: {waiting}\n")
-            sys.stdout.flush()
+            say([f"waiting: {waiting}"])
         self._waiting = waiting
 
     def _show_move(self, move: Move) -> None:
         if move.state is MoveState.EVICTED:
-            sys.stdout.write(f"{move.namespace}/{move.pod}: evicted from {move.node}\n")
+            say([f"{move.namespace}/{move.pod}: evicted from {move.node}"])
         elif move.state in _ENDS:
-            sys.stdout.write(f"{move.namespace}/{move.pod}: {_ENDS[move.state]}\n")
-        sys.stdout.flush()
+            say([f"{move.namespace}/{move.pod}: {_ENDS[move.state]}"])
 
     def summarize(self) -> Exit:
         """Show the sum; the exit code says whether all of the plan was carried out."""
         states = list(self._states.values())
         verified = states.count(MoveState.VERIFIED)
         done = sum(state not in {MoveState.PLANNED, MoveState.REFUSED} for state in states)
-        sys.stdout.write(
-            f"{done} of {plural(len(self._planned), 'pod')} evicted, {verified} replaced where predicted.\n"
-        )
+        say([f"{done} of {plural(len(self._planned), 'pod')} evicted, {verified} replaced where predicted."])
         if done < len(self._planned):
-            sys.stdout.write(f"The rest is not needed any more, or cannot be evicted now: {_NEW_PLAN}.\n")
+            say([f"The rest is not needed any more, or cannot be evicted now: {_NEW_PLAN}."])
         return Exit.FINE if done == len(self._planned) else Exit.ERROR

@@ -1,7 +1,6 @@
 """`rebalancer approve`: in mode Approve, lets the controller carry out the plan that it proposes."""
 
 import argparse
-import sys
 from datetime import UTC, datetime
 
 import msgspec
@@ -14,6 +13,7 @@ from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.cli.terminal import say
 from rebalancer.controller.status import PLAN
 from rebalancer.policy import Mode
 from rebalancer.reporting.acting import describe_status
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         *(f"  {eviction.namespace}/{eviction.pod}  {eviction.node}  {eviction.reason}" for eviction in plan.evictions),
         f"Written to {control}. `rebalancer status --watch` shows its progress.",
     ]
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    say(lines)
     return Exit.FINE
 
 

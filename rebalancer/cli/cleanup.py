@@ -5,7 +5,6 @@ before the Lease is free: released, or not renewed for as long as it lasts.
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.files import read_policy
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.cli.terminal import say
 from rebalancer.ports import LeaseUnavailable, PatchResult, ReadFailedError
 from rebalancer.reporting.phrases import plural
 from rebalancer.settings import Settings
@@ -62,13 +62,13 @@ def run(args: argparse.Namespace) -> int:
         warn(transport.warnings)
         leftovers = Leftovers(transport, settings.namespace)
         name = f"Deployment {settings.namespace}/{DEPLOYMENT}"
-        _say(f"{name}: scaled to 0." if leftovers.stop_controller() else f"{name}: not found.")
+        say([f"{name}: scaled to 0." if leftovers.stop_controller() else f"{name}: not found."])
         await_free_lease(transport, settings)
-        _say(f"Removed the deletion costs of {plural(remove_costs(leftovers), 'pod')}.")
-        _say(f"Deleted {plural(delete_placeholders(transport, policy.capacity.namespace), 'placeholder Job')}.")
+        say([f"Removed the deletion costs of {plural(remove_costs(leftovers), 'pod')}."])
+        say([f"Deleted {plural(delete_placeholders(transport, policy.capacity.namespace), 'placeholder Job')}."])
         for deleted in leftovers.delete_objects():
-            _say(f"Deleted {deleted}.")
-    _say("Nothing of the controller is left but what the installation has created.")
+            say([f"Deleted {deleted}."])
+    say(["Nothing of the controller is left but what the installation has created."])
     return Exit.FINE
 
 
@@ -135,7 +135,3 @@ def _explain_errors() -> Iterator[None]:
         yield
     except (ClusterError, LeaseUnavailable) as error:
         raise CliError(str(error)) from None
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
-from rebalancer.cli.demo_play import ZONES
+from rebalancer.cli.demo_scenarios import ZONES
 from rebalancer.policy import Policy, ScaleDownPrevention, load_policy
 from rebalancer.simulation.controller import SimulatedController
 

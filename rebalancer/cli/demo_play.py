@@ -1,102 +1,80 @@
-"""The run that `demo` shows: the real loop on a simulated cluster that loses a zone and gets it back.
+"""One run of a scenario of `demo`: the real loop on a simulated cluster.
 
-Everything happens at its own simulated time, whatever the speed of the display, so that a seed gives one run.
+Everything happens at its own simulated time, whatever the pace of the display, so that a seed gives one run.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster, TraceEntry, TraceKind
+from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, SimulatedCluster, TraceEntry, TraceKind
+from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.cli.demo_scenarios import Scenario
 from rebalancer.controller.state import LoopState
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import plural
 from rebalancer.reporting.plan_numbers import plan_numbers
+from rebalancer.scheduling.view import View
 from rebalancer.simulation.controller import SimulatedController
 
-POLICY: Final = b"""\
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
-mode: Evict
-interval: 10s
-spread: {for: 20s}
-eligibility: {minAge: 30s}
-budgets: {maxUnavailable: 2, perWorkload: 20%}
-nodes: {settle: 20s}
-"""
-"""A policy with short waiting times; the defaults wait for minutes."""
-
-ZONES: Final = ("a", "b", "c")
-LOST: Final = "c"
-_LOST_AFTER: Final = timedelta(seconds=20)
-_BACK_AFTER: Final = timedelta(seconds=100)
-_QUIET_END: Final = timedelta(seconds=20)
-"""How long the demo continues after the repair, to show that nothing more is evicted."""
+_QUIET_END: Final = timedelta(seconds=10)
+"""How long a run continues after the repair, to show that nothing more is evicted."""
 
 LONGEST: Final = timedelta(minutes=30)
 
-_MOVE_EVENTS: Final = frozenset({"Evicted", "MoveVerified", "MoveIneffective", "EvictionBlocked", "EvictionFailed"})
-"""Reasons with one event on the pod and one on its workload; only the pod's is shown."""
+_OF_PODS: Final = frozenset({"Evicted", "MoveVerified", "MoveIneffective", "EvictionBlocked", "EvictionFailed"})
+"""Reasons whose events on pods are shown; of the others those on workloads are."""
 
-
-def initial_snapshot() -> Snapshot:
-    """Three zones of three nodes and three workloads, evenly spread."""
-    blueprint = ClusterBuilder(START)
-    blueprint.zones(ZONES, nodes=3)
-    nodes = [f"{zone}-{number}" for number in (1, 2, 3) for zone in ZONES]
-    blueprint.deployment("web", namespace="shop", on=dict.fromkeys(nodes, 2), spread={ZONE: 1, HOSTNAME: 1})
-    blueprint.budget("web", namespace="shop", max_unavailable=2)
-    blueprint.deployment("cart", namespace="shop", on=dict.fromkeys(nodes, 1), spread={ZONE: 1})
-    blueprint.budget("cart", namespace="shop", min_available="75%")
-    blueprint.stateful_set("db", namespace="shop", on=dict.fromkeys(nodes[:6], 1), spread={ZONE: 1, HOSTNAME: 1})
-    blueprint.budget("db", namespace="shop", max_unavailable=1)
-    return blueprint.snapshot()
+_ALERTS: Final = frozenset({"ShareLimitViolated", "ShareLimitInfeasible", "PlacementDeadlock"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoryLine:
-    """One line of the demo, at its simulated time."""
+    """One line of the demo, at its simulated time. A `scene` is what `--step` stops at, an `alert` is shown in red."""
 
     at: datetime
     text: str
+    is_scene: bool = False
+    is_alert: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ScheduledEvent:
-    at: datetime
-    text: str
-    do: Callable[[], None]
+class Instant:
+    """The cluster at one moment: its pods, and what follows from them."""
+
+    snapshot: Snapshot
+    assessment: Assessment
+
+    @property
+    def without_node(self) -> list[Pod]:
+        """The pods that have no node, or one that does not exist any more."""
+        return [pod for pod in self.snapshot.pods if not pod.terminating and pod.node not in self.snapshot.node]
 
 
 class DemoRun:
-    """One run of the demo and its state so far."""
+    """One run of a scenario and its state so far."""
 
-    def __init__(self, seed: int) -> None:
-        self.cluster = SimulatedCluster(initial_snapshot(), seed=seed)
-        policy = load_policy(POLICY, source="the demo's policy")
-        self._interval = policy.interval
-        self._controller = SimulatedController(self.cluster, policy, name="demo")
-        self._events = [
-            _ScheduledEvent(
-                at=START + _LOST_AFTER,
-                text=f"Zone {LOST} is lost with its nodes",
-                do=lambda: self.cluster.nodes.remove_domain(ZONE, LOST),
-            ),
-            _ScheduledEvent(
-                at=START + _BACK_AFTER,
-                text=f"Zone {LOST} is back and empty: Kubernetes does not move running pods there",
-                do=lambda: self.cluster.nodes.restore_domain(ZONE, LOST),
-            ),
-        ]
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.scenario = scenario
+        self.cluster = SimulatedCluster(scenario.snapshot(), seed=seed)
+        self._policy = load_policy(scenario.policy, source="the demo's policy")
+        self._controller = SimulatedController(self.cluster, self._policy, name="demo")
+        self._events = [(START + event.after, event) for event in scenario.events if not event.in_repair]
         self._next_cycle = START
         self._shown_entries = 0
         self._quiet_since: datetime | None = None
-        self.scene = "Three zones, three workloads, evenly spread"
+        self._repair_began: datetime | None = None
+        self.scene = scenario.begins
+        self.pace = scenario.pace
         self.minimum = 0
-        """The proved minimum of evictions when the zone was back."""
+        """The proved minimum of evictions when the repair began."""
+        self.most_without_node = 0
+        self.alerts: list[StoryLine] = []
+        self.evicted_while_paused = 0
 
     @property
     def loop(self) -> LoopState:
@@ -109,79 +87,112 @@ class DemoRun:
         return self._controller.evicted
 
     @property
+    def refused(self) -> int:
+        """How many evictions the simulated API server refused."""
+        return sum(entry.kind is TraceKind.REFUSED for entry in self.cluster.trace)
+
+    @property
     def repaired(self) -> bool:
-        """Whether the zone is back, every constraint is satisfied and no move is in flight."""
+        """Whether everything has happened, every constraint is satisfied and no move is in flight."""
         return self._quiet_since is not None
 
     @property
     def over(self) -> bool:
-        """Whether the demo has ended."""
+        """Whether the run has ended."""
         if self._quiet_since is not None and self.cluster.now - self._quiet_since >= _QUIET_END:
             return True
         return self.cluster.now - START >= LONGEST
 
-    def advance(self, until: datetime) -> Iterator[StoryLine]:
-        """Run to a simulated time, or to the end if that comes sooner; yield the new lines."""
+    def look(self) -> Instant:
+        """Return the cluster at the present moment: the scheduler's view of it, not that of the last cycle."""
+        snapshot = self.cluster.snapshot(self.cluster.now)
+        view = View(snapshot, self.loop.profile)
+        return Instant(snapshot=snapshot, assessment=assess(view, self._policy, self.loop.memory))
+
+    def advance(self, until: datetime, *, to_scene: bool = False) -> Iterator[StoryLine]:
+        """Run to a simulated time, or to the end if that comes sooner; yield the new lines.
+
+        With `to_scene` it ends with the next scene, too.
+        """
         while not self.over:
-            following = min(until, self._next_cycle, *(act.at for act in self._events))
+            following = min(until, self._next_cycle, *(at for at, _ in self._events))
             self.cluster.advance((following - self.cluster.now).total_seconds())
-            yield from self._new_lines()
-            if self._events and self._events[0].at <= following:
-                yield self._perform(self._events.pop(0))
+            lines = list(self._new_lines())
+            if self._events and self._events[0][0] <= following:
+                lines += self._perform()
             if self._next_cycle <= following:
-                yield from self._cycle()
-                self._next_cycle += self._interval
-            if following >= until:
+                lines += self._cycle()
+                self._next_cycle += self._policy.interval
+            yield from lines
+            if following >= until or (to_scene and any(line.is_scene for line in lines)):
                 return
 
-    def _perform(self, act: _ScheduledEvent) -> StoryLine:
-        act.do()
-        self.scene = act.text
-        return StoryLine(at=self.cluster.now, text=act.text)
+    def _perform(self) -> list[StoryLine]:
+        _, event = self._events.pop(0)
+        event.do(self.cluster, self._controller)
+        self.pace = event.pace
+        return [self._begin_scene(event.text)]
+
+    def _begin_scene(self, text: str) -> StoryLine:
+        self.scene = text
+        return StoryLine(at=self.cluster.now, text=text, is_scene=True)
 
     def _cycle(self) -> Iterator[StoryLine]:
+        evicted = self.evicted
         self._controller.run_cycle()
+        if self.loop.pause is not None:
+            self.evicted_while_paused += self.evicted - evicted
         cycle = self.loop.cycle
         assert cycle is not None
-        if not self._events:
-            minimum = plan_numbers(cycle.plan).lower_bound
-            if minimum and not self.minimum:
-                self.scene = f"The repair needs {plural(minimum, 'eviction')} (proved minimum)"
-                yield StoryLine(at=self.cluster.now, text=self.scene)
-            self.minimum = max(self.minimum, minimum)
+        self.most_without_node = max(self.most_without_node, len(self.look().without_node))
+        if self.evicted and self._repair_began is None:
+            self._repair_began = self.cluster.now
+            self.pace = self.scenario.repair_pace
+            self.minimum = plan_numbers(cycle.plan).lower_bound
+            later = [event for event in self.scenario.events if event.in_repair]
+            self._events += [(self.cluster.now + event.after, event) for event in later]
+            yield self._begin_scene(f"The repair needs {plural(self.minimum, 'eviction')} (proved minimum)")
         yield from self._new_lines()
-        busy = bool(self._events or cycle.assessment.violated or self.loop.memory.in_flight)
+        busy = bool(
+            self._events
+            or self._repair_began is None
+            or cycle.assessment.violated
+            or cycle.assessment.deadlocks
+            or self.loop.memory.in_flight
+        )
         if busy:
             self._quiet_since = None
         elif self._quiet_since is None:
             self._quiet_since = self.cluster.now
-            self.scene = "Everything is evenly spread again"
-            yield StoryLine(at=self.cluster.now, text=self.scene)
+            yield self._begin_scene(self.scenario.repaired)
 
     def _new_lines(self) -> Iterator[StoryLine]:
         """Yield the lines about what has happened since the last call."""
         entries = self.cluster.trace[self._shown_entries :]
         self._shown_entries += len(entries)
         collected = sum(entry.kind is TraceKind.GONE for entry in entries)
-        if collected and len(self._events) == 1:  # while the zone is away nobody else deletes a pod
+        if collected and self._repair_began is None:  # nobody else deletes a pod before it
             yield StoryLine(
                 at=self.cluster.now,
-                text=f"{plural(collected, 'pod')} lost with the nodes; their replacements start elsewhere",
+                text=f"{plural(collected, 'pod')} deleted with the lost nodes; their replacements start elsewhere",
             )
         for entry in entries:
-            text = _event_text(entry)
+            reason, text = _event_text(entry)
             if text:
-                yield StoryLine(at=entry.at, text=text)
+                line = StoryLine(at=entry.at, text=text, is_alert=reason in _ALERTS)
+                if line.is_alert:
+                    self.alerts.append(line)
+                yield line
 
 
-def _event_text(entry: TraceEntry) -> str:
-    """Return an event as text, "" for what is not shown."""
+def _event_text(entry: TraceEntry) -> tuple[str, str]:
+    """Return the reason of an event and its text, "" for what is not shown."""
     if entry.kind is not TraceKind.EVENT:
-        return ""
+        return "", ""
     reason, _, note = entry.detail.partition(": ")
     kind, _, name = entry.object.partition(" ")
-    if reason in _MOVE_EVENTS and kind != "Pod":
-        return ""
+    if (kind == "Pod") != (reason in _OF_PODS):
+        return reason, ""
     for key in (ZONE, HOSTNAME):
         note = note.replace(key, short_key(key))
-    return f"{reason}: {kind} {name}: {note}"
+    return reason, f"{reason}: {kind} {name}: {note}"

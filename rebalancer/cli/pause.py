@@ -1,7 +1,6 @@
 """`rebalancer pause`: nothing is evicted until somebody resumes, or for a while."""
 
 import argparse
-import sys
 from datetime import UTC, datetime, timedelta
 
 from rebalancer.admission.pause import KEY, Pause, format_pause, to_one_line
@@ -9,6 +8,7 @@ from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import connect_control, current_user, explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.cli.terminal import say
 from rebalancer.policy.durations import parse_duration
 
 _EPILOG = (
@@ -43,9 +43,11 @@ def run(args: argparse.Namespace) -> int:
     pause = Pause(until=until, reason=reason, by=current_user(transport))
     with explain_refusals(control, "patch and create"):
         control.put(KEY, format_pause(pause))
-    sys.stdout.write(
-        f"Now {pause.message}\n"
-        f"Written to {control}. Evictions stop within a second; `rebalancer resume` ends the pause.\n"
+    say(
+        (
+            f"Now {pause.message}",
+            f"Written to {control}. Evictions stop within a second; `rebalancer resume` ends the pause.",
+        )
     )
     return Exit.FINE
 

@@ -1,7 +1,6 @@
 """`rebalancer resume`: ends a pause."""
 
 import argparse
-import sys
 from datetime import UTC, datetime
 
 from rebalancer.adapters.kubernetes.configmaps import find_pause
@@ -10,6 +9,7 @@ from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import connect_control, explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.cli.terminal import say
 
 
 def add_arguments(parser: Parser) -> None:
@@ -27,11 +27,11 @@ def run(args: argparse.Namespace) -> int:
         config_map = control.read()
         pause = find_pause(config_map) if config_map is not None else None
         if config_map is None or pause is None:
-            sys.stdout.write(f"Nothing to do: {control} has no pause.\n")
+            say([f"Nothing to do: {control} has no pause."])
             return Exit.FINE
         keys = sorted(filter(is_pause_key, (*config_map.data, *config_map.binary)))
         for key in keys:
             control.remove(key)
     over = "" if pause.holds(datetime.now(UTC)) else " (it had ended)"
-    sys.stdout.write(f"Resumed; it was {pause.message}{over}\nRemoved {', '.join(keys)} from {control}.\n")
+    say((f"Resumed; it was {pause.message}{over}", f"Removed {', '.join(keys)} from {control}."))
     return Exit.FINE

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 
 from rebalancer.reporting.text.layout import Layout
 
@@ -17,3 +18,10 @@ def find_layout(color: str) -> Layout:
     bar = "" if width is None else "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
     shows_colors = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Layout(width=width, color=color == "always" or (color == "auto" and shows_colors), bar=bar)
+
+
+def say(lines: Iterable[str]) -> None:
+    """Write lines to standard output at once, broken between words where the terminal is narrower."""
+    layout = find_layout("never")
+    sys.stdout.writelines(f"{row}\n" for line in lines for row in layout.wrap(line))
+    sys.stdout.flush()

@@ -1,12 +1,13 @@
 """The status page of a process: its server, and what it shows of the loop's state."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from ipaddress import ip_address
 
 import structlog
 
-from rebalancer.adapters.web import WebServer, page_routes
+from rebalancer.adapters.web import REFRESH_SECONDS, WebServer, page_routes
 from rebalancer.assessment.findings import Finding
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.runner import Identity
@@ -24,14 +25,24 @@ _log = structlog.get_logger("rebalancer")
 class StatusPage:
     """Serves the newest state of the loop on an address; CannotListen where that is not possible.
 
+    `now` is the clock of the state, `refresh` after how many seconds a browser renews the page.
+
     The report of a cycle is made for the first who asks: of 5,000 workloads it takes a good part of a second, which the
     loop is not to spend where nobody looks.
     """
 
-    def __init__(self, address: Address, identity: Identity) -> None:
+    def __init__(
+        self,
+        address: Address,
+        identity: Identity,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        refresh: int = REFRESH_SECONDS,
+    ) -> None:
         self._identity = identity
         local = bool(address.host) and ip_address(address.host).is_loopback
-        self._server = WebServer(address.host, address.port, page_routes(self.read, local=local))
+        routes = page_routes(self.read, local=local, now=now, refresh=refresh)
+        self._server = WebServer(address.host, address.port, routes)
         self._newest: tuple[LoopState, Sequence[Finding]] | None = None
         self._making = threading.Lock()
         self._report: tuple[Cycle, ReportDocument] | None = None

@@ -3,9 +3,10 @@
 from contextlib import AbstractContextManager, nullcontext
 
 from rebalancer.adapters.simulator import SimulatedCluster
+from rebalancer.admission.pause import Pause
 from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.runner import Identity, Runner
-from rebalancer.controller.state import Clocks, Leading, LoopState
+from rebalancer.controller.state import Clocks, Leading, LoopState, PauseRead
 from rebalancer.policy import Policy
 from rebalancer.ports import EvictionResult
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -35,6 +36,7 @@ class SimulatedController:
     def __init__(
         self, cluster: SimulatedCluster, policy: Policy, *, name: str, profile: Profile = DEFAULT_PROFILE
     ) -> None:
+        self._cluster = cluster
         self._observer = _EvictionCounter()
         clocks = Clocks(now=lambda: cluster.now, monotonic=cluster.seconds)
         self._runner = Runner(
@@ -74,6 +76,11 @@ class SimulatedController:
     def observe(self, before: object, after: object) -> None:
         """Take a change in the cluster, which may call for an early cycle."""
         self._runner.observe(before, after)
+
+    def pause(self, pause: Pause | None) -> None:
+        """Set the kill switch, or end the pause with None; the controller reads it at once."""
+        self._cluster.pause = pause
+        self._runner.tell(PauseRead(pause=pause))
 
     def time_to_cycle(self) -> float | None:
         """Return in how many seconds the next early cycle is due, None if none is."""

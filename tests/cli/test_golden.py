@@ -1,23 +1,34 @@
-"""What each command prints, at 80 and 120 columns, with and without colour.
+"""What each command prints, at 80 and 120 columns, with and without colour; and the help of each.
 
-`python -m tests.cli.test_golden` writes the files anew; a change of them is a decision.
+`python -m tests.cli.test_golden` writes the files anew; a change of them is a decision. What `apply` prints while it
+evicts is in tests/cluster/test_apply.py.
 """
 
-import io
-import os
 import re
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
-from rebalancer.cli import main as entry
+from rebalancer.cli.registry import VERBS
 from rebalancer.reporting.text.layout import visible_width
+from tests.cli.printing import (
+    Handler,
+    paused_server,
+    printed,
+    proposing_server,
+    repairing_server,
+    running_server,
+    stopped_server,
+)
+from tests.cli.test_cleanup import Server as UsedServer
 
 GOLDEN = Path(__file__).parent / "golden" / "output"
+HELP = Path(__file__).parent / "golden" / "help"
 EXAMPLE = "docs/examples/zone-returned.json"
+SMALL = "tests/cli/golden/cluster.yaml"
+NOTHING = "tests/cli/golden/nothing.json"
 LIMITS = ("--policy", "docs/examples/limits.yaml")
 COMMANDS = {
     "report": ("report", "--snapshot", EXAMPLE),
@@ -39,25 +50,56 @@ COMMANDS = {
     "simulate-each": ("simulate", "--snapshot", EXAMPLE, "--each", "topology.kubernetes.io/zone"),
     "suggest": ("suggest", "--limit", "<1/3", "--size", "6", "--domains", "3"),
     "policy-validate": ("policy", "validate", "docs/examples/limits.yaml"),
+    "policy-show": ("policy", "show"),
+    "snapshot": ("snapshot", "--snapshot", SMALL),
+    "apply-nothing": ("apply", NOTHING),
+    "demo": ("demo", "--speed", "1000000"),
+    "completion": ("completion", "bash"),
+    "pause": ("pause", "--reason", "zone b is upgraded"),
+    "pause-for": ("pause", "--reason", "zone b is upgraded", "--for", "2h"),
+    "resume": ("resume",),
+    "resume-nothing": ("resume",),
+    "approve": ("approve",),
+    "status": ("status",),
+    "status-paused": ("status",),
+    "cleanup": ("cleanup",),
 }
+SERVERS: dict[str, Callable[[], Handler]] = {
+    "pause": running_server,
+    "pause-for": running_server,
+    "resume": paused_server,
+    "resume-nothing": running_server,
+    "approve": proposing_server,
+    "status": lambda: repairing_server,
+    "status-paused": lambda: stopped_server,
+    "cleanup": UsedServer,
+}
+"""The API servers that commands about a cluster reach."""
+
+DOCUMENTS = {"policy-show", "snapshot", "completion"}
+"""These print what another program reads."""
+
+WORDS = [(verb.name,) for verb in VERBS] + [("policy", name) for name in ("validate", "show", "schema")]
 LOOKS = [(80, "never"), (80, "always"), (120, "never"), (120, "always")]
 
 
-def printed(command: tuple[str, ...], width: int, color: str) -> str:
-    """Return what a command prints on a terminal of a width."""
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    colors = () if command[0] == "policy" else ("--color", color)
-    with patch.dict(os.environ, {"COLUMNS": str(width)}), redirect_stdout(out), redirect_stderr(io.StringIO()):
-        entry.main([*command, *colors])
-    out.seek(0)
-    return out.read()
+def shown(name: str, width: int, color: str) -> str:
+    """Return what a command of COMMANDS prints."""
+    return printed(COMMANDS[name], width, color, SERVERS.get(name))
 
 
 def written(name: str) -> str:
-    """Return the golden text of a command: each look under its title."""
-    return "".join(
-        f"--- {width} columns, color {color}\n{printed(COMMANDS[name], width, color)}" for width, color in LOOKS
-    )
+    """Return the golden text of a command: each look under its title; one title where all looks are the same."""
+    texts = [shown(name, width, color) for width, color in LOOKS]
+    if len(set(texts)) == 1:
+        return f"--- any width, any color\n{texts[0]}"
+    titles = [f"--- {width} columns, color {color}\n" for width, color in LOOKS]
+    return "".join(title + text for title, text in zip(titles, texts, strict=True))
+
+
+def written_help(words: tuple[str, ...]) -> str:
+    """Return the golden text of the help of a command, which has no colour."""
+    return "".join(f"--- {width} columns\n{printed((*words, '--help'), width, 'never')}" for width in (80, 120))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -66,18 +108,34 @@ def test_what_is_printed(name: str) -> None:
     assert written(name) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse writes flags with values in another form there")
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_what_help_prints(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the letter; no line is wider than the terminal."""
+    monkeypatch.setattr(sys, "argv", ["rebalancer"])
+    text = written_help(words)
+    assert text == (HELP / f"{'-'.join(words)}.txt").read_text(encoding="utf-8")
+    narrow = text.partition("--- 120 columns")[0]
+    assert all(len(line) <= 80 for line in narrow.splitlines())
+
+
+def test_no_command_is_left_out() -> None:
+    """But `run`, which prints its log only."""
+    assert {command[0] for command in COMMANDS.values()} == {verb.name for verb in VERBS} - {"run"}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - DOCUMENTS))
 @pytest.mark.parametrize("width", [80, 120])
 def test_lines_fit_the_terminal(name: str, width: int) -> None:
     """But for a word that is wider than it, and YAML to paste."""
-    for line in printed(COMMANDS[name], width, "never").splitlines():
+    for line in shown(name, width, "never").splitlines():
         assert visible_width(line) <= width or " " not in line.strip() or line.startswith("#"), line
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_colours_change_nothing_else(name: str) -> None:
     """Whoever does not see them reads the same."""
-    plain, colored = (printed(COMMANDS[name], 80, color) for color in ("never", "always"))
+    plain, colored = (shown(name, 80, color) for color in ("never", "always"))
     assert re.sub("\x1b\\[[0-9;]*m", "", colored) == plain
 
 
@@ -93,7 +151,12 @@ def test_a_limit_changes_no_sum(name: str) -> None:
 
 
 if __name__ == "__main__":
-    GOLDEN.mkdir(parents=True, exist_ok=True)
+    sys.argv = ["rebalancer"]
+    printed(("plan", "--snapshot", EXAMPLE, "-l", "app=cart", "--out", NOTHING), 80, "never")
+    for folder in (GOLDEN, HELP):
+        folder.mkdir(parents=True, exist_ok=True)
     for known in COMMANDS:
         (GOLDEN / f"{known}.txt").write_text(written(known), encoding="utf-8")
-    sys.stdout.write(f"{len(COMMANDS)} files written to {GOLDEN}\n")
+    for command in WORDS:
+        (HELP / f"{'-'.join(command)}.txt").write_text(written_help(command), encoding="utf-8")
+    sys.stdout.write(f"{len(COMMANDS)} files written to {GOLDEN}, {len(WORDS)} to {HELP}\n")

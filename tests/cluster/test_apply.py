@@ -29,15 +29,22 @@ def test_a_saved_plan_is_carried_out_and_nothing_more(cluster: ControlPlane, tmp
     install(cluster, "base", "evict")
     skewed(cluster)
     file, flags = save_plan(cluster, tmp_path)
-    planned = {entry["pod"] for entry in json.loads(file.read_text())["evictions"]}
+    plan = json.loads(file.read_text())
+    planned = {entry["pod"] for entry in plan["evictions"]}
     done = rebalancer("apply", str(file), *flags)
     output = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode() + output
     evictions = cluster.audit.evictions(user=USER)
     assert {eviction.name for eviction in evictions} == planned
     assert [eviction.code for eviction in evictions] == [201] * len(planned)
-    assert f"{len(planned)} of {len(planned)} pods evicted, {len(planned)} replaced where predicted." in output
-    assert all(f"{name}: evicted from" in output for name in planned)
+    assert sorted(output.splitlines()) == sorted(
+        [
+            f"Plan {plan['planHash']}: {len(planned)} evictions.",
+            *(f"{row['namespace']}/{row['pod']}: evicted from {row['node']}" for row in plan["evictions"]),
+            *(f"{row['namespace']}/{row['pod']}: replaced where predicted" for row in plan["evictions"]),
+            f"{len(planned)} of {len(planned)} pods evicted, {len(planned)} replaced where predicted.",
+        ]
+    ), "every line, to the letter"
     assert not balanced(cluster.api)
 
     again = rebalancer("apply", str(file), *flags)

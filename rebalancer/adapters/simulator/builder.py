@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.adapters.simulator.disruption import compute_status
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels, LabelSelector
@@ -100,11 +101,17 @@ class ClusterBuilder:
         namespace: str = "default",
         cpu: int = 100,
         priority: int = 0,
+        cluster: str = "",
     ) -> Workload:
-        """Add a StatefulSet; its pods are numbered in the order of `on`."""
-        labels = {"app": name}
+        """Add a StatefulSet; its pods are numbered in the order of `on`.
+
+        With `cluster` it is one shard of several: its constraints count the pods of all, and no zone admits two of its
+        own.
+        """
+        labels = {"app": name, **({"cluster": cluster} if cluster else {})}
         wanted = replicas if replicas is not None else sum((on or {}).values())
-        template = _make_template(labels, labels, spread or {}, cpu, priority)
+        counted = {"cluster": cluster} if cluster else labels
+        template = _make_template(labels, counted, spread or {}, cpu, priority, apart={"app": name} if cluster else {})
         made = self._workload("StatefulSet", namespace, name, labels, wanted, template, f"{name}-1")
         self._populate(made, template, on or {}, (f"{name}-{number}" for number in count()))
         return made
@@ -223,8 +230,14 @@ def _make_reference(owner: Workload) -> OwnerReference:
 
 
 def _make_template(
-    labels: Mapping[str, str], selected: Mapping[str, str], spread: Mapping[str, int], cpu: int, priority: int
+    labels: Mapping[str, str],
+    selected: Mapping[str, str],
+    spread: Mapping[str, int],
+    cpu: int,
+    priority: int,
+    apart: Mapping[str, str] | None = None,
 ) -> PodTemplate:
+    """Make a template; `apart` are labels of pods with which its pods share no zone."""
     requests = Resources(cpu=cpu, memory=cpu * 1_000_000)
     scored = (requests.cpu, requests.memory)
     constraints = tuple(
@@ -236,5 +249,12 @@ def _make_template(
         )
         for key, max_skew in spread.items()
     )
-    spec = PodSpec(spread=constraints, requests=requests, scored=scored, priority=priority)
+    anti = (PodAffinityTerm(topology_key=ZONE, selector=LabelSelector.of(apart)),) if apart else ()
+    spec = PodSpec(
+        spread=constraints,
+        requests=requests,
+        scored=scored,
+        priority=priority,
+        pod_affinity=PodAffinity(anti_required=anti),
+    )
     return PodTemplate(labels=Labels(labels), spec=spec, requests=requests, scored=scored)

@@ -26,11 +26,16 @@ ReadPage = Callable[[], PageDocument | None]
 
 
 def page_routes(
-    read: ReadPage, *, local: bool, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    read: ReadPage,
+    *,
+    local: bool,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    refresh: int = REFRESH_SECONDS,
 ) -> Mapping[str, Route]:
     """Return the routes of the page. `local`: it is served on a loopback address, and to requests for one only.
 
-    A page of the web that has its own name point to 127.0.0.1 could read it otherwise.
+    A page of the web that has its own name point to 127.0.0.1 could read it otherwise. A browser renews the page after
+    `refresh` seconds.
     """
     loader = PackageLoader("rebalancer.adapters.web")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
@@ -49,10 +54,10 @@ def page_routes(
         page = read()
         if page is None:
             return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
-        view = PageView(page, request.query, now())
-        refresh = (("Refresh", str(REFRESH_SECONDS)),) if view.refreshes else ()
+        view = PageView(page, request.query, now(), refresh)
+        renewal = (("Refresh", str(refresh)),) if view.refreshes else ()
         body = template.render(page=page, view=view).encode()
-        return Response(body, (("Content-Type", "text/html; charset=utf-8"), *_HEADERS, *refresh))
+        return Response(body, (("Content-Type", "text/html; charset=utf-8"), *_HEADERS, *renewal))
 
     def send_json(_: Request) -> Response:
         page = read()

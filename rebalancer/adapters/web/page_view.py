@@ -85,9 +85,11 @@ class _First(NamedTuple, Generic[Row]):
 class PageView:
     """What the template shows of a page: the parts that the query selects, as text and numbers."""
 
-    seconds = REFRESH_SECONDS
-
-    def __init__(self, page: PageDocument, query: Mapping[str, str], now: datetime) -> None:
+    def __init__(
+        self, page: PageDocument, query: Mapping[str, str], now: datetime, seconds: int = REFRESH_SECONDS
+    ) -> None:
+        self.seconds = seconds
+        """After how many seconds a browser renews the page."""
         self._page = page
         self._query = query
         self._now = now

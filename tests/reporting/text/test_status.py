@@ -21,7 +21,7 @@ from rebalancer.reporting.documents.status import (
 from rebalancer.reporting.text.layout import Layout, visible_width
 from rebalancer.reporting.text.status import status_text
 
-GOLDEN = Path(__file__).parents[2] / "cli" / "golden" / "output" / "status.txt"
+GOLDEN = Path(__file__).parents[2] / "cli" / "golden" / "output" / "status-text.txt"
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
 ACTING = "mode Evict: the controller evicts"
 

@@ -1,0 +1,122 @@
+"""Commands run as on a terminal of a width, and the small API servers that those about a cluster reach."""
+
+import io
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from rebalancer.cli import main as entry
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.registry import VERBS
+from rebalancer.controller.status import STATUS
+from rebalancer.policy import Mode
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.status import MoveEntry, PauseStatus, StatusDocument
+from tests.adapters.kubernetes.fake_server import answer
+from tests.cli import test_approve, test_pause
+from tests.cli.reachable import reachable
+from tests.reporting.text import test_status
+
+Handler = Callable[[BaseHTTPRequestHandler], None]
+
+
+def paused_server() -> Handler:
+    """Return the server of a cluster that alice has paused."""
+    made = running_server()
+    made.data = {"pause.yaml": "reason: zone b is upgraded\nby: alice\n"}
+    return made
+
+
+def running_server() -> test_pause.Server:
+    """Return the server of a cluster whose kill switch nobody has used."""
+    made = test_pause.Server()
+    made.data = {}
+    return made
+
+
+def proposing_server() -> Handler:
+    """Return the server of a cluster whose controller waits for an approval."""
+    made = test_approve.Server()
+    made.status = test_approve.proposed(Mode.APPROVE)
+    return made
+
+
+def repairing_status(now: datetime) -> StatusDocument:
+    """Return a status whose times are as long before `now` as in the tests of its text."""
+    late = now - timedelta(milliseconds=500) - test_status.NOW  # a second is not over while the command runs
+    status = test_status.STATUS
+    assert status.last_cycle is not None
+
+    def moved(moves: Sequence[MoveEntry]) -> tuple[MoveEntry, ...]:
+        return tuple(msgspec.structs.replace(move, since=move.since + late) for move in moves)
+
+    return msgspec.structs.replace(
+        status,
+        last_cycle=status.last_cycle + late,
+        in_flight=moved(status.in_flight),
+        last_moves=moved(status.last_moves),
+    )
+
+
+def repairing_server(request: BaseHTTPRequestHandler) -> None:
+    """Answer as a cluster whose controller is in the middle of a repair."""
+    _answer_status(request, repairing_status(datetime.now(UTC)))
+
+
+def stopped_server(request: BaseHTTPRequestHandler) -> None:
+    """Answer as a cluster whose controller is paused."""
+    paused = PauseStatus(until=None, reason="zone b is upgraded", by="alice")
+    _answer_status(request, msgspec.structs.replace(repairing_status(datetime.now(UTC)), paused=paused))
+
+
+def _answer_status(request: BaseHTTPRequestHandler, status: StatusDocument) -> None:
+    data = {STATUS: to_json(status).decode()}
+    answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": data})
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ")
+
+
+def _has_color_flag(name: str) -> bool:
+    verb = next(verb for verb in VERBS if verb.name == name)
+    parser = Parser(prog=name, description="")
+    verb.load().add_arguments(parser)
+    return "--color" in parser.list_flags()
+
+
+@contextmanager
+def _reached(make: Callable[[], Handler]) -> Iterator[None]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as monkeypatch,
+        reachable(make(), Path(folder), monkeypatch),
+    ):
+        yield
+
+
+def printed(command: tuple[str, ...], width: int, color: str, server: Callable[[], Handler] | None = None) -> str:
+    """Return what a command prints on a terminal of a width; the times of now are written as TIME, equally wide.
+
+    `server` makes the handler of the API server that the command reaches.
+    """
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    colors = ("--color", color) if _has_color_flag(command[0]) else ()
+    with (
+        nullcontext() if server is None else _reached(server),
+        patch.dict(os.environ, {"COLUMNS": str(width)}),
+        redirect_stdout(out),
+        redirect_stderr(io.StringIO()),
+    ):
+        entry.main([*command, *colors])
+    out.seek(0)
+    text = out.read()
+    return _TIME.sub(lambda moment: "T" * len(moment[0]), text) if server is not None else text
