@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ClusterBuilder
+from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory, MoveState
@@ -21,7 +21,6 @@ from rebalancer.policy.sections import Eligibility
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
 from tests.planning.clusters import (
-    ZONE,
     nodes,
     owners,
     planned,
