@@ -138,7 +138,7 @@ def test_every_field_of_a_policy_in_the_readme_is_known() -> None:
 
 def shown() -> Iterator[tuple[str, list[str]]]:
     """Yield every command of these pages that needs no cluster, with the lines that it is shown to print."""
-    for block in BLOCK.finditer(text_of("README.md") + text_of("docs/planning.md")):
+    for block in BLOCK.finditer("".join(map(text_of, ("README.md", "docs/planning.md", "docs/simulate.md")))):
         if block["language"] != "console":
             continue
         for part in re.split(r"^\$ ", block["text"], flags=re.MULTILINE)[1:]:

@@ -36,9 +36,9 @@ _NIGHT: Final = "night"
 _NEXT: Final = (
     "",
     "Next, on your own cluster; none of these changes anything:",
-    "  rebalancer report                                  what is violated now, and why",
-    "  rebalancer plan                                    the evictions that would repair it",
-    "  rebalancer explain deployment/NAME -n NAMESPACE    why a workload is, or is not, repaired",
+    "  rebalancer report                          what is violated now, and why",
+    "  rebalancer plan                            the evictions that would repair it",
+    "  rebalancer explain deployment/NAME -n NS   why it is, or is not, repaired",
 )
 
 Show = Callable[[list[StoryLine]], None]

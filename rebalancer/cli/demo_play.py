@@ -99,9 +99,11 @@ class DemoRun:
     @property
     def over(self) -> bool:
         """Whether the run has ended."""
-        if self._quiet_since is not None and self.cluster.now - self._quiet_since >= _QUIET_END:
-            return True
-        return self.cluster.now - START >= LONGEST
+        return self.cluster.now >= self._ends
+
+    @property
+    def _ends(self) -> datetime:
+        return self._quiet_since + _QUIET_END if self._quiet_since is not None else START + LONGEST
 
     def look(self) -> Instant:
         """Return the cluster at the present moment: the scheduler's view of it, not that of the last cycle."""
@@ -115,7 +117,7 @@ class DemoRun:
         With `to_scene` it ends with the next scene, too.
         """
         while not self.over:
-            following = min(until, self._next_cycle, *(at for at, _ in self._events))
+            following = min(until, self._ends, self._next_cycle, *(at for at, _ in self._events))
             self.cluster.advance((following - self.cluster.now).total_seconds())
             lines = list(self._new_lines())
             if self._events and self._events[0][0] <= following:
