@@ -39,13 +39,14 @@ demo: install ## Show the repair after a lost zone comes back, on the simulated 
 	$(BIN)/rebalancer demo
 
 .PHONY: lint
-lint: install ## Format and lint rules, types, layers, Dockerfile, workflows
+lint: install ## Format and lint rules, types, layers, Dockerfile, workflows, the site of the documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/zizmor --offline --quiet --persona=pedantic .github
+	$(MAKE) --no-print-directory site
 
 .PHONY: format
 format: install ## Put the sources into their format
@@ -91,6 +92,11 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 .PHONY: docs
 docs: install ## Regenerate the generated parts of docs/ and the schemas of the documents in config/
 	$(BIN)/python -m tools.reference
+
+.PHONY: site
+site: install ## Build the site of the documents into build/site; a missing link or heading is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --conf-dir tools/site . build/site
+	@echo "The site: build/site/index.html"
 
 .PHONY: pictures
 pictures: install ## Take the pictures of the status page in docs/pictures (a real control plane and chromium, minutes)

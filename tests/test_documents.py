@@ -1,11 +1,9 @@
 """The documents say what is so: links lead somewhere, commands exist, output shown is output printed."""
 
 import argparse
-import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,28 +15,27 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
 from rebalancer.model.events import EventReason
 from rebalancer.policy import load_policy
+from rebalancer.policy.document import API_VERSION
 from rebalancer.tracking.moves import TRANSITIONS
+from tests.pages import (
+    FAILS,
+    ON_A_CLUSTER,
+    PAGES_BY_HAND,
+    QUICK_START,
+    Command,
+    Place,
+    as_pattern,
+    blocks,
+    check,
+    commands,
+    printed,
+)
 from tools.reference import COMMAND, PAGES, PARTS, ROOT, parts_of, renewed
 
-SKIPPED = {".venv", ".git", "node_modules"}
-PAGES_BY_HAND = sorted(
-    path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.md") if not SKIPPED.intersection(path.parts)
-)
-MANUALS = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "docs/design.md",
-    "docs/planning.md",
-    "docs/reference.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
-]
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 CODE = re.compile(r"```.*?```", re.DOTALL)
 BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 FILE = re.compile(r"`((?:rebalancer|tests|docs|config|deploy|tools|benchmarks)/[\w./-]+)`")
-ELSEWHERE = ("rebalancer run", "rebalancer demo |")
-"""Commands of the README that need a cluster or a terminal."""
 
 
 @cache
@@ -62,14 +59,14 @@ def test_links_lead_somewhere(page: str) -> None:
             assert link["anchor"] in anchors(target.resolve().relative_to(ROOT).as_posix()), f"{page}: {link[0]}"
 
 
-@pytest.mark.parametrize("page", MANUALS)
+@pytest.mark.parametrize("page", PAGES_BY_HAND)
 def test_files_that_are_named_exist(page: str) -> None:
     """A file in backquotes, seen from the top of the repository."""
     missing = [name for name in FILE.findall(text_of(page)) if not (ROOT / name).exists()]
     assert missing == []
 
 
-@pytest.mark.parametrize("page", MANUALS)
+@pytest.mark.parametrize("page", PAGES_BY_HAND)
 def test_targets_of_make_exist(page: str) -> None:
     """Each `make X` that is mentioned is a target."""
     targets = set(re.findall(r"^([a-z][a-z-]*):", text_of("Makefile"), re.MULTILINE))
@@ -95,10 +92,12 @@ def known(verb: str) -> frozenset[str]:
     return frozenset(arguments(parser))
 
 
-@pytest.mark.parametrize("page", MANUALS)
+@pytest.mark.parametrize("page", PAGES_BY_HAND)
 def test_commands_and_flags_exist(page: str) -> None:
     """Each `rebalancer X --flag` that is mentioned is understood."""
-    mentioned = re.findall(r"(?:`|\$ |\| )rebalancer ([a-z]+)((?:[^`\n|&]|\n(?!\n))*)", text_of(page))
+    mentioned = re.findall(
+        r"(?:`|\$ |\| |^ {4,})rebalancer ([a-z]+)((?:[^`\n|&]|\n(?!\n|\$ | {4}))*)", text_of(page), re.MULTILINE
+    )
     assert mentioned or page not in {"README.md", "docs/reference.md"}
     for verb, rest in mentioned:
         flags = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", rest))
@@ -128,69 +127,71 @@ def test_every_event_is_described() -> None:
     assert all(f"`{reason}`" in text_of("docs/reference.md") for reason in EventReason)
 
 
-def test_every_field_of_a_policy_in_the_readme_is_known() -> None:
+def policies(page: str) -> Iterator[str]:
+    """Yield the policies of a page; a fragment that begins with a field of a policy gets the head that it lacks."""
+    for block in BLOCK.finditer(text_of(page)):
+        if block["language"] == "yaml" and not page.startswith("deploy/"):
+            whole = "kind: RebalancePolicy" in block["text"]
+            yield block["text"] if whole else f"apiVersion: {API_VERSION}\nkind: RebalancePolicy\n{block['text']}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES_BY_HAND if list(policies(page))])
+def test_every_policy_of_a_page_is_valid(page: str) -> None:
     """What people copy from there is valid."""
-    policies = [block["text"] for block in BLOCK.finditer(text_of("README.md")) if block["language"] == "yaml"]
-    assert policies
-    for text in policies:
-        load_policy(text.encode(), source="README.md")
+    for text in policies(page):
+        load_policy(text.encode(), source=page)
 
 
-def shown() -> Iterator[tuple[str, list[str]]]:
-    """Yield every command of these pages that needs no cluster, with the lines that it is shown to print."""
-    for block in BLOCK.finditer("".join(map(text_of, ("README.md", "docs/planning.md", "docs/simulate.md")))):
-        if block["language"] != "console":
-            continue
-        for part in re.split(r"^\$ ", block["text"], flags=re.MULTILINE)[1:]:
-            command, *lines = part.splitlines()
-            if command.startswith("rebalancer ") and not command.startswith(ELSEWHERE):
-                yield command, lines
+def test_policies_are_shown() -> None:
+    """The test above speaks of something, of fragments too."""
+    assert len(list(policies("docs/policy.md"))) >= 5
 
 
-SHOWN = dict(shown())
+COMMANDS = [command for page in PAGES_BY_HAND for command in commands(page)]
+"""Of all pages."""
+
+IN_THE_REPOSITORY = [command for command in COMMANDS if command.place is Place.REPOSITORY]
 
 
-def as_pattern(lines: list[str]) -> re.Pattern[str]:
-    """Take a line of `…` for any lines or none, `…` within a line for any text."""
-    made = [r"(?:[^\n]*\n)*?" if line == "…" else re.escape(line).replace("…", r"[^\n]*") + r"\n" for line in lines]
-    return re.compile("".join(made) + r"\Z")
+@cache
+def run(text: str) -> tuple[int, str]:
+    return printed(*shlex.split(text)[1:])
 
 
-def printed(*command: str) -> str:
-    """Run a command as a reader would, from the top of the repository; messages come before the result."""
-    done = subprocess.run(
-        [sys.executable, "-m", "rebalancer.cli.main", *command],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=dict(os.environ),  # without the COLUMNS that readline sets behind Python's back
-        check=False,
-    )
-    return done.stderr + done.stdout
+@pytest.mark.parametrize("command", IN_THE_REPOSITORY, ids=lambda command: f"{command.page}: {command.text}")
+def test_a_page_shows_what_is_printed(command: Command) -> None:
+    """Output on a page is real output, shortened with `…`, of a command that ends as the page says."""
+    code, output = run(command.text)
+    assert code == FAILS.get(command.text, 0), output
+    check(command, output)
 
 
-def check(command: str, lines: list[str], output: str) -> None:
-    assert as_pattern(lines).match(output), f"`{command}` prints, other than the README says:\n{output}"
-
-
-@pytest.mark.parametrize("command", SHOWN)
-def test_the_readme_shows_what_is_printed(command: str) -> None:
-    """Output in the README is real output, shortened with `…`."""
-    check(command, SHOWN[command], printed(*shlex.split(command)[1:]))
-
-
-def test_the_readme_shows_the_demo() -> None:
+def test_the_quick_start_shows_the_demo() -> None:
     """The same at another pace."""
-    (block,) = (
-        block["text"] for block in BLOCK.finditer(text_of("README.md")) if "$ rebalancer demo |" in block["text"]
-    )
-    check("rebalancer demo", block.splitlines()[1:], printed("demo", "--speed", "100000"))
+    (command,) = (command for command in COMMANDS if command.place is Place.DEMO)
+    code, output = printed("demo", "--speed", "100000")
+    assert code == 0
+    check(command, output)
 
 
-def test_the_readme_shows_several_commands() -> None:
+def test_pages_show_several_commands() -> None:
     """The tests above speak of something."""
-    assert len(SHOWN) >= 4
+    assert len(IN_THE_REPOSITORY) >= 12
+
+
+def test_every_command_of_a_page_is_run_somewhere() -> None:
+    """A page with a command that needs a cluster is one of those whose commands are run on one."""
+    run_there = {QUICK_START, *(page for pages in ON_A_CLUSTER.values() for page in pages)}
+    assert {command.page for command in COMMANDS if command.place is Place.CLUSTER} == run_there
+    known = {"docker", "kind", "k3d", "minikube", "kubectl", "helm", "rebalancer", "make", "export", "curl"}
+    assert {command.text.split()[0] for command in COMMANDS} <= known
+
+
+@pytest.mark.parametrize("page", PAGES_BY_HAND)
+def test_no_command_hides_from_the_tests(page: str) -> None:
+    """Each block of `console` begins at the start of its line, and is one of those that are read."""
+    fences = len(re.findall(r"```console", text_of(page)))
+    assert fences == len(list(blocks(page)))
 
 
 def test_output_that_differs_is_noticed() -> None:
@@ -203,15 +204,57 @@ def test_output_that_differs_is_noticed() -> None:
     assert not pattern.match("one two\n")
 
 
+README_ROWS = 70
+"""Lines: about one screen of text beside the picture."""
+
+
+def test_the_readme_is_one_screen() -> None:
+    """What does not lead to the first result belongs to another page."""
+    assert len(text_of("README.md").splitlines()) <= README_ROWS
+
+
+def rows(page: str, start: str) -> Iterator[list[str]]:
+    """Yield the cells of the rows of a page's tables that begin with this text."""
+    for line in text_of(page).splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0].startswith(start):
+            yield cells
+
+
+@pytest.mark.parametrize("states", ["45 where", "29 where"])
+def test_the_readme_compares_as_measured(states: str) -> None:
+    """Its figures are those that `make comparison` wrote last."""
+    (measured,) = rows("docs/comparison.md", states)
+    lines = text_of("README.md").splitlines()
+    (first,) = (number for number, line in enumerate(lines) if line.startswith(f"| {states}"))
+    for line, program, figures in (
+        (lines[first], "Rebalancer", measured[2:7]),
+        (lines[first + 1], "descheduler", measured[7:12]),
+    ):
+        evictions, refused, _, pending, repaired = figures
+        least = measured[1]
+        shown = [cell.strip() for cell in line.strip("|").split("|")][1:]
+        assert shown == [program, f"{evictions} ({least})", refused, pending, repaired]
+
+
+def test_the_map_of_the_code_has_every_folder() -> None:
+    """Whoever opens the repository for the first time finds each package and folder in CONTRIBUTING.md."""
+    packages = {f"rebalancer/{path.parent.name}" for path in (ROOT / "rebalancer").glob("*/__init__.py")}
+    listed = subprocess.run(["git", "ls-files", "*/*"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    folders = {name.partition("/")[0] for name in listed.splitlines() if not name.startswith(".")}
+    shown = {cells[0].strip("`") for cells in rows("CONTRIBUTING.md", "`")}
+    assert packages | folders - {"rebalancer"} <= shown
+
+
 def test_the_changelog_speaks_of_this_version() -> None:
     """Newest first, in the form of Keep a Changelog."""
     versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", text_of("CHANGELOG.md"), re.MULTILINE)
     assert versions[0] == __version__
 
 
-def test_ci_runs_the_test_command_of_the_readme() -> None:
+def test_ci_runs_the_test_command_of_the_contributors() -> None:
     """The commands in CONTRIBUTING are those that CI runs."""
     script = Path(ROOT / ".ci" / "run")
-    assert "$ make test" in text_of("README.md")
+    assert "$ make test" in text_of("CONTRIBUTING.md")
     assert script.read_text(encoding="utf-8").rstrip().endswith("exec make test")
     assert script.stat().st_mode & 0o111

@@ -115,6 +115,34 @@ def test_the_makefile_tells_of_every_target() -> None:
     assert {name for name, _ in targets} == set(re.findall(r"^\.PHONY: (\S+)$", text, re.MULTILINE))
 
 
+UNDOCUMENTED = """from typing import Protocol
+
+
+def function() -> None: ...
+
+
+class Thing(Protocol):
+    def method(self) -> None: ...
+"""
+
+
+def test_what_is_public_and_undocumented_does_not_pass_the_linter() -> None:
+    """Module, function, class and method of the package; `make lint` runs the same rules over all of it."""
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--output-format=json",
+        "--stdin-filename=rebalancer/planted.py",
+        "-",
+    ]
+    done = subprocess.run(command, input=UNDOCUMENTED, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert {entry["code"] for entry in json.loads(done.stdout)} >= {"D100", "D101", "D102", "D103"}
+    exempt = pyproject()["tool"]["ruff"]["lint"]["per-file-ignores"]
+    assert [path for path in exempt if path.startswith("rebalancer/")] == ["rebalancer/decoding/wire.py"]
+
+
 def test_the_licence_is_apache_2() -> None:
     """The text as published, and the same named in the metadata."""
     assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE

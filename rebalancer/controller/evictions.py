@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from rebalancer.admission.admit import Overload
-from rebalancer.controller.sender import OVERLOAD_WAIT
+from rebalancer.controller.sender import OVERLOAD_WAIT, PLAN_VALID_FOR
 from rebalancer.controller.state import (
     Answered,
     Evict,
@@ -35,9 +35,6 @@ from rebalancer.reporting.events.workload_events import move_events
 from rebalancer.tracking.backoff import forget_refusals, record_refusal
 from rebalancer.tracking.moves import MoveEvent, advance_move
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
-
-PLAN_VALID_FOR = timedelta(seconds=30)
-"""How long after its snapshot a step may begin; the rest waits for a newer plan."""
 
 MOST_SILENT_NAMESPACES = 3
 """Requests without an answer in so many namespaces are the API server's trouble, in fewer that of a webhook."""
@@ -136,7 +133,7 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
     while (eviction := _next_eviction(state)) is not None:
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
         expected = () if _is_required(state.sent, eviction) else _expected(state, eviction)
-        requests.append(Evict(move=move, not_after=_find_end(state), expected=expected))
+        requests.append(Evict(move=move, expected=expected))
         state = structs.replace(
             state,
             queue=tuple(queued for queued in state.queue if queued is not eviction),
@@ -152,13 +149,9 @@ def _drop_forbidden(state: LoopState, now: datetime) -> LoopState:
         return state
     if not state.leads or state.mode is Mode.OBSERVE or state.pause is not None:
         return drop_queue(state)
-    return drop_queue(state, finish_steps=True) if now > _find_end(state) or state.stopping else state
-
-
-def _find_end(state: LoopState) -> datetime:
-    """Return until when a step of the present plan may begin."""
     assert state.cycle is not None
-    return state.cycle.context.now + PLAN_VALID_FOR
+    too_old = now > state.cycle.context.now + PLAN_VALID_FOR  # if the clock was not set: the sender knows exactly
+    return drop_queue(state, finish_steps=True) if too_old or state.stopping else state
 
 
 def _next_eviction(state: LoopState) -> Eviction | None:

@@ -205,23 +205,20 @@ class Prevention:
 
     def _send_all(self, cycle: Cycle, groups: Iterable[tuple[PodPatch, ...]], wait: Callable[[float], bool]) -> None:
         """Send the patches of one group after the other; after one that is not carried out the group waits."""
-        stopped, sent = "", 0
+        stopped = ""
         for patches in groups:
             uid = self._group_of(cycle, patches[0])
             if self._is_backing_off(uid):
                 continue
             for patch in patches:
-                delay = self._take_allowance(cycle.context.policy)
-                if delay and not wait(delay):
-                    self._allowance += 1  # it is not sent; the next pass begins with what is due then
-                    return
-                if self._is_outdated(cycle):
+                if not self._wait_for_turn(cycle, wait):
                     return
                 stopped = self._find_obstacle(cycle, patch)
                 if stopped:
                     break
+                if self._is_outdated(cycle):  # the reads before it may have been slow
+                    return
                 answer = self._send(patch)
-                sent += answer.result is PatchResult.PATCHED
                 if answer.result is not PatchResult.PATCHED:
                     self._back_off(uid, answer)
                     break
@@ -231,6 +228,14 @@ class Prevention:
                 break
         if stopped != self._report.stopped:
             self._publish(replace(self._report, stopped=stopped))
+
+    def _wait_for_turn(self, cycle: Cycle, wait: Callable[[float], bool]) -> bool:
+        """Wait until the rate allows one more patch; return whether it is still this cycle's to send."""
+        delay = self._take_allowance(cycle.context.policy)
+        if delay and not wait(delay):
+            self._allowance += 1  # it is not sent; the next pass begins with what is due then
+            return False
+        return not self._is_outdated(cycle)
 
     def _send(self, patch: PodPatch) -> PatchAnswer:
         answer = self._cluster.patch_cost(patch)
@@ -285,13 +290,14 @@ class Prevention:
             return f"prevention.scaleDown is {policy.scale_down} now"
         if patch.cost is None and cycle.context.policy.prevention != policy:
             return "the policy has changed; waiting for the next cycle"
-        try:
+        unrestricted = self._check_restriction(patch)
+        if unrestricted:
+            return unrestricted
+        try:  # last: no other request makes its answer old
             pause = self._kill_switch.read()
         except ReadFailedError as error:
             return f"the kill switch cannot be read: {error}"
-        if pause is not None:
-            return pause.message
-        return self._check_restriction(patch)
+        return "" if pause is None else pause.message
 
     def _check_restriction(self, patch: PodPatch) -> str:
         """Return why this identity might change more of pods than deletion costs, "" if it is proved that it cannot."""

@@ -148,6 +148,8 @@ class Runner:
         self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
         self._waiting_tick = False
         self._next_cycle: float | None = None
+        self._read_at = 0.0
+        """When the cluster was read for the last cycle."""
         self._last_cycle = (0.0, 0.0)
         """When it ended, and how long it took."""
         self._awaited = NOTHING_AWAITED
@@ -245,6 +247,7 @@ class Runner:
         if self.state.leads:
             with self._observer.phase("snapshot"):
                 stale = self._cluster.staleness()
+                self._read_at = self._clocks.monotonic()
                 snapshot = self._cluster.snapshot(self._clocks.now())
             requests = self.count_requests(self.state.policy.breaker.window)
             capacity = read_capacity(
@@ -266,7 +269,7 @@ class Runner:
             for request in self._step(pending.popleft()):
                 match request:
                     case Evict():
-                        if why := self._begin(partial(self._evict, request)):
+                        if why := self._begin(partial(self._evict, request, self._read_at)):
                             pending.append(NotSent(uid=request.move.uid, why=why, held=Held.STEPS))
                     case Publish():
                         _log_event(request.event)
@@ -305,10 +308,10 @@ class Runner:
             return str(error)
         return ""
 
-    def _evict(self, request: Evict) -> None:
+    def _evict(self, request: Evict, read_at: float) -> None:
         with self._observer.phase("act"):
             try:
-                outcome = self._sender.send(request)
+                outcome = self._sender.send(request, read_at)
             except Exception as error:  # noqa: BLE001  # else its group would wait for the answer for ever
                 _log.exception("eviction without a result", pod=request.move.pod)
                 message = f"{type(error).__name__}: {error}"

@@ -7,6 +7,7 @@ switch (`kill_switch`).
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -17,6 +18,9 @@ from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, ReadFailed
 
 OVERLOAD_WAIT: Final = 5.0
 """Seconds for which nothing is sent after an overloaded server's answer, or as long as the server asks."""
+
+PLAN_VALID_FOR: Final = timedelta(seconds=30)
+"""How long after its snapshot a step may begin; the rest waits for a newer plan."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -42,10 +46,13 @@ class Sender:
         self._kill_switch = KillSwitch(cluster, clocks)
         self._overloaded_until = -math.inf
 
-    def send(self, request: Evict) -> Answered | NotSent:
-        """Check what must hold, send the request and return its answer, or why it was not sent. Never raises."""
+    def send(self, request: Evict, read_at: float) -> Answered | NotSent:
+        """Check what must hold, send the request and return its answer, or why it was not sent. Never raises.
+
+        `read_at` is when the cluster was read for its plan, by the monotonic clock: the other one may be set meanwhile.
+        """
         move = request.move
-        held = self._check_overload(request) or self._check_pods(request) or self._check_permission(request)
+        held = self._check_overload(request) or self._check_pods(request) or self._check_permission(request, read_at)
         if isinstance(held, NotSent):
             _log.warning("eviction held back", namespace=move.namespace, pod=move.pod, why=held.why)
             return held
@@ -99,7 +106,7 @@ class Sender:
                 return NotSent(uid=uid, why=f"{differs} when it was planned; waiting for the next plan")
         return None
 
-    def _check_permission(self, request: Evict) -> NotSent | None:
+    def _check_permission(self, request: Evict, read_at: float) -> NotSent | None:
         """Return why nothing may be sent any more: a pause, an unreadable kill switch, a lost lease, the mode, time."""
         uid = request.move.uid
         try:
@@ -112,6 +119,7 @@ class Sender:
         objection = self._find_objection()
         if objection:
             return NotSent(uid=uid, why=objection, held=Held.ALL)
-        if request.expected and self._clocks.now() > request.not_after:  # the reads before this one may have been slow
+        age = self._clocks.monotonic() - read_at  # the reads before this one may have been slow
+        if request.expected and age > PLAN_VALID_FOR.total_seconds():
             return NotSent(uid=uid, why="its plan is too old; waiting for the next one")
         return None

@@ -179,12 +179,10 @@ class Evict:
     """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`.
 
     `expected` says of each workload concerned how many pods it must want at the API server, and how many of them must
-    be Ready at least, before it is sent; it is empty within a step that has begun and needs this eviction. Otherwise it
-    is not sent after `not_after`: its plan is too old then.
+    be Ready at least, before it is sent; it is empty within a step that has begun and needs this eviction.
     """
 
     move: Move
-    not_after: datetime
     expected: tuple[tuple[Reference, ReplicaCount], ...] = ()
 
 

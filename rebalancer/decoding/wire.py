@@ -267,6 +267,12 @@ class UpdateStrategy(Wire, frozen=True):
     type: str = ""
 
 
+class Ordinals(Wire, frozen=True):
+    """Which numbers the pods of a StatefulSet have."""
+
+    start: int = 0
+
+
 class OwnerSpec(Wire, frozen=True):
     """Spec of a Deployment, ReplicaSet, StatefulSet."""
 
@@ -276,6 +282,7 @@ class OwnerSpec(Wire, frozen=True):
     paused: bool = False
     update_strategy: UpdateStrategy | None = None
     min_ready_seconds: int = 0
+    ordinals: Ordinals | None = None
     volume_claim_templates: list["ClaimTemplate"] | None = None
 
 

@@ -32,6 +32,8 @@ def decode_stateful_set(source: wire.Owner, intern: Interner) -> Workload:
     A StatefulSet with strategy `OnDelete` has no rollout of its own: its pods are never behind an update.
     """
     made = _decode_owner(source, "StatefulSet", source.status.update_revision, intern)
+    if source.spec.ordinals is not None:
+        made = structs.replace(made, first_ordinal=source.spec.ordinals.start)
     strategy = source.spec.update_strategy
     if strategy is not None and strategy.type == "OnDelete":
         return structs.replace(made, updated=made.current)

@@ -30,7 +30,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
 
     `replicas` is the desired number; `current`, `ready` and `updated` are the numbers of its status, `observed` says
     that its controller has seen the newest generation. `revision` is the label value that marks pods of the current
-    template (`pod-template-hash`, `controller-revision-hash`), "" where there is none.
+    template (`pod-template-hash`, `controller-revision-hash`), "" where there is none. `first_ordinal` is that of a
+    StatefulSet's first pod.
     """
 
     group: str
@@ -50,15 +51,27 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     observed: bool = True
     paused: bool = False
     min_ready_seconds: int = 0
+    first_ordinal: int = 0
     owner: OwnerReference | None = None
     created: datetime
     deleted: datetime | None = None
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 
+    @property
+    def ordinals(self) -> range:
+        """The numbers of the pods that a StatefulSet wants."""
+        return range(self.first_ordinal, self.first_ordinal + self.replicas)
+
     def __str__(self) -> str:
         """Name it as messages do."""
         return f"{self.namespace}/{self.name} ({self.kind})"
+
+
+def pod_ordinal(name: str) -> int:
+    """Return the number at the end of the name of a StatefulSet's pod, -1 if there is none."""
+    number = name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1
 
 
 def reference_of(workload: Workload) -> Reference:

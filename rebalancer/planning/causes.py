@@ -103,6 +103,13 @@ class OwnerRollingOut(Fact, frozen=True, gc=False):
     updated: int
 
 
+class OwnerShrinking(Fact, frozen=True, gc=False):
+    """A StatefulSet has pods beyond its ordinals, which it deletes as soon as all others are Ready."""
+
+    pods: int
+    replicas: int
+
+
 # Which pods may move: the pod
 
 
@@ -157,6 +164,10 @@ class TooYoung(Fact, frozen=True, gc=False):
 
     age: timedelta
     least: timedelta
+
+
+class Arriving(Fact, frozen=True, gc=False):
+    """It replaces an evicted pod, and is not Ready yet: whether that move was right is not known before."""
 
 
 class VolumePinned(Fact, frozen=True, gc=False):

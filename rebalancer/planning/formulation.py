@@ -68,13 +68,17 @@ class ProblemBuilder:
         ledger: BudgetLedger,
         cache: SearchCache,
         avoided: frozenset[str] = frozenset(),
+        arriving: frozenset[str] = frozenset(),
     ) -> None:
-        """Take the UIDs of the pods that are victims of last resort as `avoided`."""
+        """Take the UIDs of the pods that are victims of last resort as `avoided`.
+
+        `arriving` are those of replacements that are not Ready yet.
+        """
         self.view = view
         self.policy = policy
         self.capacities = CapacityIndex(view)
         self._cache = cache
-        self._eligibility = EligibilityChecker(view.snapshot, policy, view.clock)
+        self._eligibility = EligibilityChecker(view.snapshot, policy, view.clock, arriving)
         self._topologies = Topologies(view)
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
         self._classes = PodClassesBuilder(view, self.capacities, self._partitioner)

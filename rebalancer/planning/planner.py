@@ -67,7 +67,8 @@ class _Planner:
         self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
-        self._builder = ProblemBuilder(view, policy, self._ledger, cache, _avoided(assessment.pod_groups))
+        arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
+        self._builder = ProblemBuilder(view, policy, self._ledger, cache, _avoided(assessment.pod_groups), arriving)
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
         self._groups: list[ComponentPlan] = []

@@ -1,9 +1,9 @@
 """From an order of deletion to the fewest patches that establish it.
 
 1. An order that is still good is left alone: the present ranks cost no more than the best order.
-2. Else two orders are compared. One follows the present order from the pod that stays longest on, and takes another
-   pod only where the next one would do harm. The other is the best order itself. Of those that are good enough, the
-   one that keeps more of the present ranks is chosen.
+2. Else orders are compared. One follows the present order from the pod that stays longest on, and takes another pod
+   only where the next one would do harm: one without a rank, or of the domain whose next pod would go soonest. The last
+   one is the best order itself. Of those that are good enough, the one that keeps most of the present ranks is chosen.
 3. The pods that go first need no rank as long as it does not matter which of them is the first.
 4. Patches are sent one by one, and anything may end in between. So the pods that stay longest are patched first, and a
    patch is part of the result only if after it no number of remaining pods is worse off than before it. Where no order
@@ -12,7 +12,7 @@
 Cost: one evaluation of the order for each patch of a pod that has a rank, or gets one above others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -52,10 +52,8 @@ def steer(group: ScaleDown, ranks: Sequence[int]) -> Steering:
     goal = order.price
     if price(present) <= goal:
         return Steering(present=present, order=order)
-    choices = [_ranks_for(group, pods, ranks, goal) for pods in (_follow(group, order, ranks), order.pods)]
-    choices = [choice for choice in choices if price(find_outcome(group, _apply(ranks, choice))) <= goal]
     best: Patches = ()
-    for choice in sorted(choices, key=len):
+    for choice in sorted(_choices(group, order, ranks), key=len):
         patches, reached = _arrange(group, ranks, present, choice)
         if reached <= goal:
             return Steering(present=present, order=order, patches=patches)
@@ -65,8 +63,29 @@ def steer(group: ScaleDown, ranks: Sequence[int]) -> Steering:
     return Steering(present=present, order=order, patches=best, blocked=not best)
 
 
-def _follow(group: ScaleDown, order: Order, ranks: Sequence[int]) -> tuple[int, ...]:
-    """Return an order that follows the present one from the last pod on, and replaces what would do harm."""
+def _choices(group: ScaleDown, order: Order, ranks: Sequence[int]) -> Iterator[dict[int, int]]:
+    """Yield new ranks with which the order is as good as the best one."""
+    for pods in _orders(group, order, ranks):
+        choice = _ranks_for(group, pods, ranks, order.price)
+        if price(find_outcome(group, _apply(ranks, choice))) <= order.price:
+            yield choice
+            if len(choice) == 1:
+                return
+
+
+def _orders(group: ScaleDown, order: Order, ranks: Sequence[int]) -> Iterator[Sequence[int]]:
+    yield _follow(group, order, ranks, soonest=False)
+    if any(ranks):  # else no pod goes sooner than another
+        yield _follow(group, order, ranks, soonest=True)
+    yield order.pods
+
+
+def _follow(group: ScaleDown, order: Order, ranks: Sequence[int], *, soonest: bool) -> tuple[int, ...]:
+    """Return an order that follows the present one from the last pod on, and replaces what would do harm.
+
+    Of the pods that do the least harm one is taken that has no rank or the lowest one, since it has to be patched most
+    likely. With `soonest` the next pods of its domains are compared instead: where they come late, they are not missed.
+    """
     tallies = [Tally(rule, ()) for rule in group.rules]
     waiting = sorted(range(group.size), key=lambda pod: (pod in group.avoided and not ranks[pod], ranks[pod], -pod))
     survivors: list[int] = []
@@ -75,13 +94,16 @@ def _follow(group: ScaleDown, order: Order, ranks: Sequence[int]) -> tuple[int, 
         remaining = len(survivors) + 1
         chosen, least = waiting[-1], _excess_with(group, tallies, waiting[-1], remaining)
         if least > allowed[remaining]:
-            tried = {group.kinds[chosen]}
-            for pod in waiting:  # pods without a rank, and of low rank, first: they have to be patched most likely
-                if group.kinds[pod] not in tried:
-                    tried.add(group.kinds[pod])
-                    excess = _excess_with(group, tallies, pod, remaining)
-                    if excess < least:
-                        chosen, least = pod, excess
+            first = {group.kinds[pod]: pod for pod in reversed(waiting)}
+            next_of = {group.kinds[pod]: ranks[pod] for pod in waiting}
+            harms = {kind: _excess_with(group, tallies, pod, remaining) for kind, pod in first.items()}
+            least = min(harms.values())
+            if harms[group.kinds[chosen]] > least:
+                mildest = [pod for kind, pod in first.items() if harms[kind] == least]
+                chosen = min(
+                    mildest,
+                    key=lambda pod: (next_of[group.kinds[pod]] if soonest else 0, waiting.index(pod)),
+                )
         waiting.remove(chosen)
         survivors.append(chosen)
         for tally in tallies:

@@ -1,12 +1,12 @@
 """What a scale-down of one workload would delete and leave, in question, answer and evidence."""
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.controllers import members
 from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.model.workloads import pod_ordinal
 from rebalancer.policy import Policy, ScaleDownPrevention
 from rebalancer.prevention.findings import describe_risk, find_risks
 from rebalancer.prevention.groups import CHOOSING_KINDS, PodGroup, find_pod_groups
@@ -16,8 +16,6 @@ from rebalancer.scheduling.view import View
 _QUESTION = "What would a scale-down leave?"
 _MOST = 8
 """Numbers of replicas that are listed."""
-
-_ORDINAL = re.compile(r"-([0-9]+)\Z")
 
 _UNSTEERED = {
     Unsteered.FOREIGN: "Its order is not kept: somebody else has set a pod-deletion-cost on one of its pods.",
@@ -79,7 +77,8 @@ def _explain_group(result: GroupResult, view: View, policy: Policy) -> ScaleDown
 
 def _explain_stateful_set(group: PodGroup) -> ScaleDownAnswer:
     """Say which numbers of replicas satisfy the rules: a StatefulSet deletes the highest ordinals, always."""
-    ordinals = {number: _ordinal(pod.name) for number, pod in enumerate(group.pods)}
+    first = group.owner.first_ordinal
+    ordinals = {number: pod_ordinal(pod.name) - first for number, pod in enumerate(group.pods)}
     good = []
     for replicas in range(1, group.problem.size):
         remaining = [number for number, ordinal in ordinals.items() if ordinal < replicas]
@@ -93,8 +92,3 @@ def _explain_stateful_set(group: PodGroup) -> ScaleDownAnswer:
         "a StatefulSet deletes the highest ordinals first; deletion costs have no effect. "
         "`rebalancer suggest` lists replica counts that can be scaled through",
     )
-
-
-def _ordinal(name: str) -> int:
-    match = _ORDINAL.search(name)
-    return int(match.group(1)) if match else 0

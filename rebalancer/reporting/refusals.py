@@ -332,6 +332,10 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"eligibility.priorityBelow names PriorityClass {c.name}, which does not exist"
     ),
     planning.PriorityTooHigh: lambda c: f"its priority is {c.priority}; eligibility.priorityBelow is {c.bound}",
+    planning.OwnerShrinking: lambda c: (
+        f"its StatefulSet is about to delete {plural(c.pods, 'pod')} beyond its {plural(c.replicas, 'replica')}"
+    ),
+    planning.Arriving: lambda _: "it replaces an evicted pod and is not Ready yet",
     planning.TooYoung: lambda c: f"it is {_seconds(c.age)} old; eligibility.minAge is {_seconds(c.least)}",
     planning.VolumePinned: lambda c: (
         f"its volumes can be attached on {c.reachable} of {plural(c.nodes, 'node')} that admit it"

@@ -8,9 +8,10 @@ import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.evictions import PLAN_VALID_FOR, queue_evictions
+from rebalancer.controller.evictions import queue_evictions
 from rebalancer.controller.loop import step
 from rebalancer.controller.run_once import RunOnce
+from rebalancer.controller.sender import PLAN_VALID_FOR
 from rebalancer.controller.state import (
     Answered,
     ApprovalRead,

@@ -1,14 +1,14 @@
 """What is read afresh before an eviction is sent, and what holds it back."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.kill_switch import ANSWER_SERVES, ANSWER_USABLE
-from rebalancer.controller.sender import Sender
+from rebalancer.controller.sender import PLAN_VALID_FOR, Sender
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReadForbiddenError, ReplicaCount
@@ -66,7 +66,7 @@ class Sending:
         )
 
     def send(self, expected: tuple[tuple[Reference, ReplicaCount], ...] = (), index: int = 0) -> Answered | NotSent:
-        return self.sender.send(Evict(move=victim(index), not_after=NOW, expected=expected))
+        return self.sender.send(Evict(move=victim(index), expected=expected), read_at=self.cluster.time)
 
 
 def victim(index: int) -> Move:
@@ -105,12 +105,12 @@ def test_a_workload_that_may_not_be_read_is_no_right_to_evict() -> None:
 
 
 def test_a_step_does_not_begin_on_an_old_plan() -> None:
-    """However long the reads before it took; what a step requires that has begun is sent all the same."""
-    late = Evict(move=victim(0), not_after=NOW - timedelta(seconds=1), expected=((WEB, AS_IT_IS),))
-    outcome = Sending().sender.send(late)
+    """However the clock was set meanwhile; what a step requires that has begun is sent all the same."""
+    late, read_at = Evict(move=victim(0), expected=((WEB, AS_IT_IS),)), -PLAN_VALID_FOR.total_seconds() - 0.1
+    outcome = Sending().sender.send(late, read_at)
     assert isinstance(outcome, NotSent)
     assert (outcome.why, outcome.held) == ("its plan is too old; waiting for the next one", Held.GROUP)
-    assert isinstance(Sending().sender.send(replace(late, expected=())), Answered)
+    assert isinstance(Sending().sender.send(replace(late, expected=()), read_at), Answered)
 
 
 def test_an_overloaded_server_is_left_alone_at_once() -> None:

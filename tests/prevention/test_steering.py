@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.prevention.order import find_order
 from rebalancer.prevention.outcome import find_outcome, is_no_worse, price
@@ -74,6 +76,44 @@ def test_a_lost_pod_and_its_replacement_take_one_patch() -> None:
     steering = check(spread(zones), lost)
     assert len(steering.patches) == 1
     assert steering.patches[0][0] == 1
+
+
+@pytest.mark.parametrize(("zones", "nodes", "pods"), [(3, 10, 30), (3, 4, 30), (3, 4, 33), (2, 5, 25), (4, 3, 42)])
+def test_a_pod_start_takes_little_more_than_one_patch_however_many_pods_share_a_node(
+    zones: int, nodes: int, pods: int
+) -> None:
+    """Pods are lost and replaced where kube-scheduler would place them, with maxSkew 1 over zones and nodes."""
+    random = Random(1)
+    where: list[int] = []
+
+    def place() -> None:
+        by_zone = [sum(node // nodes == zone for node in where) for zone in range(zones)]
+        by_node = [where.count(node) for node in range(zones * nodes)]
+        possible = [
+            node
+            for node in range(zones * nodes)
+            if by_zone[node // nodes] == min(by_zone) and by_node[node] == min(by_node)
+        ]
+        wider = [node for node in range(zones * nodes) if by_zone[node // nodes] == min(by_zone)]
+        where.append(random.choice(possible or wider))
+
+    for _ in range(pods):
+        place()
+    ranks, patched, starts = [0] * pods, 0, 100
+    for start in range(starts + 1):
+        if start:
+            lost = random.randrange(pods)
+            del where[lost], ranks[lost]
+            place()
+            ranks.append(0)
+        while True:
+            steering = check(spread([node // nodes for node in where], where), ranks)
+            if not steering.patches:
+                break
+            patched += len(steering.patches) if start else 0
+            ranks = apply(ranks, steering)
+    print(f"{patched / starts:.2f} patches a start")
+    assert patched <= 1.2 * starts
 
 
 def test_an_order_without_violation_is_reached_from_any_ranks_wherever_there_is_one() -> None:

@@ -110,6 +110,8 @@ SENTENCES: list[tuple[Fact, str]] = [
         "eligibility.priorityBelow names PriorityClass gold, which does not exist",
     ),
     (planning.PriorityTooHigh(1000, "gold"), "its priority is 1000; eligibility.priorityBelow is gold"),
+    (planning.Arriving(), "it replaces an evicted pod and is not Ready yet"),
+    (planning.OwnerShrinking(2, 8), "its StatefulSet is about to delete 2 pods beyond its 8 replicas"),
     (planning.TooYoung(timedelta(seconds=90), 5 * MINUTE), "it is 90s old; eligibility.minAge is 300s"),
     (planning.VolumePinned(1, 6), "its volumes can be attached on 1 of 6 nodes that admit it"),
     (planning.VolumePinned(0, 1), "its volumes can be attached on 0 of 1 node that admit it"),

@@ -14,7 +14,7 @@ import pytest
 
 from rebalancer.admission import admit as admission
 from rebalancer.admission.approval import find_proposal
-from rebalancer.controller import cycle, evaluation, evictions, kill_switch, loop, runner
+from rebalancer.controller import cycle, evaluation, evictions, kill_switch, loop, runner, sender
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.evictions import handle_answer, handle_saved
@@ -140,7 +140,8 @@ def _one_refusal_holds_one_group(patch: pytest.MonkeyPatch) -> None:
 
 
 def _old_plans_are_not_begun(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(evictions, "PLAN_VALID_FOR", timedelta(days=1))
+    for module in (evictions, sender):
+        patch.setattr(module, "PLAN_VALID_FOR", timedelta(days=1))
 
 
 def _begun_steps_are_finished(patch: pytest.MonkeyPatch) -> None:

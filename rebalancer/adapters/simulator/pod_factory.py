@@ -11,7 +11,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import Workload, pod_ordinal
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -85,16 +85,10 @@ def _add_ordinal(pod: Pod, owner: Workload) -> Pod:
         {
             **pod.labels,
             "statefulset.kubernetes.io/pod-name": pod.name,
-            "apps.kubernetes.io/pod-index": str(get_ordinal(pod)),
+            "apps.kubernetes.io/pod-index": str(pod_ordinal(pod.name)),
         }
     )
     template = owner.template
     own = tuple(f"{claim}-{pod.name}" for claim in template.claim_templates) if template is not None else ()
     shared = template.claims if template is not None else ()
     return structs.replace(pod, labels=labels, claims=(*shared, *own), phase=PodPhase.PENDING)
-
-
-def get_ordinal(pod: Pod) -> int:
-    """Return the number at the end of a StatefulSet's pod's name, -1 if there is none."""
-    _, _, number = pod.name.rpartition("-")
-    return int(number) if number.isascii() and number.isdigit() else -1

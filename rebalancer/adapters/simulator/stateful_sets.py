@@ -10,11 +10,11 @@ from typing import ClassVar
 from msgspec import structs
 
 from rebalancer.adapters.simulator.controllers import Controller
-from rebalancer.adapters.simulator.pod_factory import PodFactory, get_ordinal
+from rebalancer.adapters.simulator.pod_factory import PodFactory
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.pods import Pod
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import Workload, pod_ordinal
 
 
 class StatefulSets(Controller):
@@ -29,10 +29,10 @@ class StatefulSets(Controller):
 
     def reconcile(self, owner: Workload) -> None:
         """Create the lowest missing ordinal; only when all pods are ready, delete those beyond the replicas."""
-        numbered = {get_ordinal(pod): pod for pod in self.pods.of(owner.uid)}
+        numbered = {pod_ordinal(pod.name): pod for pod in self.pods.of(owner.uid)}
         self._report(owner, list(numbered.values()))
         in_turn = owner.uid not in self._parallel
-        for number in range(owner.replicas):
+        for number in owner.ordinals:
             pod = numbered.get(number)
             if pod is None:
                 self._create(owner, number)
@@ -40,7 +40,7 @@ class StatefulSets(Controller):
                 self._state.delete(pod)
             if in_turn and (pod is None or pod.terminating or not pod.ready):
                 return
-        for number in sorted((number for number in numbered if number >= owner.replicas), reverse=True):
+        for number in sorted((number for number in numbered if number not in owner.ordinals), reverse=True):
             pod = numbered[number]
             self._state.delete(pod)
             if in_turn:

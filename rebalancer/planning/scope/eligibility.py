@@ -10,10 +10,12 @@ from rebalancer.model.moments import Clock
 from rebalancer.model.pods import LocalVolume, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import pod_ordinal
 from rebalancer.planning.causes import (
     SAFE_TO_EVICT,
     SAFE_TO_EVICT_VOLUMES,
     Annotated,
+    Arriving,
     EvictionResponders,
     LocalVolumes,
     MirrorPod,
@@ -27,6 +29,7 @@ from rebalancer.planning.causes import (
     OwnerKindNotListed,
     OwnerPaused,
     OwnerRollingOut,
+    OwnerShrinking,
     OwnerUnknown,
     PriorityClassMissing,
     PriorityTooHigh,
@@ -50,8 +53,12 @@ _SYSTEM_CRITICAL: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000,
 class EligibilityChecker:
     """Checks the pods of one snapshot by the eligibility rules of one policy."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, clock: Clock) -> None:
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, clock: Clock, arriving: frozenset[str] = frozenset()
+    ) -> None:
+        """Take the UIDs of replacements that are not Ready yet as `arriving`."""
         self._snapshot = snapshot
+        self._arriving = arriving
         self._clock = clock
         self._rules = policy.eligibility
         self._rules_of_team = policy.rules_of
@@ -118,6 +125,11 @@ class EligibilityChecker:
             if changing.current != changing.replicas or changing.updated < changing.replicas:
                 counts = OwnerRollingOut(kind, changing.current, changing.replicas, changing.updated)
                 return Refusal(Reason.ROLLOUT_IN_PROGRESS, counts)
+        if owner.kind == "StatefulSet":
+            # While others are missing, these make up for them in its status.
+            beyond = sum(pod_ordinal(pod.name) not in owner.ordinals for pod in member.pods)
+            if beyond:
+                return Refusal(Reason.ROLLOUT_IN_PROGRESS, OwnerShrinking(beyond, owner.replicas))
         return None
 
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
@@ -132,7 +144,7 @@ class EligibilityChecker:
         for pod in pods:
             if pod.spec is not spec or pod.labels is not labels or pod.local_volumes is not volumes:
                 return False
-            if pod.annotations or pod.claims or pod.mirror:
+            if pod.annotations or pod.claims or pod.mirror or pod.uid in self._arriving:
                 return False
         return self._clock.has_lasted(max(pod.created for pod in pods), self._rules.min_age)
 
@@ -181,6 +193,8 @@ class EligibilityChecker:
         return Refusal(Reason.LOCAL_STORAGE, LocalVolumes(refused)) if refused else None
 
     def _refuse_young(self, pod: Pod) -> Refusal | None:
+        if pod.uid in self._arriving:
+            return Refusal(Reason.TOO_YOUNG, Arriving())
         least = self._rules.min_age
         if least and not self._clock.has_lasted(pod.created, least):
             return Refusal(Reason.TOO_YOUNG, TooYoung(self._clock.age_of(pod.created), least))

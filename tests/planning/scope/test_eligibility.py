@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning import causes
@@ -26,6 +28,7 @@ from tests.planning.clusters import (
     policy,
     returned,
 )
+from tests.tracking.build import move
 
 
 def annotated(**notes: str) -> Callable[[Pod], Pod]:
@@ -235,3 +238,36 @@ def test_karpenters_word() -> None:
 def test_annotations_that_say_nothing_about_moving_stop_nobody() -> None:
     assert plan_small(on_one_node(annotations=Labels({"team": "shop"}))).evictions
     assert not plan_small(on_one_node(annotations=Labels({"rebalancer.dev/exclude": "true"}))).evictions
+
+
+def test_a_replacement_is_not_evicted_before_it_is_ready() -> None:
+    """Whether the move that it belongs to was right shows only then: else one eviction follows another."""
+    snapshot = returned()
+    arriving = snapshot.pods[0]
+    late = pods(snapshot, lambda pod: structs.replace(pod, ready=False) if pod is arriving else pod)
+    known = move("before", snapshot.taken_at, state=MoveState.PENDING, replacement=arriving.uid)
+    plan = planned(late, memory=Memory(moves=(known,)))
+    assert arriving.uid not in {eviction.pod.uid for eviction in plan.evictions}
+    assert causes.Arriving() in {innermost(refused.refusal.cause) for refused in plan.refusals}
+    over = structs.replace(known, state=MoveState.VERIFIED)
+    assert causes.Arriving() not in {
+        innermost(refused.refusal.cause) for refused in planned(late, memory=Memory(moves=(over,))).refusals
+    }
+
+
+@pytest.mark.parametrize(("first", "beyond"), [(0, 2), (2, 0), (1, 1), (5, 3)])
+def test_a_stateful_set_that_is_about_to_delete_pods_is_left_alone(first: int, beyond: int) -> None:
+    """Six pods, as many as it wants, but two others are to come in place of those beyond its ordinals."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.stateful_set("db", on={"a-1": 4, "b-1": 4}, spread={ZONE: 1}, namespace="shop")
+    snapshot = blueprint.snapshot()
+    there = tuple(pod for pod in snapshot.pods if pod.name not in {"db-0", "db-1"})
+    shrinking = owners(
+        replace(snapshot, pods=there),
+        lambda owner: structs.replace(owner, replicas=6, current=6, updated=6, ready=6, first_ordinal=first),
+    )
+    plan = planned(shrinking)
+    fact = causes.OwnerShrinking(beyond, 6)
+    assert (fact in {innermost(refused.refusal.cause) for refused in plan.refusals}) == (beyond > 0)
+    assert bool(plan.evictions) == (beyond == 0)

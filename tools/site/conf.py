@@ -1,0 +1,93 @@
+"""Builds the site from the pages of this repository as they are: `make site`.
+
+The source folder is the top of the repository, so that a link between two pages, or to a manifest, is the same relative
+path on the site and where the repository is shown. The pages hold nothing that only Sphinx reads: the order of the
+navigation stands here, and is added while a page is read. A page that is missing in `CONTENTS`, a link or a heading
+that does not exist, and a link to a folder are warnings, and a warning ends the build.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
+from rebalancer import __version__
+
+CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Start": ("docs/quickstart", "docs/reading", "docs/faq", "docs/glossary"),
+    "Understand": ("docs/how-it-decides", "docs/predictions", "docs/comparison", "docs/scale-downs"),
+    "Use": ("docs/policy", "docs/limits", "docs/simulate", "docs/prevention"),
+    "Operate": (
+        "deploy/README",
+        "deploy/chart/rebalancer/README",
+        "docs/upgrade",
+        "docs/operations",
+        "deploy/monitoring/README",
+        "docs/scaling",
+        "docs/security",
+        "SECURITY",
+    ),
+    "Look up": ("docs/reference", "docs/semantics", "docs/recordings/README", "docs/image", "CHANGELOG"),
+    "Develop": (
+        "CONTRIBUTING",
+        "docs/design",
+        "docs/planning",
+        "docs/fidelity",
+        "docs/verification",
+        "docs/structure",
+        "tools/control-plane/README",
+    ),
+}
+"""The pages of each part of the navigation, in the order in which somebody new reads them."""
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RUNBOOKS: Final = tuple(sorted(f"deploy/runbooks/{path.stem}" for path in (ROOT / "deploy/runbooks").glob("*.md")))
+BELOW: Final[Mapping[str, tuple[str, ...]]] = {"deploy/monitoring/README": RUNBOOKS}
+"""Pages that the navigation shows below another one."""
+
+project = "Rebalancer"
+author = "The Rebalancer authors"
+release = __version__
+
+extensions = ["myst_parser"]
+root_doc = "docs/index"
+include_patterns = ["docs/**.md", "deploy/**.md", "tools/**.md", "[A-Z]*.md"]
+exclude_patterns = ["README.md", ".*", "**/.*", "build", "dist", "**/node_modules"]
+nitpicky = True
+
+# Headings have the anchors that GitHub gives them.
+myst_heading_anchors = 4
+
+html_theme = "furo"
+html_title = f"Rebalancer {release}"
+html_extra_path = ["root"]
+"""The address of the site leads to its first page."""
+
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+pygments_style = "default"
+pygments_dark_style = "monokai"
+
+
+def navigation(pages: Sequence[str], caption: str = "") -> str:
+    """Write a part of the navigation as MyST does."""
+    options = [":hidden:", *([f":caption: {caption}"] if caption else [])]
+    return "\n".join(["", "```{toctree}", *options, "", *(f"/{page}" for page in pages), "```", ""])
+
+
+def add_navigation(_app: Sphinx, name: str, source: list[str]) -> None:
+    """Add the navigation to the first page, and to those with pages below them."""
+    if name == root_doc:
+        source[0] += "".join(navigation(pages, caption) for caption, pages in CONTENTS.items())
+    if name in BELOW:
+        source[0] += navigation(BELOW[name])
+
+
+def setup(app: Sphinx) -> Mapping[str, Any]:
+    """Connect with Sphinx. The diagram of a move is shown as its text, since drawing it would need a script."""
+    app.connect("source-read", add_navigation)
+    app.add_lexer("mermaid", TextLexer)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
