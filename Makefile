@@ -103,6 +103,10 @@ pictures: install ## Take the pictures of the status page in docs/pictures (a re
 	mkdir -p docs/pictures
 	REBALANCER_PICTURES=docs/pictures $(BIN)/python -m pytest -m "cluster or thorough" tests/cluster/test_status_page.py
 
+.PHONY: recordings
+recordings: install ## Record in tmux what each command shows in a terminal (docs/recordings, minutes)
+	$(BIN)/python -m tests.cli.recording
+
 .PHONY: install-manifest
 install-manifest: install ## Write deploy/install.yaml, which is deploy/base in one file
 	$(BIN)/python -m tools.install_manifest

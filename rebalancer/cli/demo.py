@@ -36,9 +36,9 @@ _NIGHT: Final = "night"
 _NEXT: Final = (
     "",
     "Next, on your own cluster; none of these changes anything:",
-    "  rebalancer report                                  what is violated now, and why",
-    "  rebalancer plan                                    the evictions that would repair it",
-    "  rebalancer explain deployment/NAME -n NAMESPACE    why a workload is, or is not, repaired",
+    "  rebalancer report                          what is violated now, and why",
+    "  rebalancer plan                            the evictions that would repair it",
+    "  rebalancer explain deployment/NAME -n NS   why it is, or is not, repaired",
 )
 
 Show = Callable[[list[StoryLine]], None]
@@ -51,7 +51,7 @@ def add_arguments(parser: Parser) -> None:
         choices=(*SCENARIOS, _NIGHT),
         help="play only one: zone (lost and back), deadlock, or night (scale-downs) (default: all, in this order)",
     )
-    parser.add_argument("--step", action="store_true", help="wait for Enter after each scene")
+    parser.add_argument("--step", action="store_true", help="wait for Enter after each scene and each alert")
     parser.add_argument(
         "--speed",
         metavar="FACTOR",
@@ -158,7 +158,7 @@ def _frames(play: DemoRun, speed: float, *, to_scene: bool) -> Iterator[list[Sto
         last = now
         new = list(play.advance(play.cluster.now + timedelta(seconds=passed), to_scene=to_scene))
         yield new
-        if to_scene and any(line.is_scene for line in new):
+        if to_scene and any(line.ends_step for line in new):
             return
 
 

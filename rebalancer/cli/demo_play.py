@@ -34,12 +34,17 @@ _ALERTS: Final = frozenset({"ShareLimitViolated", "ShareLimitInfeasible", "Place
 
 @dataclass(frozen=True, kw_only=True)
 class StoryLine:
-    """One line of the demo, at its simulated time. A `scene` is what `--step` stops at, an `alert` is shown in red."""
+    """One line of the demo, at its simulated time. A scene begins with it, or it is an alert, which is shown in red."""
 
     at: datetime
     text: str
     is_scene: bool = False
     is_alert: bool = False
+
+    @property
+    def ends_step(self) -> bool:
+        """Whether `--step` stops at it."""
+        return self.is_scene or self.is_alert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +104,11 @@ class DemoRun:
     @property
     def over(self) -> bool:
         """Whether the run has ended."""
-        if self._quiet_since is not None and self.cluster.now - self._quiet_since >= _QUIET_END:
-            return True
-        return self.cluster.now - START >= LONGEST
+        return self.cluster.now >= self._ends
+
+    @property
+    def _ends(self) -> datetime:
+        return self._quiet_since + _QUIET_END if self._quiet_since is not None else START + LONGEST
 
     def look(self) -> Instant:
         """Return the cluster at the present moment: the scheduler's view of it, not that of the last cycle."""
@@ -112,10 +119,10 @@ class DemoRun:
     def advance(self, until: datetime, *, to_scene: bool = False) -> Iterator[StoryLine]:
         """Run to a simulated time, or to the end if that comes sooner; yield the new lines.
 
-        With `to_scene` it ends with the next scene, too.
+        With `to_scene` it ends with the next scene or alert, too.
         """
         while not self.over:
-            following = min(until, self._next_cycle, *(at for at, _ in self._events))
+            following = min(until, self._ends, self._next_cycle, *(at for at, _ in self._events))
             self.cluster.advance((following - self.cluster.now).total_seconds())
             lines = list(self._new_lines())
             if self._events and self._events[0][0] <= following:
@@ -124,7 +131,7 @@ class DemoRun:
                 lines += self._cycle()
                 self._next_cycle += self._policy.interval
             yield from lines
-            if following >= until or (to_scene and any(line.is_scene for line in lines)):
+            if following >= until or (to_scene and any(line.ends_step for line in lines)):
                 return
 
     def _perform(self) -> list[StoryLine]:

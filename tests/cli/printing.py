@@ -94,7 +94,8 @@ def _has_color_flag(name: str) -> bool:
 
 
 @contextmanager
-def _reached(make: Callable[[], Handler]) -> Iterator[None]:
+def reached(make: Callable[[], Handler]) -> Iterator[None]:
+    """Have an API server as the one cluster that commands reach while the block lasts; KUBECONFIG names it."""
     with (
         tempfile.TemporaryDirectory() as folder,
         pytest.MonkeyPatch.context() as monkeypatch,
@@ -104,14 +105,14 @@ def _reached(make: Callable[[], Handler]) -> Iterator[None]:
 
 
 def printed(command: tuple[str, ...], width: int, color: str, server: Callable[[], Handler] | None = None) -> str:
-    """Return what a command prints on a terminal of a width; the times of now are written as TIME, equally wide.
+    """Return what a command prints on a terminal of a width; the times of now are hidden, equally wide.
 
     `server` makes the handler of the API server that the command reaches.
     """
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     colors = ("--color", color) if _has_color_flag(command[0]) else ()
     with (
-        nullcontext() if server is None else _reached(server),
+        nullcontext() if server is None else reached(server),
         patch.dict(os.environ, {"COLUMNS": str(width)}),
         redirect_stdout(out),
         redirect_stderr(io.StringIO()),
@@ -119,4 +120,9 @@ def printed(command: tuple[str, ...], width: int, color: str, server: Callable[[
         entry.main([*command, *colors])
     out.seek(0)
     text = out.read()
-    return _TIME.sub(lambda moment: "T" * len(moment[0]), text) if server is not None else text
+    return hide_times(text) if server is not None else text
+
+
+def hide_times(text: str) -> str:
+    """Write T in the place of the figures of times, equally wide."""
+    return _TIME.sub(lambda moment: "T" * len(moment[0]), text)

@@ -63,12 +63,16 @@ def test_the_play_is_the_same_at_any_pace() -> None:
     assert bit_by_bit.loop.memory == scene_by_scene.loop.memory == at_once.loop.memory
 
 
-def test_each_step_ends_with_a_scene() -> None:
-    """Zone lost, zone back, repair, pause, resume, all well: six steps, and the quiet end."""
+def test_each_step_ends_with_a_scene_or_an_alert() -> None:
+    """Zone lost, zone back, repair, pause, resume, all well: six steps, and the quiet end. An alert ends one, too."""
     play, steps = DemoRun(ZONE_SCENARIO, 1), []
     while not play.over:
         steps.append([line.text for line in play.advance(HOUR, to_scene=True) if line.is_scene])
     assert [len(step) for step in steps] == [1, 1, 1, 1, 1, 1, 0]
+    play = DemoRun(DEADLOCK_SCENARIO, 1)
+    for expected in ("The last shard gets its second pod", "PlacementDeadlock: "):
+        assert any(line.text.startswith(expected) for line in play.advance(HOUR, to_scene=True))
+    assert len(play.look().without_node) == 1
 
 
 def seconds_of(scenario: Scenario) -> dict[str, float]:

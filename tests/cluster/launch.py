@@ -1,10 +1,12 @@
-"""`rebalancer run` by other clocks, or with cycles that follow each other at once.
+"""`rebalancer run` by other clocks, with cycles that follow each other at once, or as on another host.
 
-`python -m tests.cluster.launch --rate=1.4 --ahead=-60 --interval=0.01 --policy=…`: how fast its monotonic clock runs,
-the error of its time in seconds, the seconds between two cycles. Its waits are the system's.
+`python -m tests.cluster.launch --rate=1.4 --ahead=-60 --interval=0.01 --host=NAME --policy=…`: how fast its monotonic
+clock runs, the error of its time in seconds, the seconds between two cycles, the host's name, which a pod has of its
+own. Its waits are the system's.
 """
 
 import argparse
+import socket
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -20,12 +22,15 @@ def main() -> None:
     launcher.add_argument("--rate", type=float, default=1.0)
     launcher.add_argument("--ahead", type=float, default=0.0)
     launcher.add_argument("--interval", type=float)
+    launcher.add_argument("--host")
     args, rest = launcher.parse_known_args()
     parser = Parser(prog="run", description=__doc__)
     add_settings_arguments(parser)
     settings = load_flags(parser.parse_args(rest))
     logs.configure_logs(level=settings.log_level, form=settings.log_format)
     ahead = timedelta(seconds=args.ahead)
+    if args.host is not None:
+        socket.gethostname = lambda: args.host
     clocks = Clocks(now=lambda: datetime.now(UTC) + ahead, monotonic=lambda: time.monotonic() * args.rate)
     process.run(settings, clocks, interval=args.interval and timedelta(seconds=args.interval))
 

@@ -26,6 +26,7 @@ __all__ = [
     "Workload",
     "deployment",
     "lay_out",
+    "lay_out_owned",
     "lose_nodes",
     "namespace",
     "node",
@@ -85,6 +86,48 @@ def lay_out(
     if settle:
         wait_settled(plane, unschedulable=unschedulable, timeout=timeout)
         _check(plane, adopted)
+
+
+def lay_out_owned(
+    plane: ControlPlane, new_nodes: Sequence[Manifest], deployments: Sequence[Workload], *, timeout: float
+) -> None:
+    """Lay out thousands of Deployments: faster than `lay_out`, since nothing has to be adopted.
+
+    While the controller manager is stopped everything is made with its owner; when it starts again, it finds every
+    Deployment complete and only writes the statuses. Adoption takes three requests a pod, one after the other.
+    """
+    api = plane.api
+    _make(api, new_nodes)
+    _wait_ready(api, [new_node["metadata"]["name"] for new_node in new_nodes])
+    _make_namespaces(api, (), deployments)
+    with plane.without("kube-controller-manager"):
+        tops = api.create_all(workload.owners[1] for workload in deployments)
+        inner = api.create_all(
+            _with_owner(workload.owners[0], top) for workload, top in zip(deployments, tops, strict=True)
+        )
+        _make(
+            api,
+            [
+                _with_owner(member, owner)
+                for workload, owner in zip(deployments, inner, strict=True)
+                for member in workload.pods
+            ],
+        )
+    wait_settled(plane, timeout=timeout)
+    _check(plane, deployments)
+
+
+def _with_owner(manifest: Manifest, owner: Manifest) -> Manifest:
+    """Return a manifest that an object which exists owns."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [reference]}}
 
 
 def lose_nodes(plane: ControlPlane, *names: str, gc: bool = False) -> list[Manifest]:
@@ -198,9 +241,10 @@ def _with_revision(api: Api, workload: Workload) -> Workload:
 
 
 def _check(plane: ControlPlane, workloads: Sequence[Workload]) -> None:
+    existing = {key_of(pod): pod for pod in plane.api.list("/api/v1/pods")}
     for wanted in itertools.chain.from_iterable(workload.pods for workload in workloads):
         path = object_path(wanted)
-        stored = plane.api.find(path)
+        stored = existing.get(key_of(wanted))
         if stored is None:
             deleted = plane.audit.requests(verb="delete", where=lambda request, path=path: request.path == path)  # type: ignore[misc]
             users = ", ".join(request.user for request in deleted) or "somebody"

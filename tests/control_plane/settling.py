@@ -23,11 +23,14 @@ def wait_settled(plane: ControlPlane, *, timeout: float = 60.0, unschedulable: i
     TimedOutError, saying what isn't settled yet.
     """
     deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while reason := unsettled(plane.api, unschedulable=unschedulable):
         if time.monotonic() > deadline:
             message = f"not settled after {timeout:g} s: {reason}"
             raise TimedOutError(message)
-        time.sleep(0.05)
+        # Lists of thousands of pods take the server seconds; it is to do what is waited for, too.
+        time.sleep(max(0.05, time.monotonic() - began))
+        began = time.monotonic()
 
 
 def unsettled(api: Api, *, unschedulable: int | None = 0) -> str:
@@ -81,6 +84,12 @@ def _owners_unsettled(api: Api, pods: list[Manifest]) -> str:
     living = Counter(
         owner["uid"] for pod in pods for owner in pod["metadata"].get("ownerReferences", ()) if owner.get("controller")
     )
+    ready = Counter(
+        owner["uid"]
+        for pod in pods
+        if condition(pod, "Ready") == "True"
+        for owner in pod["metadata"].get("ownerReferences", ())
+    )
     for plural in OWNERS:
         for owner in api.list(f"/apis/apps/v1/{plural}"):
             status = owner.get("status", {})
@@ -94,14 +103,10 @@ def _owners_unsettled(api: Api, pods: list[Manifest]) -> str:
                 return f"{name}: rolls out"
             if plural != "deployments" and living[owner["metadata"]["uid"]] != wanted:
                 return f"{name}: owns {living[owner['metadata']['uid']]} of {wanted} pods"
-            ready = sum(condition(pod, "Ready") == "True" for pod in pods if _owned(pod, owner))
-            if plural != "deployments" and status.get("readyReplicas", 0) != ready:
-                return f"{name}: says {status.get('readyReplicas', 0)} of {ready} ready pods"
+            is_ready = ready[owner["metadata"]["uid"]]
+            if plural != "deployments" and status.get("readyReplicas", 0) != is_ready:
+                return f"{name}: says {status.get('readyReplicas', 0)} of {is_ready} ready pods"
     return ""
-
-
-def _owned(pod: Manifest, owner: Manifest) -> bool:
-    return any(reference["uid"] == owner["metadata"]["uid"] for reference in pod["metadata"].get("ownerReferences", ()))
 
 
 def _budgets_unsettled(api: Api) -> str:

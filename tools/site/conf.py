@@ -18,7 +18,7 @@ from rebalancer import __version__
 CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Start": ("docs/quickstart", "docs/reading", "docs/faq", "docs/glossary"),
     "Understand": ("docs/how-it-decides", "docs/predictions", "docs/comparison", "docs/scale-downs"),
-    "Use": ("docs/policy", "docs/limits", "docs/prevention"),
+    "Use": ("docs/policy", "docs/limits", "docs/simulate", "docs/prevention"),
     "Operate": (
         "deploy/README",
         "deploy/chart/rebalancer/README",
@@ -29,7 +29,7 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/security",
         "SECURITY",
     ),
-    "Look up": ("docs/reference", "docs/semantics", "docs/image", "CHANGELOG"),
+    "Look up": ("docs/reference", "docs/semantics", "docs/recordings/README", "docs/image", "CHANGELOG"),
     "Develop": (
         "CONTRIBUTING",
         "docs/design",

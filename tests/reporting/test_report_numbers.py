@@ -1,0 +1,277 @@
+"""One set of numbers: report, explanations, metrics, status and the page never disagree about one cycle.
+
+The numbers of evictions in plans are in test_plan_numbers.py.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from typing import Any
+
+from hypothesis import given, settings
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from rebalancer.adapters.prometheus import Metrics
+from rebalancer.adapters.web.page import page_routes
+from rebalancer.adapters.web.routes import Request
+from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.state import LoopState
+from rebalancer.controller.status import status_document
+from rebalancer.controller.telemetry import loop_samples
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.explanation import ExplanationDocument, explain_pod, explain_workload
+from rebalancer.reporting.documents.page import PageDocument, page_document
+from rebalancer.reporting.keys import short_key
+from rebalancer.reporting.phrases import workload_names
+from rebalancer.reporting.plan_numbers import plan_numbers
+from rebalancer.reporting.text.report import report_text
+from rebalancer.reporting.text.status import status_text
+from tests.reporting.test_plan_numbers import numbers_in, states
+from tests.reports import cycle_report, samples_of
+
+Row = Mapping[str, Any]
+
+
+def counts_in(text: str) -> dict[str, int]:
+    """Return the counts that a text lists, such as `a:3 b:0`."""
+    return {domain: int(count) for domain, count in re.findall(r"([\w-]+):(\d+)", text)}
+
+
+def held_in(text: str) -> tuple[int, ...]:
+    """Return what a text says of a domain, such as `holds 3 of 6 (50%)`; () if it says nothing."""
+    match = re.search(r"holds (\d+) of (\d+) \((\d+)%\)", text)
+    return tuple(map(int, match.groups())) if match is not None else ()
+
+
+def held_by(limit: Row) -> tuple[int, int, int]:
+    largest = limit["largest"]
+    return largest["count"], limit["total"], int(f"{largest['share']:.0%}"[:-1])
+
+
+@given(states())
+@settings(max_examples=500, deadline=None)
+def test_report_explanations_metrics_status_and_page_agree(cycle: Cycle) -> None:
+    """Whatever is violated, blocked, excluded or pending: each number is the same wherever it appears."""
+    check_text(cycle)
+    check_metrics(cycle)
+    check_explanations(cycle)
+    check_page(cycle)
+
+
+def check_text(cycle: Cycle) -> None:
+    """Check the report as text against its JSON: sums, skews, counts of each domain, shares."""
+    report = cycle_report(cycle)
+    document = json.loads(to_json(report))
+    text = report_text(report, wide=True)
+    constraints, limits = document["constraints"], document["limits"]
+    broken, over = (sum(row["state"] != "Satisfied" for row in rows) for rows in (constraints, limits))
+    sums = re.findall(r"(\d+) of (\d+) \w+ not satisfied", text.splitlines()[0])
+    assert sums == [(str(broken), str(len(constraints))), (str(over), str(len(limits)))]
+    shape = r"^(\S+)\s+(.+\))\s+(\w+)\s+(\d+)\s+(\d+)\s+(?:hard|soft \(\w+\))\s+(\w+)\s+(.*)$"
+    rows = Counter(
+        (*match[:3], int(match[3]), int(match[4]), match[5], frozenset(counts_in(match[6]).items()))
+        for match in re.findall(shape, text, re.MULTILINE)
+    )
+    assert rows == Counter(
+        (
+            row.namespace,
+            workload_names(row.workloads),
+            short_key(row.topology_key),
+            row.max_skew,
+            row.skew,
+            row.state,
+            frozenset(row.counts.items()),
+        )
+        for row in report.constraints
+    )
+    shown = [held_in(line) for line in text.splitlines() if line.startswith("all/zone")]
+    assert shown == [held_by(limit) for limit in limits if limit["state"] != "Satisfied"]
+
+
+def check_metrics(cycle: Cycle) -> None:
+    """Check what Prometheus reads: skews and states by workload, shares, headrooms, refusals, the minimum."""
+    report = json.loads(to_json(cycle_report(cycle)))
+    state = state_of(cycle)
+    metrics = Metrics()
+    metrics.publish(loop_samples(state, samples_of(cycle)))
+    scraped: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+        for sample in family.samples:
+            scraped.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+    skews, states_now = {}, set()
+    for row in report["constraints"]:
+        for workload in row["workloads"]:
+            labels = {
+                "namespace": row["namespace"],
+                "workload_kind": workload["kind"],
+                "workload": workload["name"],
+                "topology_key": row["topologyKey"],
+                "when_unsatisfiable": row["whenUnsatisfiable"],
+            }
+            skews[frozenset(labels.items())] = row["skew"]
+            states_now.add(frozenset((labels | {"state": row["state"]}).items()))
+    assert scraped.get("rebalancer_constraint_skew", {}) == skews
+    now = {labels for labels, value in scraped.get("rebalancer_constraint_state", {}).items() if value}
+    assert now == states_now
+    shares, headrooms = {}, {}
+    for limit in report["limits"]:
+        key = frozenset(
+            {
+                "group": limit["group"],
+                "limit": limit["limit"],
+                "namespace": limit["namespace"],
+                "key": "/".join(limit["key"].values()),
+                "topology_key": limit["topologyKey"],
+            }.items()
+        )
+        headrooms[key] = limit["headroom"]
+        shares[key] = limit["largest"]["share"]
+    assert scraped.get("rebalancer_limit_headroom", {}) == headrooms
+    assert scraped.get("rebalancer_limit_share_ratio", {}) == shares
+    status = status_document(state, "one", "policy.yaml")
+    refusals = {dict(labels)["reason"]: value for labels, value in scraped["rebalancer_refusals"].items() if value}
+    assert refusals == status.refusals
+    assert scraped["rebalancer_minimum_evictions"][frozenset()] == status.plan.minimum
+
+
+def check_explanations(cycle: Cycle) -> None:
+    """Check the explanations of each workload and of one of its pods: skews, counts, shares."""
+    report = cycle_report(cycle)
+    for group in cycle.assessment.groups:
+        for workload in group.group.workloads:
+            own = [row for row in report.constraints if any(one.name == workload.name for one in row.workloads)]
+            limits = [
+                json.loads(to_json(limit))
+                for limit in report.limits
+                if f"Deployment/{workload.name}" in limit.key.values()
+            ]
+            pod = next(pod for pod in cycle.snapshot.pods if pod.labels["app"] == workload.name)
+            for explained in (
+                explain_workload(workload, cycle.assessment, cycle.plan, cycle.snapshot),
+                explain_pod(pod, cycle.view, cycle.assessment, cycle.plan),
+            ):
+                assert skews_in(explained) == {(row.topology_key, row.max_skew): row.skew for row in own}
+                for row in own:
+                    (known,) = (one for one in explained.path if one.question.startswith(f"Is {row.topology_key} ("))
+                    shown = counts_in(known.evidence)
+                    assert shown.items() <= row.counts.items()
+                    assert len(shown) == min(len(row.counts), 5)
+                evidence = [answer.evidence for answer in explained.path if answer.question.startswith("Is limit")]
+                assert [held_in(text) for text in evidence] == [held_by(limit) for limit in limits]
+
+
+def skews_in(explained: ExplanationDocument) -> dict[tuple[str, int], int]:
+    """Return the skews that an explanation states, by key and maxSkew."""
+    skews = {}
+    for answer in explained.path:
+        question = re.match(r"Is (\S+) \(maxSkew (\d+), .*\) satisfied\?", answer.question)
+        skew = re.search(r"skew (\d+)", answer.answer)
+        if question is not None and skew is not None:
+            skews[question[1], int(question[2])] = int(skew[1])
+    return skews
+
+
+def check_page(cycle: Cycle) -> None:
+    """Check the page: its JSON is report, totals and status; a browser shows the same numbers, and so does `status`."""
+    page, numbers = page_of(cycle), plan_numbers(cycle.plan)
+    report = cycle_report(cycle)
+    routes = page_routes(lambda: page, local=False, now=lambda: cycle.context.now)
+    document = json.loads(routes["/status.json"](Request({})).body)
+    assert document["report"] == json.loads(to_json(report))
+    totals = document["totals"]
+    assert [totals[part] for part in ("now", "waiting", "later", "blocked", "lowerBound")] == [
+        numbers.now,
+        numbers.waiting,
+        numbers.later,
+        numbers.blocked,
+        numbers.lower_bound,
+    ]
+    assert document["status"]["plan"] == {"evictions": numbers.evictions, "minimum": numbers.lower_bound}
+    key = next((row.topology_key for row in report.constraints if row.topology_key.endswith("zone")), "")
+    tables, paragraphs = read_html(routes["/"](Request({"key": key})).body.decode())
+    satisfied = sum(row.state == "Satisfied" for row in report.constraints)
+    assert any(
+        (f"{satisfied} of {len(report.constraints)} constraint" in text)
+        or (satisfied == len(report.constraints) and "constraint" in text)
+        for text in paragraphs
+    )
+    grid = {row[0]: row[2:] for table in tables for row in table[1:] if table[0][:2] == ["Workload", "Skew"]}
+    for constraint in (row for row in report.constraints if row.topology_key == key):
+        cells = grid[f"{constraint.namespace}/{workload_names(constraint.workloads)}"]
+        assert [int(cell or 0) for cell in cells] == [constraint.counts[zone] for zone in sorted(constraint.counts)]
+    limits = [row for table in tables for row in table[1:] if table[0][:2] == ["Limit", "Pods"]]
+    assert sorted((row[3], int(row[5])) for row in limits) == sorted(
+        (f"{limit.largest.count} of {limit.total} ({limit.largest.share:.0%})", limit.headroom)
+        for limit in report.limits
+        if limit.largest is not None
+    )
+    plan = next((text for text in paragraphs if re.search(r"\d+ (now|waiting|later|blocked)", text)), "")
+    parts = ("now", "waiting", "later", "blocked")
+    assert numbers_in(plan) == {part: getattr(numbers, part) for part in parts if getattr(numbers, part)}
+    text = status_text(page.status, page.acting, cycle.context.now)
+    shown = re.search(r"^Plan: (\d+) eviction", text, re.MULTILINE)
+    assert (int(shown[1]) if shown is not None else 0) == numbers.evictions
+
+
+def state_of(cycle: Cycle) -> LoopState:
+    """Return the state of a leader after the cycle."""
+    policy = cycle.context.policy
+    return LoopState(policy=policy, policy_since=cycle.context.now, leads=True, cycle=cycle, memory=cycle.memory)
+
+
+def page_of(cycle: Cycle) -> PageDocument:
+    """Return the page after the cycle."""
+    status = status_document(state_of(cycle), "one", "policy.yaml")
+    return page_document(
+        acting="mode Evict: the controller evicts",
+        leads=True,
+        status=status,
+        plan=cycle.plan,
+        admission=cycle.admission,
+        report=cycle_report(cycle),
+    )
+
+
+class _Reader(HTMLParser):
+    """Collects the cells of all tables, row by row, and the paragraphs outside of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self.paragraphs: list[str] = []
+        self._into: list[str] | None = None
+        self._table = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        if tag == "table":
+            self.tables.append([])
+            self._table = True
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in {"td", "th"}:
+            self._into = self.tables[-1][-1]
+            self._into.append("")
+        elif tag == "p" and not self._table:
+            self._into = self.paragraphs
+            self._into.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table":
+            self._table = False
+        if tag in {"td", "th"} or (tag == "p" and not self._table):
+            self._into = None
+
+    def handle_data(self, data: str) -> None:
+        if self._into is not None:
+            self._into[-1] = f"{self._into[-1]}{data}".strip()
+
+
+def read_html(text: str) -> tuple[list[list[list[str]]], list[str]]:
+    """Return the tables of a page, each a list of rows of cells, and its paragraphs."""
+    reader = _Reader()
+    reader.feed(text)
+    return reader.tables, reader.paragraphs
