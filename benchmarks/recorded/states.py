@@ -188,5 +188,12 @@ SCENARIOS: Final[dict[str, Callable[[int, int], State]]] = {
 }
 """By name; each takes the number of nodes and about how many pods."""
 
-SIZES: Final = {"1k": (1002, 30_000), "5k": (5001, 150_000), "15k": (15_000, 450_000)}
+SIZES: Final = {
+    "half": (501, 15_000),
+    "1k": (1002, 30_000),
+    "2k": (2001, 60_000),
+    "4k": (4002, 120_000),
+    "5k": (5001, 150_000),
+    "15k": (15_000, 450_000),
+}
 """Nodes and pods by the name of the size."""

@@ -1,7 +1,8 @@
 """Pods and pod templates."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -13,7 +14,7 @@ from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
-from rebalancer.model.labels import NO_LABELS
+from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, OwnerReference, Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.workloads import PodTemplate
 
@@ -55,26 +56,14 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
     metadata, spec, status = source.metadata, source.spec, source.status
     node, volumes = spec.node_name, spec.volumes
     claims, local, disks = _read_volumes(volumes, metadata.name)
-    ready, ready_since, disruption_target = False, None, False
-    resizes = []
-    for condition in status.conditions or ():
-        match condition.type:
-            case "Ready":
-                ready, ready_since = condition.status == "True", condition.last_transition_time
-            case "DisruptionTarget":
-                disruption_target = condition.status == "True"
-            case "PodResizePending":
-                resizes.append(condition)
+    ready, ready_since, disruption_target, resizes = _read_conditions(status.conditions or ())
     # The pod's own, which would make every text another one. The names of volumes are drawn.
     spec.node_name, spec.volumes = "", volumes if disks else None
     text = _ENCODE(
         (metadata.owner_references, spec, status.container_statuses, status.init_container_statuses, resizes)
     )
     shared = intern.convert(text, partial(_convert_shared, intern))
-    annotations = metadata.annotations
-    own_cost = read_own_cost(annotations) if annotations and OWN_DELETION_COST in annotations else 0
-    if annotations and own_cost:
-        annotations = {key: text for key, text in annotations.items() if key not in _OWN_ANNOTATIONS}
+    annotations, own_cost = _read_annotations(metadata.annotations) if metadata.annotations else (NO_LABELS, 0)
     namespace = sys.intern(metadata.namespace)
     return Pod(
         namespace=namespace,
@@ -82,7 +71,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         # Hand-written files have no UIDs, and pods are identified by them.
         uid=metadata.uid or f"{namespace}/{metadata.name}",
         labels=intern.labels(metadata.labels),
-        annotations=intern(decode_annotations(annotations)) if annotations else NO_LABELS,
+        annotations=intern(annotations),
         spec=shared.spec,
         node=sys.intern(node) or None,
         nominated_node=status.nominated_node_name or None,
@@ -101,6 +90,31 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         disruption_target=disruption_target,
         resource_version=metadata.resource_version,
     )
+
+
+def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
+    """Return the annotations that are read, without a deletion cost of our own, and that cost."""
+    own_cost = read_own_cost(annotations) if OWN_DELETION_COST in annotations else 0
+    if own_cost:
+        annotations = {key: text for key, text in annotations.items() if key not in _OWN_ANNOTATIONS}
+    return decode_annotations(annotations), own_cost
+
+
+def _read_conditions(
+    conditions: Sequence[wire.Condition],
+) -> tuple[bool, datetime | None, bool, Sequence[wire.Condition]]:
+    """Return whether and since when a pod is Ready, whether it is to be disrupted, and what is said of its resize."""
+    ready, ready_since, disruption_target = False, None, False
+    resizes = []
+    for condition in conditions:
+        match condition.type:
+            case "Ready":
+                ready, ready_since = condition.status == "True", condition.last_transition_time
+            case "DisruptionTarget":
+                disruption_target = condition.status == "True"
+            case "PodResizePending":
+                resizes.append(condition)
+    return ready, ready_since, disruption_target, resizes
 
 
 def _convert_shared(intern: Interner, text: bytes) -> _Shared:
