@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable
 
-import structlog
+from rebalancer.deferred_log import DeferredLog
 
-_log = structlog.get_logger("rebalancer.policy")
+_log = DeferredLog("rebalancer.policy")
 
 
 class PollingThread:

@@ -6,7 +6,7 @@ import msgspec
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import ResourceKind
+from rebalancer.decoding.kinds import make_kind
 
 
 class _WireConfigMap(wire.Wire, frozen=True):
@@ -37,13 +37,4 @@ def decode_config_map(config_map: _WireConfigMap, _: Interner) -> ConfigMap:
     )
 
 
-CONFIG_MAPS = ResourceKind(
-    name="ConfigMap",
-    group="",
-    version="v1",
-    plural="configmaps",
-    namespaced=True,
-    field="config_maps",
-    decoder=msgspec.json.Decoder(_WireConfigMap),
-    convert=decode_config_map,
-)
+CONFIG_MAPS = make_kind(_WireConfigMap, decode_config_map, "v1/configmaps", "config_maps", name="ConfigMap")

@@ -4,13 +4,19 @@ Pods come and go, each job with labels of its own, so that a store that watches 
 has grown by a quarter since the last time: the cost for each new value is then constant.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 from typing import Final, TypeVar
+
+from rebalancer.model.labels import NO_LABELS, Labels
 
 Value = TypeVar("Value")
 
 _FEWEST: Final = 250
 """New values for which it is not worth it to look which are unused."""
+
+_MOST_CONVERSIONS: Final = 50_000
+"""Conversions that are stored at once; then all are forgotten, and made again where they are needed."""
 
 
 class Interner:
@@ -19,11 +25,37 @@ class Interner:
     def __init__(self) -> None:
         self._values: dict[object, object] = {}
         self._limit = _FEWEST
+        self._conversions: dict[bytes, object] = {}
+        """What was made of a text, by its digest: the texts are a hundred times as long."""
+        self._last_text = b""
+        self._last: object = None
+        self._last_labels = NO_LABELS
 
     def __call__(self, value: Value) -> Value:
         """Return the first value that equals this one and has the same type."""
         first: Value = self._values.setdefault((type(value), value), value)  # type: ignore[assignment]  # same type
         return first
+
+    def labels(self, source: Mapping[str, str] | None) -> Labels:
+        """Return the label set that equals a mapping; consecutive pods mostly have the same."""
+        if not source:
+            return NO_LABELS
+        if source != self._last_labels:
+            self._last_labels = self(Labels(source))
+        return self._last_labels
+
+    def convert(self, text: bytes, make: Callable[[bytes], Value]) -> Value:
+        """Return what `make` returns for a text; it is called once for equal texts, and always the same function."""
+        if text == self._last_text:  # lists are sorted by name: what belongs together comes together
+            return self._last  # type: ignore[return-value]  # one function, one type
+        digest = blake2b(text, digest_size=16).digest()
+        converted: Value | None = self._conversions.get(digest)  # type: ignore[assignment]  # one function, one type
+        if converted is None:
+            if len(self._conversions) >= _MOST_CONVERSIONS:
+                self._conversions.clear()
+            self._conversions[digest] = converted = make(text)
+        self._last_text, self._last = text, converted
+        return converted
 
     def __len__(self) -> int:
         """Return the number of distinct values."""
@@ -37,6 +69,8 @@ class Interner:
     def forget_unused(self, used: Iterable[object]) -> None:
         """Forget the values that are not among the used ones, compared by identity: to hash them all takes too long."""
         identities = set(map(id, used))
+        self._conversions.clear()
+        self._last_text, self._last, self._last_labels = b"", None, NO_LABELS
         self._values = {key: value for key, value in self._values.items() if id(value) in identities}
         self.accept_size()
 

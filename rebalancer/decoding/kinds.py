@@ -12,7 +12,10 @@ from rebalancer.decoding.interning import Interner
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceKind:
-    """A kind of object. `field` is the snapshot's; `plural` also is the resource's name in RBAC rules and metrics."""
+    """A kind of object. `field` is the snapshot's; `plural` also is the resource's name in RBAC rules and metrics.
+
+    `decoder` is that of the whole shape. What `convert` takes is decoded by `sources`, and a page of it by `pages`.
+    """
 
     name: str
     group: str
@@ -21,6 +24,8 @@ class ResourceKind:
     namespaced: bool
     field: str
     decoder: msgspec.json.Decoder[Any]
+    sources: msgspec.json.Decoder[Any]
+    pages: msgspec.json.Decoder[Any]
     convert: Callable[[Any, Interner], Any]
 
     @property
@@ -35,7 +40,7 @@ class ResourceKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-def _make_kind(
+def make_kind(
     shape: type[wire.Wire],
     convert: Callable[[Any, Interner], Any],
     path: str,
@@ -43,7 +48,13 @@ def _make_kind(
     *,
     name: str = "",
     namespaced: bool = True,
+    source: type[wire.Wire] | None = None,
 ) -> ResourceKind:
+    """Make a kind; `path` is group, version and plural, `name` its name where that is not the shape's.
+
+    `source` is what `convert` takes, where that is not the whole shape.
+    """
+    source = source or shape
     group_version, _, plural = path.rpartition("/")
     group, _, version = group_version.rpartition("/")
     return ResourceKind(
@@ -54,13 +65,15 @@ def _make_kind(
         namespaced=namespaced,
         field=field,
         decoder=msgspec.json.Decoder(shape),
+        sources=msgspec.json.Decoder(source),
+        pages=msgspec.json.Decoder(wire.ListOf[source]),  # type: ignore[valid-type]  # a type of the run time
         convert=convert,
     )
 
 
-PODS = _make_kind(wire.Pod, pods.decode_pod, "v1/pods", "pods")
-NODES = _make_kind(wire.Node, nodes.decode_node, "v1/nodes", "nodes", namespaced=False)
-BUDGETS = _make_kind(
+PODS = make_kind(wire.Pod, pods.decode_pod, "v1/pods", "pods", source=wire.RawPod)
+NODES = make_kind(wire.Node, nodes.decode_node, "v1/nodes", "nodes", namespaced=False)
+BUDGETS = make_kind(
     wire.DisruptionBudget,
     cluster.decode_budget,
     "policy/v1/poddisruptionbudgets",
@@ -71,25 +84,25 @@ KINDS: tuple[ResourceKind, ...] = (
     PODS,
     NODES,
     BUDGETS,
-    _make_kind(wire.Owner, workloads.decode_deployment, "apps/v1/deployments", "workloads", name="Deployment"),
-    _make_kind(wire.Owner, workloads.decode_replica_set, "apps/v1/replicasets", "workloads", name="ReplicaSet"),
-    _make_kind(wire.Owner, workloads.decode_stateful_set, "apps/v1/statefulsets", "workloads", name="StatefulSet"),
-    _make_kind(
+    make_kind(wire.Owner, workloads.decode_deployment, "apps/v1/deployments", "workloads", name="Deployment"),
+    make_kind(wire.Owner, workloads.decode_replica_set, "apps/v1/replicasets", "workloads", name="ReplicaSet"),
+    make_kind(wire.Owner, workloads.decode_stateful_set, "apps/v1/statefulsets", "workloads", name="StatefulSet"),
+    make_kind(
         wire.ReplicationController, workloads.decode_replication_controller, "v1/replicationcontrollers", "workloads"
     ),
-    _make_kind(wire.Namespace, cluster.decode_namespace, "v1/namespaces", "namespaces", namespaced=False),
-    _make_kind(wire.Service, cluster.decode_service, "v1/services", "services"),
-    _make_kind(wire.PersistentVolume, cluster.decode_volume, "v1/persistentvolumes", "volumes", namespaced=False),
-    _make_kind(wire.PersistentVolumeClaim, cluster.decode_claim, "v1/persistentvolumeclaims", "claims"),
-    _make_kind(
+    make_kind(wire.Namespace, cluster.decode_namespace, "v1/namespaces", "namespaces", namespaced=False),
+    make_kind(wire.Service, cluster.decode_service, "v1/services", "services"),
+    make_kind(wire.PersistentVolume, cluster.decode_volume, "v1/persistentvolumes", "volumes", namespaced=False),
+    make_kind(wire.PersistentVolumeClaim, cluster.decode_claim, "v1/persistentvolumeclaims", "claims"),
+    make_kind(
         wire.StorageClass,
         cluster.decode_storage_class,
         "storage.k8s.io/v1/storageclasses",
         "storage_classes",
         namespaced=False,
     ),
-    _make_kind(wire.CSINode, cluster.decode_csi_node, "storage.k8s.io/v1/csinodes", "csi_nodes", namespaced=False),
-    _make_kind(
+    make_kind(wire.CSINode, cluster.decode_csi_node, "storage.k8s.io/v1/csinodes", "csi_nodes", namespaced=False),
+    make_kind(
         wire.PriorityClass,
         cluster.decode_priority_class,
         "scheduling.k8s.io/v1/priorityclasses",
@@ -98,10 +111,10 @@ KINDS: tuple[ResourceKind, ...] = (
     ),
 )
 KIND_NAMED = {kind.name: kind for kind in KINDS}
-NODE_POOLS = _make_kind(
+NODE_POOLS = make_kind(
     wire.NodePool, node_pools.decode_node_pool, "karpenter.sh/v1/nodepools", "node_pools", namespaced=False
 )
-AUTOSCALERS = _make_kind(
+AUTOSCALERS = make_kind(
     wire.Autoscaler,
     autoscalers.decode_autoscaler,
     "autoscaling/v2/horizontalpodautoscalers",

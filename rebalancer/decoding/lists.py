@@ -19,20 +19,7 @@ from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Fault, Snapshot
 
-
-class _ListMetadata(wire.Wire, frozen=True):
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _ListPage(wire.Wire, frozen=True):
-    items: list[msgspec.Raw]
-    metadata: _ListMetadata = _ListMetadata()
-    kind: str = ""
-    api_version: str = ""
-
-
+_ListPage = wire.ListOf[msgspec.Raw]
 _KIND_NAMES = frozenset(kind.name for kind in (*KINDS, *OPTIONAL_KINDS))
 _PAGE = msgspec.json.Decoder(_ListPage)
 _HEAD = msgspec.json.Decoder(wire.Head)
@@ -56,9 +43,18 @@ class Page:
 def decode(kind: ResourceKind, data: bytes | msgspec.Raw, intern: Interner) -> Any:
     """Decode one object of a kind, or return the Fault with the reason why it is malformed."""
     try:
-        return kind.convert(kind.decoder.decode(data), intern)
+        return kind.convert(kind.sources.decode(data), intern)
     except (msgspec.ValidationError, MalformedObject) as error:
-        return _make_fault(kind.name, data, str(error))
+        return _make_fault(kind.name, data, _explain(kind, data) or str(error))
+
+
+def _explain(kind: ResourceKind, data: bytes | msgspec.Raw) -> str:
+    """Return what is wrong with the types of an object, with the path from its root; "" if nothing is."""
+    try:
+        kind.decoder.decode(data)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
 
 
 def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
@@ -71,12 +67,17 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
 
 def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
     """Decode a page of a list; raise UnreadableList if the body is not a list."""
-    page = _decode_page(data)
-    objects: list[Any] = []
     faults: list[Fault] = []
-    for item in page.items:
-        decoded = decode(kind, item, intern)
-        (faults if isinstance(decoded, Fault) else objects).append(decoded)
+    try:
+        page = kind.pages.decode(data)
+        objects = [kind.convert(item, intern) for item in page.items]
+    except (msgspec.ValidationError, MalformedObject):
+        page = _decode_page(data)
+        decoded = [decode(kind, item, intern) for item in page.items]
+        faults = [item for item in decoded if isinstance(item, Fault)]
+        objects = [item for item in decoded if not isinstance(item, Fault)]
+    except msgspec.DecodeError as error:
+        raise _make_error(error) from None
     return Page(
         objects=objects,
         faults=faults,
@@ -89,7 +90,11 @@ def _decode_page(data: bytes) -> _ListPage:
     try:
         return _PAGE.decode(data)
     except msgspec.DecodeError as error:
-        raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
+        raise _make_error(error) from None
+
+
+def _make_error(error: msgspec.DecodeError) -> UnreadableList:
+    return UnreadableList(f"not a list of Kubernetes objects: {error}")
 
 
 def reduce_page(kind: ResourceKind, data: bytes) -> tuple[list[bytes], str, list[Fault]]:

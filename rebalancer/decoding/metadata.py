@@ -38,9 +38,9 @@ def decode_annotations(source: Mapping[str, str] | None) -> Labels:
     return Labels(relevant) if relevant else NO_LABELS
 
 
-def find_controller(metadata: wire.Metadata) -> OwnerReference | None:
+def find_controller(references: Iterable[wire.OwnerReference] | None) -> OwnerReference | None:
     """Return the owner that has `controller: true`."""
-    for reference in metadata.owner_references or ():
+    for reference in references or ():
         if reference.controller:
             group, _, _ = reference.api_version.rpartition("/")
             return OwnerReference(group=group, kind=reference.kind, name=reference.name, uid=reference.uid)

@@ -1,55 +1,135 @@
 """Pods and pod templates."""
 
+import sys
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from typing import Final
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import decode_annotations, decode_labels, find_controller, get_creation_time
+from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
-from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, Pod, PodPhase, PodSpec
+from rebalancer.model.labels import NO_LABELS, Labels
+from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, OwnerReference, Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.workloads import PodTemplate
 
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
 _MIRROR = "kubernetes.io/config.mirror"
+_PHASES: Final = {phase.value: phase for phase in PodPhase}
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
 
 
-def decode_pod(source: wire.Pod, intern: Interner) -> Pod:
-    """Convert a pod to the model's."""
-    metadata, status = source.metadata, source.status
-    requests, scored = resources.compute_requests(source.spec, status)
-    ready, ready_since = _read_condition(status, "Ready")
-    annotations = metadata.annotations
-    own_cost = read_own_cost(annotations) if annotations and OWN_DELETION_COST in annotations else 0
-    if annotations and own_cost:
-        annotations = {key: text for key, text in annotations.items() if key not in _OWN_ANNOTATIONS}
+class _Shared(Struct, frozen=True):
+    """What pods of one owner have in common, converted."""
+
+    owner: OwnerReference | None
+    spec: PodSpec
+    requests: Resources
+    scored: tuple[int, int]
+
+
+class _SharedSource(Struct, frozen=True, array_like=True):
+    """The same as the API server sends it. Its encoded form, an array, is what equal ones are recognised by."""
+
+    owner_references: list[wire.OwnerReference] | None
+    spec: wire.PodSpec
+    containers: list[wire.ContainerStatus] | None
+    init_containers: list[wire.ContainerStatus] | None
+    resizes: list[wire.Condition]
+
+
+_SHARED_SOURCE = msgspec.json.Decoder(_SharedSource)
+_ENCODE = msgspec.json.Encoder().encode
+
+
+def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
+    """Convert a pod to the model's; `source` is of no use afterwards.
+
+    Most of a pod is its owner's template. It is compared as text and converted once for equal texts, since typed
+    decoding and conversion of a spec take longer than all the rest.
+    """
+    metadata, spec, status = source.metadata, source.spec, source.status
+    node, volumes = spec.node_name, spec.volumes
+    claims, local, disks = _read_volumes(volumes, metadata.name)
+    ready, ready_since, disruption_target, resizes = _read_conditions(status.conditions or ())
+    # The pod's own, which would make every text another one. The names of volumes are drawn.
+    spec.node_name, spec.volumes = "", volumes if disks else None
+    text = _ENCODE(
+        (metadata.owner_references, spec, status.container_statuses, status.init_container_statuses, resizes)
+    )
+    shared = intern.convert(text, partial(_convert_shared, intern))
+    annotations, own_cost = _read_annotations(metadata.annotations) if metadata.annotations else (NO_LABELS, 0)
+    namespace = sys.intern(metadata.namespace)
     return Pod(
-        namespace=metadata.namespace,
+        namespace=namespace,
         name=metadata.name,
         # Hand-written files have no UIDs, and pods are identified by them.
-        uid=metadata.uid or f"{metadata.namespace}/{metadata.name}",
-        labels=intern(decode_labels(metadata.labels)),
-        annotations=intern(decode_annotations(annotations)),
-        spec=intern(decode_spec(source.spec)),
-        node=source.spec.node_name or None,
+        uid=metadata.uid or f"{namespace}/{metadata.name}",
+        labels=intern.labels(metadata.labels),
+        annotations=intern(annotations),
+        spec=shared.spec,
+        node=sys.intern(node) or None,
         nominated_node=status.nominated_node_name or None,
-        phase=parse_choice(PodPhase, status.phase or "Pending", "status.phase"),
+        phase=_PHASES.get(status.phase) or parse_choice(PodPhase, status.phase or "Pending", "status.phase"),
         ready=ready,
         ready_since=ready_since if ready else None,
-        created=get_creation_time(metadata),
+        created=metadata.creation_timestamp or UNDATED,
         deleted=metadata.deletion_timestamp,
         own_deletion_cost=own_cost,
-        owner=find_controller(metadata),
-        claims=list_claims(source.spec, metadata.name),
+        owner=shared.owner,
+        claims=claims,
+        requests=shared.requests,
+        scored=shared.scored,
+        mirror=_MIRROR in (metadata.annotations or ()),
+        local_volumes=intern(local) if local else (),
+        disruption_target=disruption_target,
+        resource_version=metadata.resource_version,
+    )
+
+
+def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
+    """Return the annotations that are read, without a deletion cost of our own, and that cost."""
+    own_cost = read_own_cost(annotations) if OWN_DELETION_COST in annotations else 0
+    if own_cost:
+        annotations = {key: text for key, text in annotations.items() if key not in _OWN_ANNOTATIONS}
+    return decode_annotations(annotations), own_cost
+
+
+def _read_conditions(
+    conditions: Sequence[wire.Condition],
+) -> tuple[bool, datetime | None, bool, Sequence[wire.Condition]]:
+    """Return whether and since when a pod is Ready, whether it is to be disrupted, and what is said of its resize."""
+    ready, ready_since, disruption_target = False, None, False
+    resizes = []
+    for condition in conditions:
+        match condition.type:
+            case "Ready":
+                ready, ready_since = condition.status == "True", condition.last_transition_time
+            case "DisruptionTarget":
+                disruption_target = condition.status == "True"
+            case "PodResizePending":
+                resizes.append(condition)
+    return ready, ready_since, disruption_target, resizes
+
+
+def _convert_shared(intern: Interner, text: bytes) -> _Shared:
+    source = _SHARED_SOURCE.decode(text)
+    status = wire.PodStatus(
+        container_statuses=source.containers,
+        init_container_statuses=source.init_containers,
+        conditions=source.resizes,
+    )
+    requests, scored = resources.compute_requests(source.spec, status)
+    return _Shared(
+        owner=intern(find_controller(source.owner_references)),
+        spec=intern(decode_spec(source.spec)),
         requests=intern(requests),
         scored=scored,
-        mirror=_MIRROR in (metadata.annotations or {}),
-        local_volumes=intern(_list_local_volumes(source.spec)),
-        disruption_target=_read_condition(status, "DisruptionTarget")[0],
-        resource_version=metadata.resource_version,
     )
 
 
@@ -99,28 +179,27 @@ def decode_spec(source: wire.PodSpec) -> PodSpec:
     )
 
 
-def list_claims(source: wire.PodSpec, name: str) -> tuple[str, ...]:
-    """List the pod's claims: those in its spec, and those that its ephemeral volumes create."""
-    read = []
-    for volume in source.volumes or ():
+def _read_volumes(
+    volumes: Sequence[wire.Volume] | None, name: str
+) -> tuple[tuple[str, ...], tuple[LocalVolume, ...], bool]:
+    """Return a pod's claims, its local volumes sorted by name, and whether it has inline disks."""
+    claims: list[str] = []
+    local: list[LocalVolume] = []
+    disks = False
+    for volume in volumes or ():
         if volume.persistent_volume_claim is not None:
-            read.append(volume.persistent_volume_claim.claim_name)
+            claims.append(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
-            read.append(f"{name}-{volume.name}")
-    return tuple(read)
-
-
-def _list_local_volumes(source: wire.PodSpec) -> tuple[LocalVolume, ...]:
-    """List the volumes whose data an eviction deletes or leaves behind, sorted by name."""
-    local = []
-    for volume in source.volumes or ():
-        if volume.empty_dir is not None and volume.empty_dir.medium != "Memory":
-            local.append(LocalVolume(volume.name, LocalStorage.EMPTY_DIR))
-        elif volume.ephemeral is not None:
+            claims.append(f"{name}-{volume.name}")
             local.append(LocalVolume(volume.name, LocalStorage.EPHEMERAL))
+        elif volume.empty_dir is not None:
+            if volume.empty_dir.medium != "Memory":
+                local.append(LocalVolume(volume.name, LocalStorage.EMPTY_DIR))
         elif volume.host_path is not None:
             local.append(LocalVolume(volume.name, LocalStorage.HOST_PATH))
-    return tuple(sorted(local))
+        else:
+            disks = disks or volume.has_inline_disk
+    return tuple(claims), tuple(sorted(local)) if local else (), disks
 
 
 def _decode_host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:
@@ -149,10 +228,3 @@ def _list_unpredictable_fields(source: wire.PodSpec) -> tuple[str, ...]:
     for volume in source.volumes or ():
         names += [disk for disk in _INLINE_DISKS if getattr(volume, disk) is not None]
     return tuple(names)
-
-
-def _read_condition(status: wire.PodStatus, kind: str) -> tuple[bool, datetime | None]:
-    for condition in status.conditions or ():
-        if condition.type == kind:
-            return condition.status == "True", condition.last_transition_time
-    return False, None

@@ -5,12 +5,14 @@ build the model.
 """
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 Moment = Annotated[datetime, Meta(tz=True)]
 """A point in time with a time zone; one without could not be compared with ours."""
+
+Item = TypeVar("Item")
 
 Quantity = str | int | float
 IntOrString = int | str
@@ -23,6 +25,21 @@ class Wire(Struct, frozen=True, gc=False, rename="camel", kw_only=True, omit_def
 class Head(Wire, frozen=True):
     """The fields that identify an object's kind."""
 
+    kind: str = ""
+    api_version: str = ""
+
+
+class ListMetadata(Wire, frozen=True):
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+    continue_: str = field(default="", name="continue")
+
+
+class ListOf(Wire, Generic[Item], frozen=True):
+    """A list, or a page of it."""
+
+    items: list[Item]
+    metadata: ListMetadata = ListMetadata()
     kind: str = ""
     api_version: str = ""
 
@@ -178,6 +195,17 @@ class Volume(Wire, frozen=True):
     iscsi: Present | None = None
     rbd: Present | None = None
 
+    @property
+    def has_inline_disk(self) -> bool:
+        """Whether its source is a disk that the pod names itself; spelled out, since it is read of every volume."""
+        return (
+            self.gce_persistent_disk is not None
+            or self.aws_elastic_block_store is not None
+            or self.azure_disk is not None
+            or self.iscsi is not None
+            or self.rbd is not None
+        )
+
 
 class PodSpec(Wire, frozen=True):
     node_name: str = ""
@@ -226,6 +254,73 @@ class Pod(Wire, frozen=True):
     metadata: Metadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+_NULL = Raw(b"null")
+
+
+class RawContainer(Wire, frozen=True):
+    name: str = ""
+    image: str = ""
+    ports: Raw = _NULL
+    resources: Raw = _NULL
+    restart_policy: str | None = None
+
+
+class RawContainerStatus(Wire, frozen=True):
+    name: str
+    allocated_resources: Raw = _NULL
+    resources: Raw = _NULL
+
+
+class RawPodSpec(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=True):
+    """A pod's spec in which what all pods of an owner have in common is left as it was sent; see `decode_pod`."""
+
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    node_selector: Raw = _NULL
+    affinity: Raw = _NULL
+    tolerations: Raw = _NULL
+    topology_spread_constraints: Raw = _NULL
+    containers: list[RawContainer] = []
+    init_containers: list[RawContainer] | None = None
+    overhead: Raw = _NULL
+    resources: Raw = _NULL
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    volumes: list[Volume] | None = None
+    scheduling_gates: Raw = _NULL
+    resource_claims: Raw = _NULL
+    workload_ref: Raw = _NULL
+    scheduling_group: Raw = _NULL
+    eviction_responders: Raw = _NULL
+
+
+class RawMetadata(Wire, frozen=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: Moment | None = None
+    deletion_timestamp: Moment | None = None
+    owner_references: Raw = _NULL
+
+
+class RawPodStatus(Wire, frozen=True):
+    phase: str = "Pending"
+    conditions: list[Condition] | None = None
+    container_statuses: list[RawContainerStatus] | None = None
+    init_container_statuses: list[RawContainerStatus] | None = None
+    nominated_node_name: str = ""
+
+
+class RawPod(Wire, frozen=True):
+    metadata: RawMetadata
+    spec: RawPodSpec = field(default_factory=RawPodSpec)
+    status: RawPodStatus = RawPodStatus()
 
 
 class PodTemplate(Wire, frozen=True):

@@ -63,7 +63,7 @@ def decode_replication_controller(source: wire.ReplicationController, intern: In
         updated=source.status.replicas,
         observed=source.status.observed_generation >= metadata.generation,
         min_ready_seconds=spec.min_ready_seconds,
-        owner=find_controller(metadata),
+        owner=find_controller(metadata.owner_references),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )
@@ -90,7 +90,7 @@ def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner
         observed=status.observed_generation >= metadata.generation,
         paused=spec.paused,
         min_ready_seconds=spec.min_ready_seconds,
-        owner=find_controller(metadata),
+        owner=find_controller(metadata.owner_references),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )

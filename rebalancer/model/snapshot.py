@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final, Self
 
 from rebalancer.model.autoscalers import Autoscaler
+from rebalancer.model.budget_selection import BudgetSelection
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import NEWEST, Namespace, PriorityClass, Service, Version
 from rebalancer.model.node_pools import NodePool
@@ -160,6 +161,11 @@ class Snapshot:
         for budget in self.budgets:
             by_namespace[budget.namespace].append(budget)
         return by_namespace
+
+    @cached_property
+    def budget_selection(self) -> BudgetSelection:
+        """Which budgets select which pods."""
+        return BudgetSelection(self.pods_in, self.budgets_in)
 
     @cached_property
     def namespace(self) -> Mapping[str, Namespace]:

@@ -34,7 +34,7 @@ def observe_changes(
         for change in memory.changes
         if now - change.at < CHANGE_LIFETIME
     }
-    if before is not None:
+    if before is not None and not before.holds_same(after):  # most cycles: to compare all pods takes most of such a one
         new = [
             *_workload_changes(before, after),
             *_pod_changes(before, after),

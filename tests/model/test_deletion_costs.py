@@ -8,6 +8,7 @@ import pytest
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
+from rebalancer.decoding.lists import decode as decode_object
 from rebalancer.model.deletion_costs import (
     DELETION_COST,
     OWN_DELETION_COST,
@@ -27,7 +28,7 @@ def decode(annotations: dict[str, str]) -> Pod:
         "status": {"phase": "Running"},
     }
 
-    pod = PODS.convert(PODS.decoder.decode(json.dumps(made)), Interner())
+    pod = decode_object(PODS, json.dumps(made).encode(), Interner())
     assert isinstance(pod, Pod)
     return pod
 

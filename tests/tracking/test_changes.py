@@ -1,12 +1,13 @@
 """What changed between two snapshots: of workloads, of pods, of domains."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from msgspec import structs
 
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.moves import NO_MEMORY, ObservedChange
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.changes import observe_changes
@@ -83,3 +84,14 @@ def test_another_label_of_a_node_changes_no_domain() -> None:
     first, *others = snapshot.nodes
     labelled = structs.replace(first, labels=Labels({**first.labels, "disk": "ssd"}))
     assert changes(snapshot, replace(snapshot, nodes=(labelled, *others))) == []
+
+
+def test_between_snapshots_of_the_very_same_objects_nothing_has_changed() -> None:
+    """What was observed before stays, as long as an hour, and the first snapshot of all has nothing before it."""
+    snapshot = shop()
+    later = snapshot.at(snapshot.taken_at + timedelta(minutes=59))
+    change = ObservedChange(ViolationCause.ROLLOUT, "default/web (Deployment)", snapshot.taken_at)
+    memory = structs.replace(NO_MEMORY, changes=(change,))
+    assert observe_changes(memory, snapshot, later, (ZONE,)) == (change,)
+    assert observe_changes(memory, None, later, (ZONE,)) == (change,)
+    assert observe_changes(memory, snapshot, snapshot.at(snapshot.taken_at + timedelta(hours=1)), (ZONE,)) == ()

@@ -23,13 +23,11 @@ def budget_findings(view: View) -> Iterator[Finding]:
                 workloads=_workloads(budget, view),
             )
     for member in members(view):
-        budgets = snapshot.budgets_in.get(member.reference.namespace, ())
-        if len(budgets) > 1:
+        if len(snapshot.budgets_in.get(member.reference.namespace, ())) > 1:
             labels = {id(pod.labels): pod.labels for pod in member.pods}.values()
             for own in labels:
-                names = sorted(
-                    budget.name for budget in budgets if budget.selector is not None and budget.selector.matches(own)
-                )
+                selecting = snapshot.budget_selection.selecting(member.reference.namespace, own)
+                names = sorted(budget.name for budget in selecting)
                 if len(names) > 1:
                     message = (
                         f"PodDisruptionBudgets {list_names(names)} select the same pods: the API server refuses to "

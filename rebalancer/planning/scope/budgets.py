@@ -15,7 +15,6 @@ from typing import Final
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
@@ -61,20 +60,11 @@ class BudgetLedger:
         self._left_of_workload: dict[str, int] = {}
         self._planned: dict[str, list[str]] = {}
         self._ready: dict[str, int] = {}
-        self._selecting: dict[tuple[str, Labels], Sequence[DisruptionBudget]] = {}
+        self._selected = view.snapshot.budget_selection
 
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
         """Return the budgets that select a pod, by the rules of policy/v1: null selects none, `{}` all."""
-        budgets = self._snapshot.budgets_in.get(pod.namespace)
-        if budgets is None:
-            return ()
-        key = (pod.namespace, pod.labels)
-        known = self._selecting.get(key)
-        if known is None:
-            known = self._selecting[key] = tuple(
-                budget for budget in budgets if budget.selector is not None and budget.selector.matches(pod.labels)
-            )
-        return known
+        return self._selected.budgets_of(pod)
 
     def refusal(self, pod: Pod) -> Refusal | None:
         """Return why no budget could ever let this pod be evicted through the API."""
@@ -214,14 +204,8 @@ class BudgetLedger:
         if budget.observed_generation < budget.generation or not budget.synced:
             return 0
         granted = {name for name, when in budget.disrupted if not self._clock.has_lasted(when, _DELETION_TIMEOUT)}
-        healthy = sum(
-            1
-            for pod in self._snapshot.pods_in.get(budget.namespace, ())
-            if budget.selector is not None
-            and budget.selector.matches(pod.labels)
-            and self._healthy(pod)
-            and pod.name not in granted
-        )
+        selected = self._selected.pods_of(budget)
+        healthy = sum(1 for pod in selected if self._healthy(pod) and pod.name not in granted)
         return max(0, min(budget.allowed, healthy - budget.desired_healthy))
 
     def _allowance_of_workload(self, member: PodController) -> int:

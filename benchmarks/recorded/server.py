@@ -1,0 +1,281 @@
+"""Plays recorded answers back over TLS, as an API server: lists in pages, watches with bookmarks, protobuf and JSON.
+
+    python -m benchmarks.recorded.server FOLDER KUBECONFIG [--events N]
+
+Writes the kubeconfig, then serves until it is ended. Nothing is computed for an answer: pages are slices of a file that
+is mapped into memory. Writes are accepted and forgotten, except the ConfigMap with the controller's status, which is
+stored. `--events` sends so many changes of pods a second to a watch of pods.
+"""
+
+import argparse
+import json
+import mmap
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from benchmarks.recorded.pages import INDEX, VERSION
+from benchmarks.recorded.protobuf import CONTENT_TYPE
+
+NAMESPACE: Final = "rebalancer-system"
+STORED: Final = ("rebalancer-status", "rebalancer-control", "rebalancer-policy", "rebalancer-approval")
+
+_BOOKMARK_SECONDS: Final = 5.0
+_JSON: Final = "application/json"
+_EVICTIONS: Final = {
+    "name": "pods/eviction",
+    "namespaced": True,
+    "kind": "Eviction",
+    "group": "policy",
+    "version": "v1",
+    "verbs": ["create"],
+}
+_POLICY_GROUP: Final = {"groupVersion": "policy/v1", "version": "v1"}
+_FIXED: Final[dict[str, Any]] = {
+    "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.3"},
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/apis": {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [{"name": "policy", "versions": [_POLICY_GROUP], "preferredVersion": _POLICY_GROUP}],
+    },
+    "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [_EVICTIONS]},
+    "/apis/policy/v1": {"kind": "APIResourceList", "groupVersion": "policy/v1", "resources": []},
+}
+
+
+class Recording:
+    """The recorded pages, mapped into memory, and the few objects that are written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        self._maps: dict[str, mmap.mmap] = {}
+        for name in ("json", "pb"):
+            with (folder / f"pages.{name}").open("rb") as file:
+                self._maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.stored: dict[str, dict[str, Any]] = {
+            f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}": {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"namespace": NAMESPACE, "name": name, "uid": name, "resourceVersion": VERSION},
+            }
+            for name in STORED
+        }
+        self.writes: list[tuple[str, str, int]] = []
+        """Method, path and size of every write."""
+
+    def page(self, path: str, encoding: str, number: int) -> memoryview | None:
+        """Return a page of a list, None for a path that is not recorded."""
+        pages = self._index.get(path, {}).get(encoding)
+        if pages is None or number >= len(pages):
+            return None
+        start, length = pages[number]
+        return memoryview(self._maps[encoding])[start : start + length]
+
+    def changes(self, path: str) -> Iterator[bytes]:
+        """Yield events of a watch without end: each object of the first pages again, as Ready and not Ready in turn."""
+        version = int(VERSION)
+        while True:
+            for number in range(20):
+                data = self.page(path, "json", number)
+                if data is None:
+                    break
+                for item in json.loads(bytes(data))["items"]:
+                    version += 1
+                    item["metadata"]["resourceVersion"] = str(version)
+                    ready = "True" if version // 10_000 % 2 else "False"
+                    item["status"]["conditions"][2]["status"] = ready
+                    yield json.dumps({"type": "MODIFIED", "object": item}, separators=(",", ":")).encode() + b"\n"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 1 << 16
+    recording: ClassVar[Recording]
+    events: ClassVar[float] = 0.0
+
+    def log_message(self, *_: Any) -> None:
+        """Write no log."""
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        if "sendInitialEvents" in query:
+            self._refuse(400, "this server sends no initial events")
+        elif query.get("watch") in {"true", "1"}:
+            self._watch(parts.path, query)
+        else:
+            self._get(parts.path, query)
+
+    def _get(self, path: str, query: dict[str, str]) -> None:
+        encoding = "pb" if CONTENT_TYPE in self.headers.get("Accept", "") else "json"
+        page = self.recording.page(path, encoding, int(query.get("continue", "0")))
+        fixed = _FIXED.get(path) or self.recording.stored.get(path)
+        if page is not None:
+            self._answer(200, page, CONTENT_TYPE if encoding == "pb" else _JSON)
+        elif fixed is not None:
+            self._answer(200, json.dumps(fixed).encode())
+        elif path.endswith("/configmaps"):
+            items = list(self.recording.stored.values())
+            wanted = query.get("fieldSelector", "").removeprefix("metadata.name=")
+            items = [item for item in items if wanted in {"", item["metadata"]["name"]}]
+            listed = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": VERSION}}
+            self._answer(200, json.dumps({**listed, "items": items}).encode())
+        else:
+            self._refuse(404, f"{path} is not recorded")
+
+    def _watch(self, path: str, query: dict[str, str]) -> None:
+        encoding = "pb" if CONTENT_TYPE in self.headers.get("Accept", "") else "json"
+        self.send_response(200)
+        self.send_header("Content-Type", _JSON if encoding == "json" else f"{CONTENT_TYPE};stream=watch")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.flush()
+        self.close_connection = True
+        if encoding == "json" and self.events and path.endswith("/pods"):
+            self._send_changes(path)
+        bookmark = {"type": "BOOKMARK", "object": {"kind": "", "metadata": {"resourceVersion": VERSION}}}
+        until = time.monotonic() + float(query.get("timeoutSeconds", "300"))
+        while time.monotonic() < until:
+            time.sleep(_BOOKMARK_SECONDS)
+            if encoding == "json" and "allowWatchBookmarks" in query:
+                self._chunk(json.dumps(bookmark).encode() + b"\n")
+
+    def _send_changes(self, path: str) -> None:
+        began = time.monotonic()
+        for sent, event in enumerate(self.recording.changes(path)):
+            ahead = sent / self.events - (time.monotonic() - began)
+            if ahead > 0.01:
+                time.sleep(ahead)
+            self._chunk(event)
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def _write(self) -> None:
+        path = urlsplit(self.path).path
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.recording.writes.append((self.command, path, len(body)))
+        stored = self.recording.stored.get(path)
+        if stored is None and not path.endswith("/events"):
+            self._refuse(403, f"nothing is written to {path}")
+            return
+        sent = json.loads(body)
+        if stored is not None:
+            for key in ("data", "metadata"):
+                stored[key] = {**stored.get(key, {}), **sent.get(key, {})}
+        self._answer(200 if stored is not None else 201, json.dumps(stored or sent).encode())
+
+    do_POST = do_PUT = do_PATCH = _write  # noqa: N815  # the names that the standard library calls
+
+    def _refuse(self, code: int, message: str) -> None:
+        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+        reason = {400: "BadRequest", 403: "Forbidden", 404: "NotFound"}[code]
+        self._answer(code, json.dumps({**status, "reason": reason}).encode())
+
+    def _answer(self, code: int, data: bytes | memoryview, content_type: str = _JSON) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.flush()
+        self.connection.sendall(data)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, context: ssl.SSLContext, handler: type[_Handler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self._context = context
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Make the connection safe in its own thread, so that a slow client delays no other one."""
+        with suppress(OSError), self._context.wrap_socket(request, server_side=True) as safe:
+            super().finish_request(safe, client_address)
+
+    def handle_error(self, *_: Any) -> None:
+        """Write nothing: clients that are done close their watches."""
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate for 127.0.0.1, valid for a day; return it and its key."""
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "1", "-subj", "/CN=recorded", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+def write_kubeconfig(path: Path, port: int, certificate: Path) -> None:
+    """Write a kubeconfig for the server."""
+    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(certificate)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "recorded", "cluster": cluster}],
+        "users": [{"name": "recorded", "user": {"token": "any"}}],
+        "contexts": [{"name": "recorded", "context": {"cluster": "recorded", "user": "recorded"}}],
+        "current-context": "recorded",
+    }
+    part = path.with_suffix(".part")
+    part.write_text(yaml.safe_dump(document), encoding="utf-8")
+    part.rename(path)
+
+
+@contextmanager
+def served(folder: Path, work: Path, *, events: float = 0.0) -> Iterator[Path]:
+    """Serve a recorded folder from a process of its own as long as the block runs; gives the kubeconfig."""
+    kubeconfig = work / f"{folder.name}.kubeconfig"
+    kubeconfig.unlink(missing_ok=True)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.recorded.server",
+        str(folder),
+        str(kubeconfig),
+        "--events",
+        str(events),
+    ]
+    process = subprocess.Popen(command)
+    try:
+        while not kubeconfig.exists():
+            if process.poll() is not None:
+                raise RuntimeError("the recorded server has ended")
+            time.sleep(0.05)
+        yield kubeconfig
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until the end of the process."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded.server", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("kubeconfig", type=Path)
+    parser.add_argument("--events", type=float, default=0.0)
+    options = parser.parse_args(arguments)
+    certificate, key = make_certificate(options.kubeconfig.parent)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    members = {"recording": Recording(options.folder), "events": options.events}
+    server = _Server(context, type("_RecordedHandler", (_Handler,), members))
+    write_kubeconfig(options.kubeconfig, server.server_address[1], certificate)
+    threading.Thread(target=server.serve_forever).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""A guard against slowness: times are compared with reference work of the same run, never with seconds.
+
+Each bound has a margin to what was measured, so that a busy machine does not exceed it, and a pass over all pods for
+each workload does.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from benchmarks.planning_states import zone_returned
+from benchmarks.recorded import objects
+from benchmarks.recorded.states import SCENARIOS
+from benchmarks.timing import seconds
+from rebalancer.assessment.assess import assess
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import PODS
+from rebalancer.decoding.lists import decode_page
+from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.labels import LabelSelector
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.planner import plan
+from rebalancer.policy import default_policy
+from rebalancer.scheduling.view import View
+
+POLICY = default_policy()
+
+
+def page(workloads: int) -> bytes:
+    """Return a page of pods as the API server sends them, 25 of each workload."""
+    state = SCENARIOS["zone-returned"](102, 30 * workloads)
+    items = [
+        objects.Template.of(json.dumps(objects.pod(workload)).encode()).fill(objects.pod_texts(replica, node, replica))
+        for workload in state.workloads
+        for replica, node in enumerate(workload.nodes[:25])
+    ]
+    return b'{"metadata":{},"items":[' + b",".join(items) + b"]}"
+
+
+def test_decoding_a_page_of_pods_takes_less_than_parsing_it() -> None:
+    """A third of the standard library's parser alone, at most: what pods of an owner share is converted once."""
+    data = page(20)
+    assert len(decode_page(PODS, data, Interner()).objects) == 500
+    decoded = seconds(lambda: decode_page(PODS, data, Interner()), times=5)
+    parsed = seconds(lambda: json.loads(data), times=5)
+    print(f"\n500 pods decoded {decoded * 1000:.1f} ms, parsed by json {parsed * 1000:.1f} ms")
+    assert decoded < parsed / 3
+
+
+def plan_from_nothing(snapshot: Snapshot) -> float:
+    began = time.process_time()
+    view = View(replace(snapshot))
+    plan(view, assess(view, POLICY, NO_MEMORY), POLICY, NO_MEMORY)
+    return time.process_time() - began
+
+
+def with_budgets(snapshot: Snapshot) -> Snapshot:
+    """Return all pods in one namespace, with a budget for each workload."""
+    budgets = [
+        DisruptionBudget(
+            namespace="ns0",
+            name=workload.name,
+            selector=LabelSelector.of({"app": workload.name}),
+            allowed=1,
+            desired_healthy=workload.replicas - 1,
+            observed_generation=1,
+        )
+        for workload in snapshot.workloads
+    ]
+    pods = [structs.replace(pod, namespace="ns0") for pod in snapshot.pods]
+    workloads = [structs.replace(workload, namespace="ns0") for workload in snapshot.workloads]
+    return replace(snapshot, pods=pods, workloads=workloads, budgets=budgets)
+
+
+@pytest.mark.parametrize("change", [lambda snapshot: snapshot, with_budgets], ids=["plain", "budgets"])
+def test_planning_grows_with_the_pods(change: Callable[[Snapshot], Snapshot]) -> None:
+    """Eight times the cluster takes at most sixteen times as long; with the square of the pods it were sixty-four."""
+    small = change(zone_returned(nodes=150, workloads=150))
+    large = change(zone_returned(nodes=1200, workloads=1200))
+    few = min(plan_from_nothing(small) for _ in range(3))
+    many = min(plan_from_nothing(large) for _ in range(2))
+    print(f"\neight times the cluster: {many / few:.1f} times the time")
+    assert many < 16 * few
