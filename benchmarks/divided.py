@@ -30,7 +30,7 @@ PROCESSES: Final = (1, 2, 4)
 
 @dataclass(frozen=True, kw_only=True)
 class Divided:
-    """What N processes take: seconds from a start to the first plan, MiB of the largest and of all, minutes of repairs."""
+    """What N processes take: seconds to the first plan, MiB of the largest and of all, minutes of repairs."""
 
     seconds: float
     largest: float
