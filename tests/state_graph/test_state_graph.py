@@ -100,13 +100,13 @@ def check_rest(scene: Scene, state: State) -> str:
     if not state.waiting and satisfied(scene, state):
         assert not plan.groups, (scene, state)
         return "satisfied"
-    if state.failed and not state.waiting:
+    if state.waiting:
+        assert not placed(scene, state), (scene, state)
+    if state.failed >= MAX_FAILED_PREDICTIONS or (state.failed and not state.waiting):
         return "violated after failed predictions"
     assert all(group.refusal is not None for group in plan.groups), (scene, state)
     if state.waiting:
-        assert not placed(scene, state), (scene, state)
-        given_up = scene.out == "1" or state.failed >= MAX_FAILED_PREDICTIONS
-        assert given_up or not one_eviction_is_enough(scene, state), (scene, state)
+        assert scene.out == "1" or not one_eviction_is_enough(scene, state), (scene, state)
         return "a pod waits that no node admits"
     assert plan.groups, (scene, state)
     assert not one_eviction_is_enough(scene, state), (scene, state)
