@@ -45,7 +45,7 @@ RECORDED: Final = (
     "demo",
 )
 _HEIGHT: Final = 50
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 240.0
 _POLL: Final = 0.1
 
 
