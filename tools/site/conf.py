@@ -26,6 +26,7 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/operations",
         "deploy/monitoring/README",
         "docs/scaling",
+        "docs/benchmarks",
         "docs/security",
         "SECURITY",
     ),
