@@ -12,8 +12,9 @@ from hypothesis import Phase, settings
 settings.register_profile("unshrunk", phases=(Phase.explicit, Phase.generate), derandomize=True, database=None)
 """For whoever asks only whether a test fails, always with the same examples (tools/mutation.py)."""
 
-os.environ.pop("COLUMNS", None)
-"""Whoever starts the tests may have it, and the text of the commands would be wrapped; tests of wrapping set it."""
+for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    # Whoever starts the tests may have it, and the commands would print otherwise; tests of that set it themselves.
+    os.environ.pop(_name, None)
 
 pytest_plugins = ["tests.control_plane.fixtures"]
 

@@ -15,9 +15,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES_BY_HAND: Final = sorted(
-    name
-    for name in (path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.md"))
-    if not re.search(r"(?:^|/)\.|^(?:build|dist)/|node_modules/", name)
+    subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
 )
 ON_A_CLUSTER: Final = {
     "kustomize": (

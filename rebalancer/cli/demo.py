@@ -82,16 +82,16 @@ def run(args: argparse.Namespace) -> int:
     address = args.page_address
     if address is None and console.is_terminal:
         address = Address("127.0.0.1", 0)
-    page = DemoPage(address) if address is not None else None
     runs = [DemoRun(scenario, args.seed) for scenario in SCENARIOS.values() if args.scenario in {None, scenario.name}]
+    page = DemoPage(address) if address is not None and runs else None  # the night has no controller to show
     with nullcontext() if page is None else page.served():
         if page is not None:
             say([f"Status page, while the demo runs: {page.url}", ""])
         for play in runs:
             _play(play, console, page, args)
-    shown = [line for play in runs for line in _conclude(play)]
-    if args.scenario in {None, _NIGHT}:
-        shown.append(_show_night(args.seed))
+        shown = [line for play in runs for line in _conclude(play)]
+        if args.scenario in {None, _NIGHT}:
+            shown.append(_show_night(args.seed))
     say(("", "What was shown:", *(f"* {line}" for line in shown), *_NEXT))
     _check_repaired(runs, args.seed)
     return Exit.FINE
@@ -128,9 +128,9 @@ def _play(play: DemoRun, console: Console, page: DemoPage | None, args: argparse
     def follow(show: Show, *, to_scene: bool) -> None:
         for new in _frames(play, args.speed, to_scene=to_scene):
             lines.extend(new)
-            show(new)
-            if page is not None:
+            if page is not None:  # before the line about it, that nobody looks for it in vain
                 page.show(play)
+            show(new)
 
     if not console.is_terminal:
         _print_lines(lines)

@@ -36,7 +36,9 @@ class DemoPage:
     def url(self) -> str:
         """Where a browser of this machine finds it."""
         host, port = self._page.address
-        return f"http://{'localhost' if host in {'127.0.0.1', '::1'} else host}:{port}/"
+        here = host in {"127.0.0.1", "0.0.0.0", "::1", "::"}  # noqa: S104  # any address of this machine will do
+        shown = "localhost" if here else f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{port}/"
 
     @contextmanager
     def served(self) -> Iterator[None]:

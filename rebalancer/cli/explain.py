@@ -73,6 +73,8 @@ def _parse_object(words: Sequence[str]) -> tuple[str, str]:
     if len(words) > 2 or not name or "/" in name or kind.lower() not in _KINDS:
         near = get_close_matches(kind.lower(), _KINDS, n=1)
         hint = f"; did you mean {near[0]}/{name}?" if near and name and kind.lower() not in _KINDS else ""
+        if len(words) > 1 and all("/" in word for word in words):
+            hint = "; name one object at a time"
         raise UsageError(
             f"found {' '.join(words)!r}, expected KIND/NAME such as pod/web-1; kinds: pod, deployment, statefulset, "
             f"replicaset{hint}"

@@ -7,6 +7,7 @@ from typing import Final
 
 from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.findings import find_findings
+from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes
@@ -17,7 +18,7 @@ from rebalancer.cli.progress import progress
 from rebalancer.controller import logs
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
-from rebalancer.model.snapshot import get_known_time
+from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.policy import Policy, ScaleDownPrevention
 from rebalancer.reporting.documents.document import json_chunks, to_yaml, workload_name
 from rebalancer.reporting.documents.report import report_document
@@ -159,13 +160,20 @@ def _play(cluster: LoadedCluster, policy: Policy, profile: Profile, seed: int, c
             raise CliError(str(error)) from None
 
 
+def _find_domains(snapshot: Snapshot, key: str) -> list[str]:
+    domains = sorted({node.labels[key] for node in snapshot.nodes if key in node.labels})
+    if not domains:
+        keys = {known for node in snapshot.nodes for known in node.labels}
+        near = min((known for known in keys if known.rpartition("/")[2] == key), default=nearest_name(key, keys))
+        raise CliError(f"--each {key}: no node has the label {key}{f'; did you mean {near}?' if near else ''}")
+    return domains
+
+
 def _lose_domains(
     cluster: LoadedCluster, policy: Policy, profile: Profile, seed: int, key: str
 ) -> DomainLossesDocument:
     snapshot = cluster.snapshot
-    domains = sorted({node.labels[key] for node in snapshot.nodes if key in node.labels})
-    if not domains:
-        raise CliError(f"--each {key}: no node has the label {key}")
+    domains = _find_domains(snapshot, key)
     losses = []
     for domain in domains:
         lost = {node.name for node in snapshot.nodes if node.labels.get(key) == domain}

@@ -166,6 +166,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     following = structs.replace(
         state,
         cycle=cycle,
+        read_at=event.read_at,
         turn=state.turn + 1,
         memory=cycle.memory,
         violated=frozenset(make_token(group.group.name) for group in cycle.assessment.violated),

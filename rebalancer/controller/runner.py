@@ -148,8 +148,6 @@ class Runner:
         self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
         self._waiting_tick = False
         self._next_cycle: float | None = None
-        self._read_at = 0.0
-        """When the cluster was read for the last cycle."""
         self._last_cycle = (0.0, 0.0)
         """When it ended, and how long it took."""
         self._awaited = NOTHING_AWAITED
@@ -247,13 +245,15 @@ class Runner:
         if self.state.leads:
             with self._observer.phase("snapshot"):
                 stale = self._cluster.staleness()
-                self._read_at = self._clocks.monotonic()
+                read_at = self._clocks.monotonic()
                 snapshot = self._cluster.snapshot(self._clocks.now())
             requests = self.count_requests(self.state.policy.breaker.window)
             capacity = read_capacity(
                 self._placeholders, self.state.policy, self.state.memory, snapshot, self._clocks.now()
             )
-            self._handle(CycleDue(snapshot=snapshot, stale=stale, requests=requests, capacity=capacity))
+            self._handle(
+                CycleDue(snapshot=snapshot, read_at=read_at, stale=stale, requests=requests, capacity=capacity)
+            )
             self._report()
             if self.state.memory.capacity or (capacity is not None and capacity.jobs):
                 self.ask_cycle_within(CAPACITY_SECONDS)
@@ -269,7 +269,7 @@ class Runner:
             for request in self._step(pending.popleft()):
                 match request:
                     case Evict():
-                        if why := self._begin(partial(self._evict, request, self._read_at)):
+                        if why := self._begin(partial(self._evict, request, self.state.read_at)):
                             pending.append(NotSent(uid=request.move.uid, why=why, held=Held.STEPS))
                     case Publish():
                         _log_event(request.event)

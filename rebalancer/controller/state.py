@@ -39,11 +39,12 @@ class Clocks(NamedTuple):
 class CycleDue:
     """It is time for a cycle. `stale` says why the snapshot is out of date, "" if it is not.
 
-    `requests` are those to the API server within `breaker.window`; `capacity` is what was read of placeholders, None
-    where there can be none.
+    `read_at` is when the snapshot was taken, by the monotonic clock. `requests` are those to the API server within
+    `breaker.window`; `capacity` is what was read of placeholders, None where there can be none.
     """
 
     snapshot: Snapshot
+    read_at: float = 0.0
     stale: str = ""
     requests: RequestCounts = NO_REQUESTS
     capacity: CapacityReading | None = None
@@ -229,7 +230,8 @@ class LoopState(Struct, frozen=True, kw_only=True):
 
     `violated`, `reported` and `deadlocked` are what the last events reported: groups and limits that are not Satisfied,
     by token, and pending pods by UID.
-    `cycle` is the last one, None before the first; `turn` counts them. `queue` has the admitted evictions that are not
+    `cycle` is the last one, None before the first, `read_at` when the cluster was read for it, by the monotonic clock;
+    `turn` counts them. `queue` has the admitted evictions that are not
     yet requested, `under_way` the requests without an answer. `sent` counts the evictions of the present step that were
     requested, by group. `silent` are the namespaces of requests that had no answer or a server's error in this cycle.
     `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in the stored memory.
@@ -264,6 +266,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     reported: ReportedStates = field(default_factory=dict)
     deadlocked: frozenset[str] = frozenset()
     cycle: Cycle | None = None
+    read_at: float = 0.0
     turn: int = 0
     queue: tuple[Eviction, ...] = ()
     under_way: tuple[UnderWay, ...] = ()

@@ -5,6 +5,7 @@ square of both: 2,500 budgets over 150,000 pods took ten times as long as all th
 compared with distinct label sets, and only with those that have one of the values that the selector requires.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
@@ -61,13 +62,17 @@ _Entry = tuple[int, LabelSelector, DisruptionBudget]
 
 
 class _Index:
-    """The budgets of one namespace, by a label that they require."""
+    """The budgets of one namespace, by a label that they require: the one that the fewest of all require."""
 
     def __init__(self, budgets: Sequence[DisruptionBudget]) -> None:
         self._requiring: dict[tuple[str, str], list[_Entry]] = {}
+        selectors = [budget.selector for budget in budgets if budget.selector is not None]
+        common = Counter(label for selector in selectors for labels in _required(selector) for label in labels)
         for position, budget in enumerate(budgets):
             if budget.selector is not None:
-                for label in _required_labels(budget.selector):
+                required = _required(budget.selector)
+                rarest = min(required, key=lambda labels: sum(common[label] for label in labels), default=[_ANY])
+                for label in rarest:
                     self._requiring.setdefault(label, []).append((position, budget.selector, budget))
 
     def selecting(self, labels: Labels) -> Iterator[DisruptionBudget]:
@@ -84,9 +89,10 @@ _ANY = ("", "")
 """In the place of a label for selectors that require no value; no label has an empty key."""
 
 
-def _required_labels(selector: LabelSelector) -> Sequence[tuple[str, str]]:
-    """Return labels of which a label set has exactly one if the selector matches it."""
-    for requirement in selector.requirements:
-        if requirement.operator is Operator.IN:
-            return [(requirement.key, value) for value in requirement.values]
-    return (_ANY,)
+def _required(selector: LabelSelector) -> Sequence[Sequence[tuple[str, str]]]:
+    """Return lists of labels; of each, a label set has exactly one if the selector matches it."""
+    return [
+        [(requirement.key, value) for value in requirement.values]
+        for requirement in selector.requirements
+        if requirement.operator is Operator.IN
+    ]

@@ -21,7 +21,7 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode_page
 from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.labels import LabelSelector
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
@@ -60,19 +60,22 @@ def plan_from_nothing(snapshot: Snapshot) -> float:
 
 
 def with_budgets(snapshot: Snapshot) -> Snapshot:
-    """Return all pods in one namespace, with a budget for each workload."""
+    """Return all pods in one namespace, with a budget for each workload; all of them require another label, too."""
     budgets = [
         DisruptionBudget(
             namespace="ns0",
             name=workload.name,
-            selector=LabelSelector.of({"app": workload.name}),
+            selector=LabelSelector.of({"a-part": "server", "app": workload.name}),
             allowed=1,
             desired_healthy=workload.replicas - 1,
             observed_generation=1,
         )
         for workload in snapshot.workloads
     ]
-    pods = [structs.replace(pod, namespace="ns0") for pod in snapshot.pods]
+    pods = []
+    for pod in snapshot.pods:
+        labels = Labels({**pod.labels, "a-part": "server"})
+        pods.append(structs.replace(pod, namespace="ns0", labels=labels))
     workloads = [structs.replace(workload, namespace="ns0") for workload in snapshot.workloads]
     return replace(snapshot, pods=pods, workloads=workloads, budgets=budgets)
 

@@ -83,7 +83,7 @@ def _answer_status(request: BaseHTTPRequestHandler, status: StatusDocument) -> N
     answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": data})
 
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ|\d+(?=s ago)")
 
 
 def _has_color_flag(name: str) -> bool:
@@ -124,5 +124,5 @@ def printed(command: tuple[str, ...], width: int, color: str, server: Callable[[
 
 
 def hide_times(text: str) -> str:
-    """Write T in the place of the figures of times, equally wide."""
+    """Write T in the place of the figures of times, and of seconds that have passed, equally wide."""
     return _TIME.sub(lambda moment: "T" * len(moment[0]), text)

@@ -263,7 +263,7 @@ def test_the_status_page_shows_the_same_run() -> None:
         url = shown.splitlines()[0].removeprefix("Status page, while the demo runs: ")
         for scene in ("is back and empty", "The repair needs"):
             press_enter(child)
-            read_until(child, scene)
+            assert scene in read_until(child, "Enter: continue")
         page = urllib3.request("GET", url, timeout=5.0, retries=False)
         assert (page.status, page.headers["Refresh"]) == (200, "2")
         assert "mode Evict: the controller evicts" in page.data.decode()

@@ -321,3 +321,17 @@ def test_kind_and_name_may_be_two_words(capsys: pytest.CaptureFixture[str]) -> N
     assert one[0] == Exit.FINE
     assert run(capsys, "explain", "pod", "db-4", "--snapshot", EXAMPLE) == one
     assert run(capsys, "explain", "sts", "db", "--snapshot", EXAMPLE)[0] == Exit.FINE
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (["simulate", "--each", "zone"], "no node has the label zone; did you mean topology.kubernetes.io/zone?"),
+        (["explain", "pod/db-4", "pod/db-0"], "name one object at a time"),
+        (["report", "--kubeconfig", "/nosuch/config"], "/nosuch/config: no such file; pass --kubeconfig and --context"),
+    ],
+)
+def test_a_mistake_is_named_with_the_way_out(command: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = [] if "--kubeconfig" in command else ["--snapshot", EXAMPLE]
+    assert entry.main([*command, *snapshot]) in {Exit.ERROR, Exit.USAGE}
+    assert hint in capsys.readouterr().err

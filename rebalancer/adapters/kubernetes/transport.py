@@ -9,6 +9,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import urllib3
@@ -198,7 +199,8 @@ def connect(
     except (ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError) as error:
         # The client checks little of what it reads: a file of another form ends in any of these.
         where = kubeconfig or "~/.kube/config"
-        why = " ".join(str(error).split())
+        there = os.pathsep in where or Path(where).expanduser().exists()
+        why = " ".join(str(error).split()).rstrip(".") if there else "no such file"
         raise ClusterError(f"no cluster configured: {where}: {why}; pass --kubeconfig and --context") from error
     configuration.retries = False
     configuration.keep_alive = True
