@@ -251,9 +251,10 @@ def served(folder: Path, work: Path, *, events: float = 0.0) -> Iterator[Path]:
     ]
     process = subprocess.Popen(command)
     try:
+        deadline = time.monotonic() + 60
         while not kubeconfig.exists():
-            if process.poll() is not None:
-                raise RuntimeError("the recorded server has ended")
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("the recorded server has ended, or does not begin")
             time.sleep(0.05)
         yield kubeconfig
     finally:

@@ -1,6 +1,7 @@
 """A recorded server is what its made state says: the measurements of docs/benchmarks.md rest on it."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,6 +19,10 @@ from rebalancer.adapters.kubernetes.cluster import read_once
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.model.snapshot import Snapshot
 from tests.control_plane.build import MissingPart
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl, which makes the certificate, is missing"
+)
 
 NODES, PODS = 60, 1500
 
