@@ -21,7 +21,7 @@ from rebalancer.model.snapshot import Snapshot
 from tests.control_plane.build import MissingPart
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="openssl, which makes the certificate, is missing"
+    shutil.which("openssl") is None, reason="openssl, for the certificate, is missing"
 )
 
 NODES, PODS = 60, 1500
