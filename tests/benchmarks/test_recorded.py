@@ -20,9 +20,7 @@ from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.model.snapshot import Snapshot
 from tests.control_plane.build import MissingPart
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="openssl, for the certificate, is missing"
-)
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, for the certificate, is missing")
 
 NODES, PODS = 60, 1500
 
