@@ -95,8 +95,6 @@ class Prevention:
         self._check_failed = ""
         self._report = NO_REPORT
         self._latest: Cycle | None = None
-        self._ended_at = 0.0
-        """When the latest cycle ended, by the monotonic clock: the other one may be set back."""
         self._wake = threading.Event()
         self._ending = threading.Event()
         self.thread = threading.Thread(target=self._run, name="prevention", daemon=True)
@@ -108,7 +106,7 @@ class Prevention:
         state = self._get_state()
         cycle = state.cycle if state.leads else None
         if cycle is not self._latest:
-            self._latest, self._ended_at = cycle, self._clocks.monotonic()
+            self._latest = cycle
             self._wake.set()
 
     def stop(self) -> None:
@@ -272,9 +270,9 @@ class Prevention:
         state = self._get_state()
         if not state.leads or state.stopping or self._ending.is_set() or not self._may_act():
             return True
-        if self._clocks.monotonic() - self._ended_at > VALID_FOR.total_seconds():
+        if self._latest is not cycle or self._clocks.monotonic() - state.read_at > VALID_FOR.total_seconds():
             return True
-        return self._clocks.now() - cycle.context.now > VALID_FOR or self._latest is not cycle
+        return self._clocks.now() - cycle.context.now > VALID_FOR
 
     def _find_obstacle(self, cycle: Cycle, patch: PodPatch | None = None) -> str:
         """Return why nothing may be patched now, "" if this patch may be; without a patch, as far as it is known."""

@@ -74,6 +74,11 @@ def pod_ordinal(name: str) -> int:
     return int(number) if number.isdecimal() else -1
 
 
+def is_beyond(ordinal: int, owner: Workload) -> bool:
+    """Return whether a StatefulSet deletes its pod of this ordinal; one without any is none of its pods."""
+    return ordinal >= 0 and ordinal not in owner.ordinals
+
+
 def reference_of(workload: Workload) -> Reference:
     """Name a workload."""
     return Reference(workload.namespace, workload.kind, workload.name)

@@ -94,16 +94,17 @@ def _follow(group: ScaleDown, order: Order, ranks: Sequence[int], *, soonest: bo
         remaining = len(survivors) + 1
         chosen, least = waiting[-1], _excess_with(group, tallies, waiting[-1], remaining)
         if least > allowed[remaining]:
-            first = {group.kinds[pod]: pod for pod in reversed(waiting)}
-            next_of = {group.kinds[pod]: ranks[pod] for pod in waiting}
+            first: dict[int, int] = {}
+            for pod in waiting:
+                first.setdefault(group.kinds[pod], pod)
             harms = {kind: _excess_with(group, tallies, pod, remaining) for kind, pod in first.items()}
             least = min(harms.values())
             if harms[group.kinds[chosen]] > least:
-                mildest = [pod for kind, pod in first.items() if harms[kind] == least]
-                chosen = min(
-                    mildest,
-                    key=lambda pod: (next_of[group.kinds[pod]] if soonest else 0, waiting.index(pod)),
-                )
+                mildest = [kind for kind in first if harms[kind] == least]
+                if soonest:
+                    next_of = {group.kinds[pod]: ranks[pod] for pod in waiting}
+                    mildest.sort(key=next_of.__getitem__)
+                chosen = first[mildest[0]]
         waiting.remove(chosen)
         survivors.append(chosen)
         for tally in tallies:

@@ -9,6 +9,7 @@ import pytest
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.workloads import decode_stateful_set
+from rebalancer.model.workloads import is_beyond, pod_ordinal
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,14 @@ def test_a_stateful_set_says_which_ordinals_it_wants(spec: dict[str, Any], wante
     text = json.dumps({"metadata": metadata, "spec": {"replicas": 3, **spec}})
     made = decode_stateful_set(msgspec.json.decode(text, type=wire.Owner), Interner())
     assert made.ordinals == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "beyond"), [("db-4", True), ("db-5", False), ("db-7", False), ("db-8", True), ("db", False)]
+)
+def test_a_stateful_set_deletes_what_is_outside_of_its_ordinals(name: str, beyond: bool) -> None:
+    """Before the first of them, too; a pod without a number is none of its pods."""
+    metadata = {"name": "db", "namespace": "shop", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    text = json.dumps({"metadata": metadata, "spec": {"replicas": 3, "ordinals": {"start": 5}}})
+    owner = decode_stateful_set(msgspec.json.decode(text, type=wire.Owner), Interner())
+    assert is_beyond(pod_ordinal(name), owner) == beyond

@@ -14,7 +14,7 @@ from rebalancer.adapters.simulator.pod_factory import PodFactory
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.adapters.simulator.trace import TraceKind
 from rebalancer.model.pods import Pod
-from rebalancer.model.workloads import Workload, pod_ordinal
+from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
 
 
 class StatefulSets(Controller):
@@ -40,7 +40,7 @@ class StatefulSets(Controller):
                 self._state.delete(pod)
             if in_turn and (pod is None or pod.terminating or not pod.ready):
                 return
-        for number in sorted((number for number in numbered if number not in owner.ordinals), reverse=True):
+        for number in sorted((number for number in numbered if is_beyond(number, owner)), reverse=True):
             pod = numbered[number]
             self._state.delete(pod)
             if in_turn:

@@ -10,7 +10,7 @@ from rebalancer.model.moments import Clock
 from rebalancer.model.pods import LocalVolume, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import pod_ordinal
+from rebalancer.model.workloads import is_beyond, pod_ordinal
 from rebalancer.planning.causes import (
     SAFE_TO_EVICT,
     SAFE_TO_EVICT_VOLUMES,
@@ -127,7 +127,7 @@ class EligibilityChecker:
                 return Refusal(Reason.ROLLOUT_IN_PROGRESS, counts)
         if owner.kind == "StatefulSet":
             # While others are missing, these make up for them in its status.
-            beyond = sum(pod_ordinal(pod.name) not in owner.ordinals for pod in member.pods)
+            beyond = sum(is_beyond(pod_ordinal(pod.name), owner) for pod in member.pods)
             if beyond:
                 return Refusal(Reason.ROLLOUT_IN_PROGRESS, OwnerShrinking(beyond, owner.replicas))
         return None
