@@ -210,6 +210,30 @@ def test_foreign_costs_are_never_touched_in_a_thousand_mixtures() -> None:
         check_mixture(seed)
 
 
+class _LateSteered(Steered):
+    """One whose patches are not sent right after a cycle, and whose clock was set back meanwhile."""
+
+    def _ended(self) -> None:
+        self.prevention.cycle_ended()
+
+    def send_late(self, seconds: float) -> int:
+        """Send what the last cycle has planned, so many seconds after it; return how many patches."""
+        self.cluster.advance(seconds)
+        self.prevention._clocks = Clocks(
+            now=lambda: self.cluster.now - timedelta(minutes=10), monotonic=self.cluster.seconds
+        )
+        self.prevention.work()
+        return self.patches
+
+
+def test_a_clock_that_was_set_back_keeps_no_old_patch_alive() -> None:
+    """The patches of a cycle of a minute ago wait for the next one."""
+    for seconds, sent in ((1, True), (61, False)):
+        run = _LateSteered(cluster(12), steering())
+        run.cycles(2)
+        assert bool(run.send_late(seconds)) == sent
+
+
 def test_a_pause_stops_patches_at_once() -> None:
     made = cluster(12)
     run = Steered(made, steering())
