@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -77,8 +78,7 @@ class _Planner:
         self._lookahead = SearchBudget(cache.limits.lookahead_nodes_of_plan)
         self._quick = SearchBudget(cache.limits.quick_nodes_of_plan)
         self._contingent = SearchBudget(cache.limits.contingent_states_of_plan)
-        self._later: list[tuple[Component, tuple[Problem, Decision] | None]] = []
-        """Components that need lookahead, with what was decided without it."""
+        self._later: list[_Postponed] = []
 
     def plan(self) -> Plan:
         return Plan(
@@ -100,11 +100,11 @@ class _Planner:
         if isinstance(problem, Refusal):
             self._leave(component, Decision(refusal=problem))
         elif problem.always_looks_ahead:
-            self._later.append((component, None))
+            self._later.append(_Postponed(problem, None, len(self._evictions)))
         else:
             decision = self._decide(problem, None)
             if decision.needs_lookahead:
-                self._later.append((component, (problem, decision)))
+                self._later.append(_Postponed(problem, decision, len(self._evictions)))
             else:
                 self._conclude(problem, decision)
 
@@ -117,14 +117,18 @@ class _Planner:
         whole = limits.lookahead_nodes_of_plan
         share = min(max(whole // many, limits.lookahead_nodes_of_component_least), limits.lookahead_nodes_of_component)
         first = self._minute() * (whole // share) % many if share * many > whole else 0
-        for component, without in (*self._later[first:], *self._later[:first]):
-            if without is not None and without[1].step is None and self._lookahead.left <= 0:
-                self._conclude(*without)
-                continue
-            # Built again: the steps of other components may have reserved capacity since.
-            problem = self._builder.problem(component)
-            assert not isinstance(problem, Refusal), "reserved capacity does not refuse a component"
-            self._conclude(problem, self._decide(problem, self._lookahead.part(share)))
+        for problem, without, evictions in (*self._later[first:], *self._later[:first]):
+            if without is not None and without.step is None and self._lookahead.left <= 0:
+                self._conclude(problem, without)
+            else:
+                now = self._build_again(problem) if evictions != len(self._evictions) else problem
+                self._conclude(now, self._decide(now, self._lookahead.part(share)))
+
+    def _build_again(self, problem: Problem) -> Problem:
+        """Return the problem of the same component with the capacity that the steps of others have reserved since."""
+        built = self._builder.problem(problem.component)
+        assert not isinstance(built, Refusal), "reserved capacity does not refuse a component"
+        return built
 
     def _minute(self) -> int:
         """Return the number of the minute; in the next one the answer is another."""
@@ -201,6 +205,14 @@ class _Planner:
         if cause is not Cause.SHARE_LIMIT_VIOLATED:
             return self._policy.spread.for_
         return min(limit.for_ for limit in component.limits if limit.state is not State.SATISFIED)
+
+
+class _Postponed(NamedTuple):
+    """A component that needs lookahead: its problem, what was decided without it, the evictions planned by then."""
+
+    problem: Problem
+    decision: Decision | None
+    evictions: int
 
 
 class _Unchanged:

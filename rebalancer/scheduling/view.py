@@ -60,17 +60,30 @@ class View:
         """What differs from the shared indexes, by namespace."""
         self.changes_on: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs, by node."""
+        self._last_without: tuple[tuple[str, ...], Self] | None = None
+        """The state that `without` returned last, by the UIDs."""
 
     def at(self, moment: datetime) -> Self:
         """Return the same state at a later time, with everything that was computed from it, while that holds."""
         later = copy(self)
-        later.__dict__.update(snapshot=self.snapshot.at(moment), clock=Clock(moment, self.clock.holds_until))
+        clock = Clock(moment, self.clock.holds_until)
+        later.__dict__.update(snapshot=self.snapshot.at(moment), clock=clock, _last_without=None)
         return later
 
     # Hypothetical states
 
     def without(self, pods: Iterable[Pod]) -> Self:
-        """Return the state in which these pods are gone."""
+        """Return the state in which these pods are gone.
+
+        The last one is kept: the classes of a component are all looked at in the state without any pod of it.
+        """
+        gone = tuple(pods)
+        uids = tuple(pod.uid for pod in gone)
+        if self._last_without is None or self._last_without[0] != uids:
+            self._last_without = uids, self._gone(gone)
+        return self._last_without[1]
+
+    def _gone(self, pods: Iterable[Pod]) -> Self:
         return self._with_moves((pod, None, False) for pod in pods)
 
     def with_placed(self, pod: Pod, node: str) -> Self:
@@ -117,7 +130,7 @@ class View:
 
     def _without_pods_of(self, deserted: Iterable[str], nodes: tuple[Node, ...]) -> Self:
         """Return the state without the pods of some nodes, and with other nodes than before."""
-        derived = self.without([pod for node in sorted(deserted) for pod in self.pods_on(node)])
+        derived = self._gone(pod for node in sorted(deserted) for pod in self.pods_on(node))
         # Cached results that depend on the nodes are no longer valid; the index of the other pods and its sums are.
         derived.__dict__.update(snapshot=replace(self.snapshot, nodes=nodes), nodes=NodeIndex(nodes), _memo={})
         return derived
@@ -147,6 +160,7 @@ class View:
             _moved=moved,
             changes_in=inside,
             changes_on=on,
+            _last_without=None,
         )
         if len(moved) > SETTLE_AFTER:
             population = Population(list(derived.placed_pods()), self.nodes.by_name)
@@ -240,26 +254,30 @@ class View:
         population, own = self._population, pod.namespace
         meant = {(own, affinity) for affinity in population.repelling(own, pod.labels)}
         meant.update((other, affinity) for other, known in population.reaching.items() for affinity in known)
-        meant.update(
-            (other, change.pod.spec.pod_affinity) for other, changes in self.changes_in.items() for change in changes
-        )
+        meant.update(self._affine_changes)
         for other, affinity in meant:
             if affinity.anti_required:
                 yield other, affinity, self._count_by_node(other, affinity)
 
     def _count_by_node(self, namespace: str, affinity: PodAffinity) -> Mapping[str, int]:
         places: Mapping[str, int] = self._population.affine.get(namespace, {}).get(affinity, NO_COUNTS)
-        for pod, node, sign, _ in self.changes_in.get(namespace, ()):
-            if pod.spec.pod_affinity == affinity:
-                places = _sum(places, {node: sign})
-        return places
+        changed = self._affine_changes.get((namespace, affinity))
+        return places if changed is None else _sum(places, changed)
+
+    @cached_property
+    def _affine_changes(self) -> Mapping[tuple[str, PodAffinity], Mapping[str, int]]:
+        """How many pods more or fewer there are with affinity terms, by node; of the namespaces with changes."""
+        counts: dict[tuple[str, PodAffinity], dict[str, int]] = {}
+        for namespace, changes in self.changes_in.items():
+            for pod, node, sign, _ in changes:
+                if pod.spec.pod_affinity != NO_AFFINITY:
+                    of = counts.setdefault((namespace, pod.spec.pod_affinity), {})
+                    of[node] = of.get(node, 0) + sign
+        return counts
 
     def _find_affine_pods(self, namespace: str) -> Mapping[PodAffinity, Mapping[str, int]]:
         known = self._population.affine.get(namespace, {})
-        changes = self.changes_in.get(namespace)
-        if changes is None:
-            return known
-        changed = {pod.spec.pod_affinity for pod, _, _, _ in changes} - {NO_AFFINITY}
+        changed = [affinity for inside, affinity in self._affine_changes if inside == namespace]
         return {**known, **{affinity: self._count_by_node(namespace, affinity) for affinity in changed}}
 
     @cached_property

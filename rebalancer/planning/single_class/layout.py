@@ -56,7 +56,8 @@ class Layout:
         self.capacity = capacity
         self._reserved = reserved
         self._useful = useful
-        self._counts = counts
+        self.pods_on = counts
+        """The group's pods by node; nodes without any are left out."""
         self.ranked = ranked
         self._leaves: dict[DomainPath, dict[Leaf, int]] = {
             path: {(0, 0, places, 0): nodes for places, nodes in node_counts.items()}
@@ -73,7 +74,7 @@ class Layout:
         self._root: Inner | None = None
         for name in reserved.on:
             if name in topology.path and name not in counts:
-                self._swap(topology.path[name], (0, 0, self._places_in_leaf(name), 0), (0, 0, self._places_on(name), 0))
+                self._swap(topology.path[name], (0, 0, self._places_in_leaf(name), 0), (0, 0, self.cap(name), 0))
         self._place_pods(capacity.nodes_with(useful + reserved.everywhere) if not reserved.on else frozenset())
 
     def without_reservations(self) -> "Layout | None":
@@ -81,12 +82,12 @@ class Layout:
         if not (self._reserved.everywhere or self._reserved.on):
             return None
         free = ReservedCapacity(0, {})
-        return Layout(self.topology, self.bounds, self._counts, self.ranked, self.capacity, free, self._useful)
+        return Layout(self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful)
 
     # Many branches: nodes with one pod are nearly all, and take a path without sites.
     def _place_pods(self, uncrowded: frozenset[str]) -> None:
         """Count the group's pods into the leaves."""
-        paths, singles, counts, useful = self.topology.path, self.singles, self._counts, self._useful
+        paths, singles, counts, useful = self.topology.path, self.singles, self.pods_on, self._useful
         alone = {pod.node or "": rank for rank, pod in enumerate(self.ranked.pods)}
         if not (uncrowded.issuperset(alone) and alone.keys() == counts.keys() and max(counts.values(), default=0) == 1):
             alone = {name: rank for name, rank in alone.items() if name in uncrowded and counts.get(name) == 1}
@@ -117,22 +118,18 @@ class Layout:
         return sites
 
     def _site(self, name: str) -> Site:
-        count, movable = self._counts[name], self.ranked.by_node.get(name, [])
-        left = self.capacity.places.get(name, 0) - self._reserved.of(name)
-        cap = count if left <= 0 else max(count, min(count + left, self._useful))
-        return Site(name, self.topology.path[name], count, cap, movable)
+        movable = self.ranked.by_node.get(name, [])
+        return Site(name, self.topology.path[name], self.pods_on[name], self.cap(name), movable)
 
     def _places_in_leaf(self, name: str) -> int:
         """Return the capacity that a node has among the empty leaves."""
         return min(self._useful, max(0, self.capacity.places.get(name, 0) - self._reserved.everywhere))
 
-    def _places_on(self, name: str) -> int:
-        return min(self._useful, max(0, self.capacity.places.get(name, 0) - self._reserved.of(name)))
-
     def cap(self, name: str) -> int:
         """Return how many pods of the group a node can hold."""
-        site = self.sites.get(name)
-        return site.cap if site is not None else self._places_on(name)
+        count = self.pods_on.get(name, 0)
+        left = self.capacity.places.get(name, 0) - self._reserved.of(name)
+        return count if left <= 0 else max(count, min(count + left, self._useful))
 
     def _swap(self, path: DomainPath, old: Leaf, new: Leaf) -> None:
         leaves = self._leaves[path]
@@ -237,13 +234,12 @@ class Layout:
 
         `going` are the pods that leave, by node.
         """
-        counts: dict[str, int] = {}
-        last = level == len(self.keys) - 1
-        if not last:
-            counts = dict.fromkeys(self.topology.values(level), 0)
-        for site in self.sites.values():
-            value = self.topology.last[site.node] if last else site.path[level]
-            counts[value] = counts.get(value, 0) + site.count - going.get(site.node, 0)
+        last = self.topology.last if level == len(self.keys) - 1 else None
+        counts = {} if last is not None else dict.fromkeys(self.topology.values(level), 0)
+        path = self.topology.path
+        for name, count in self.pods_on.items():
+            value = last[name] if last is not None else path[name][level]
+            counts[value] = counts.get(value, 0) + count - going.get(name, 0)
         return counts
 
 

@@ -1,6 +1,7 @@
 """Where the replacements of a step of equal pods may be placed, and the counts after that."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 from rebalancer.model.moves import Target
@@ -43,7 +44,7 @@ class SingleClassOutlook:
         layout, bound = self._layout, self._layout.bounds[level]
         if bound.by_scheduler is None:
             return None
-        counts = layout.counts(level, self._going)
+        counts = self._staying[level]
         empty = len(layout.topology.nodes) - len(counts) if level == len(layout.keys) - 1 else 0
         highest = 0 if bound.floor_at_zero else _highest_minimum(counts.values(), empty, self._arriving - 1)
         return highest + bound.by_scheduler
@@ -55,7 +56,7 @@ class SingleClassOutlook:
         """
         layout = self._layout
         topology, last = layout.topology, len(full) - 1
-        counts = [layout.counts(level, self._going) for level in range(last)]
+        counts = self._staying[:last]
         named: list[set[str]] = [set() for _ in full]
         for path, members in topology.members.items():
             if any(
@@ -74,9 +75,8 @@ class SingleClassOutlook:
 
     def _is_open(self, node: str, full: int | None) -> bool:
         """Return whether a node has capacity and holds fewer than `full` pods."""
-        site = self._layout.sites.get(node)
-        held = site.count - self._going.get(node, 0) if site is not None else 0
-        return self._layout.cap(node) > held and (full is None or held < full)
+        held = self._layout.pods_on.get(node, 0) - self._going.get(node, 0)
+        return (full is None or held < full) and self._layout.cap(node) > held
 
     def counts(self) -> Counts | None:
         """Return the counts by key and domain once the arriving pods are on the emptiest domains with capacity.
@@ -87,8 +87,8 @@ class SingleClassOutlook:
         """
         layout = self._layout
         topology = layout.topology
-        levels = self._levels(self._going)
-        before = _counts_of_bounded(layout.keys, layout.bounds, self._levels({}))
+        levels = [dict(counts) for counts in self._staying]
+        before = _counts_of_bounded(layout.keys, layout.bounds, self._count({}))
         *coarse, held = levels
         open_nodes = self._open_nodes(held)
         for _ in range(self._arriving):
@@ -106,18 +106,22 @@ class SingleClassOutlook:
         after = _counts_of_bounded(layout.keys, layout.bounds, levels)
         return None if after == before else after
 
-    def _levels(self, going: Mapping[str, int]) -> list[dict[str, int]]:
-        """Return the counts of each level once these pods have left."""
-        return [dict(self._layout.counts(level, going)) for level in range(len(self._layout.keys))]
+    @cached_property
+    def _staying(self) -> Sequence[Mapping[str, int]]:
+        """The counts of each level once the pods have left."""
+        return self._count(self._going)
+
+    def _count(self, going: Mapping[str, int]) -> Sequence[Mapping[str, int]]:
+        return [self._layout.counts(level, going) for level in range(len(self._layout.keys))]
 
     def _open_nodes(self, held: Mapping[str, int]) -> Mapping[DomainPath, "_OpenNodes"]:
         """Return the nodes that have capacity, by path; `held` are the counts of the last level."""
         layout = self._layout
         filled: dict[DomainPath, list[tuple[int, str]]] = {}
-        for name, site in layout.sites.items():
+        for name in layout.pods_on:
             count = held.get(layout.topology.last[name], 0)
             if 0 < count < layout.cap(name):
-                filled.setdefault(site.path, []).append((count, name))
+                filled.setdefault(layout.topology.path[name], []).append((count, name))
         return {
             path: _OpenNodes(layout, members, held, filled.get(path, []))
             for path, members in layout.topology.members.items()
