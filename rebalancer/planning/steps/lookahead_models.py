@@ -132,10 +132,7 @@ class MultiClassModel:
 
     def sum_of_minima(self, deltas: Mapping[Hashable, int]) -> int:
         """Return the sum of what each requirement needs by itself."""
-        return sum(
-            min_moves(_domains_by_count(held, requirement.domains), requirement.bound)
-            for held, requirement in self._counts(deltas)
-        )
+        return _Minima(self._counts(deltas)).total
 
     def excess(self, deltas: Mapping[Hashable, int]) -> tuple[int, ...]:
         """Return by how much each requirement is exceeded."""
@@ -150,15 +147,15 @@ class MultiClassModel:
     def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
         """Return the cheapest pod of each cell, those that leave their cell in the target placement first."""
         ranked = []
+        minima = _Minima(self._counts(deltas))
         for number, pod_class in enumerate(self._classes.classes):
             for node, victims in pod_class.movable.items():
                 victim = next((victim for victim in victims if victim.pod.uid not in gone), None)
                 if victim is not None:
                     cell = number, node
                     held = pod_class.counts[node] + deltas.get(cell, 0)
-                    without = {**deltas, cell: deltas.get(cell, 0) - 1}
                     stays = held <= self._target.get(cell, 0)
-                    ranked.append((stays, self.sum_of_minima(without), victim.cost, node, victim))
+                    ranked.append((stays, minima.without(pod_class.requirements, node), victim.cost, node, victim))
         ranked.sort(key=lambda candidate: candidate[:4])
         return [candidate[4] for candidate in ranked]
 
@@ -202,6 +199,35 @@ class MultiClassModel:
                 if number in self._classes.classes[pod_class].requirements and node in requirement.nodes:
                     held[requirement.domain[node]] += change
             yield held, requirement
+
+
+class _Minima:
+    """What each requirement needs by itself in one state, and in those with one pod fewer."""
+
+    def __init__(self, counts: Iterable[tuple[Mapping[str, int], Requirement]]) -> None:
+        self._counts = list(counts)
+        self._needed = [_min_moves(held, requirement) for held, requirement in self._counts]
+        self.total = sum(self._needed)
+        self._saved: dict[tuple[int, str], int] = {}
+
+    def without(self, requirements: Iterable[int], node: str) -> int:
+        """Return the sum without a pod on a node that these requirements, by number, count."""
+        return self.total - sum(self._save(number, node) for number in requirements)
+
+    def _save(self, number: int, node: str) -> int:
+        held, requirement = self._counts[number]
+        if node not in requirement.nodes:
+            return 0
+        domain = requirement.domain[node]
+        saved = self._saved.get((number, domain))
+        if saved is None:
+            fewer = {**held, domain: held[domain] - 1}
+            saved = self._saved[number, domain] = self._needed[number] - _min_moves(fewer, requirement)
+        return saved
+
+
+def _min_moves(held: Mapping[str, int], requirement: Requirement) -> int:
+    return min_moves(_domains_by_count(held, requirement.domains), requirement.bound)
 
 
 def _domains_by_count(held: Mapping[str, int], domains: int) -> Mapping[int, int]:
