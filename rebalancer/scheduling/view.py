@@ -75,7 +75,7 @@ class View:
     def without(self, pods: Iterable[Pod]) -> Self:
         """Return the state in which these pods are gone.
 
-        The last one is kept: the classes of a component are all looked at in the state without any pod of it.
+        The last one is kept: all classes of a component are evaluated in the state without any pod of it.
         """
         gone = tuple(pods)
         uids = tuple(pod.uid for pod in gone)

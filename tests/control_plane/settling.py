@@ -16,11 +16,11 @@ OWNERS: Final = ("deployments", "replicasets", "statefulsets")
 NOT_READY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
-def wait_settled(plane: ControlPlane, *, timeout: float = 60.0, unschedulable: int = 0) -> None:
+def wait_settled(plane: ControlPlane, *, timeout: float = 60.0, unschedulable: int | None = 0) -> None:
     """Wait until nothing moves any more.
 
-    `unschedulable` is how many pods the scheduler finds no place for, in this state of the cluster. Raises
-    TimedOutError, saying what isn't settled yet.
+    `unschedulable` is how many pods the scheduler finds no place for, in this state of the cluster, None: any number.
+    Raises TimedOutError, saying what isn't settled yet.
     """
     deadline = time.monotonic() + timeout
     began = time.monotonic()
@@ -34,21 +34,25 @@ def wait_settled(plane: ControlPlane, *, timeout: float = 60.0, unschedulable: i
 
 
 def unsettled(api: Api, *, unschedulable: int | None = 0) -> str:
-    """Return what isn't settled yet, in words; empty if everything is. `unschedulable` None: any number may be."""
+    """Return what isn't settled yet, in words; empty if everything is.
+
+    `unschedulable` None: any number may be, and a StatefulSet may wait for one with the pods after it.
+    """
     nodes = {node["metadata"]["name"]: node for node in api.list("/api/v1/nodes")}
     for name, node in nodes.items():
         if not node_ready(node):
             return f"node {name} isn't ready"
     pods = api.list("/api/v1/pods")
-    stuck = 0
+    stuck: list[Manifest] = []
     for pod in pods:
         if _is_unschedulable(pod):
-            stuck += 1
+            stuck.append(pod)
         elif reason := _pod_unsettled(pod, nodes):
             return f"pod {_name(pod)} {reason}"
-    if unschedulable is not None and stuck != unschedulable:
-        return f"{stuck} pods can't be scheduled instead of {unschedulable}"
-    return _owners_unsettled(api, pods) or _budgets_unsettled(api)
+    if unschedulable is not None and len(stuck) != unschedulable:
+        return f"{len(stuck)} pods can't be scheduled instead of {unschedulable}"
+    waiting = {owner["uid"] for pod in stuck for owner in pod["metadata"].get("ownerReferences", ())}
+    return _owners_unsettled(api, pods, waiting if unschedulable is None else set()) or _budgets_unsettled(api)
 
 
 def node_ready(node: Manifest) -> bool:
@@ -80,7 +84,8 @@ def _pod_unsettled(pod: Manifest, nodes: Mapping[str, Manifest]) -> str:
     return "" if condition(pod, "Ready") == wanted else f"hasn't Ready={wanted}"
 
 
-def _owners_unsettled(api: Api, pods: list[Manifest]) -> str:
+def _owners_unsettled(api: Api, pods: list[Manifest], waiting: set[str]) -> str:
+    """Return which owner isn't; of StatefulSets among `waiting`, by UID, the number of pods is left aside."""
     living = Counter(
         owner["uid"] for pod in pods for owner in pod["metadata"].get("ownerReferences", ()) if owner.get("controller")
     )
@@ -97,6 +102,8 @@ def _owners_unsettled(api: Api, pods: list[Manifest]) -> str:
             name = f"{plural} {_name(owner)}"
             if status.get("observedGeneration") != owner["metadata"]["generation"]:
                 return f"{name}: its controller hasn't seen its last change"
+            if plural == "statefulsets" and owner["metadata"]["uid"] in waiting:
+                continue
             if status.get("replicas", 0) != wanted:
                 return f"{name}: has {status.get('replicas', 0)} of {wanted} pods"
             if plural == "deployments" and status.get("updatedReplicas", 0) != wanted:

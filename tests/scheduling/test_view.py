@@ -1,5 +1,7 @@
 """Supposed states: cheap, and equal to the state built from scratch."""
 
+from datetime import timedelta
+
 import pytest
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Toleration
@@ -128,3 +130,17 @@ def test_silent_nodes_are_domains_that_hold_and_take_nothing() -> None:
     first = pod({"app": "web"}, spec=even)
     assert feasible(first, view) == {"b"}
     assert feasible(pod({"app": "web"}, name="second", spec=even), view.with_placed(first, "b")) == frozenset()
+
+
+def test_states_without_the_same_pods_are_one() -> None:
+    """The last one is kept, but not for a state of another time or with other nodes."""
+    made = cluster()
+    view, gone = View(made), made.pods[:2]
+    without = view.without(gone)
+    assert view.without(iter(gone)) is without
+    assert view.without(made.pods[2:]).live("default", WEB) == {"a": 2}
+    assert view.without(made.pods).live("default", WEB) == {}
+    assert view.without_nodes(["a"]).nodes.names == {"b"}
+    assert view.without(made.pods).nodes is view.nodes
+    moment = NOW + timedelta(seconds=60)
+    assert view.at(moment).without(made.pods).snapshot.taken_at == moment

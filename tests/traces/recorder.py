@@ -11,12 +11,11 @@ from typing import Any
 from rebalancer.adapters.kubernetes.cluster import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.model.snapshot import Snapshot
-from tests.control_plane.api import wait_until
 from tests.control_plane.credentials import SERVER_USERS
 from tests.control_plane.layout import deployment, lay_out, node, pdb, replica_set, spread, stateful_set
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.settling import condition, unsettled
+from tests.control_plane.settling import condition, wait_settled
 from tests.control_plane.workloads import Workload
 from tests.traces.changes import Trace, read_changes
 
@@ -122,7 +121,7 @@ def record(plane: ControlPlane, seeds: range) -> list[Trace]:
     transport.close()
     with ThreadPoolExecutor(max_workers=8) as threads:
         list(threads.map(lambda episode: episode.act(plane), episodes))
-    wait_until(lambda: not unsettled(plane.api, unschedulable=None), what="the cluster to settle", timeout=120)
+    wait_settled(plane, timeout=180, unschedulable=None)
     events = [event for path in _WATCHED for event in _history(plane, path, since)]
     by_kwok = _deleted_by_kwok_only(plane, events)
     traces = []

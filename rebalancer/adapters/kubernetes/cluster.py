@@ -1,13 +1,12 @@
 """The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from operator import is_
 from threading import Thread
-from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +15,7 @@ from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap, fin
 from rebalancer.adapters.kubernetes.deletion_costs import find_missing_restriction, patch_cost
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
+from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission.pause import Pause
@@ -24,10 +24,8 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, OPTIONAL_KINDS, PODS, ResourceKind
 from rebalancer.decoding.lists import (
     DecodedObjects,
-    Page,
     UnreadableList,
     decode,
-    decode_page,
     make_snapshot,
     reduce_page,
 )
@@ -62,7 +60,6 @@ _CHECK_SECONDS = 1.0
 _COUNT_SECONDS = 5.0
 """How long each page of a workload's pods may take."""
 
-_PAGE = "500"
 _FORBIDDEN = frozenset({401, 403})
 _NEEDED = frozenset({"Pod", "Node"})
 
@@ -299,7 +296,7 @@ def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], lis
     faults: list[Fault] = []
     for kind in (*KINDS, *OPTIONAL_KINDS):
         try:
-            for page, malformed in _request_pages(transport, kind.path, partial(_reduce, kind)):
+            for page, malformed in request_pages(transport, kind.path, partial(_reduce, kind)):
                 items += page
                 faults += malformed
         except RequestRefused as error:
@@ -325,38 +322,3 @@ def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKin
 
 def _namespaced_path(kind: ResourceKind, namespace: str) -> str:
     return kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}")
-
-
-def read_pages(
-    transport: Transport,
-    kind: ResourceKind,
-    path: str,
-    *,
-    query: Mapping[str, str] = MappingProxyType({}),
-    timeout: float | None = None,
-) -> Iterator[Page]:
-    """Yield the pages of a list, each decoded; `timeout` is for each of them, None: the transport's own."""
-    intern = Interner()
-
-    def read(data: bytes) -> tuple[Page, str]:
-        page = decode_page(kind, data, intern)
-        return page, page.continue_token
-
-    return _request_pages(transport, path, read, query, timeout)
-
-
-def _request_pages(
-    transport: Transport,
-    path: str,
-    read: Callable[[bytes], tuple[T, str]],
-    query: Mapping[str, str] = MappingProxyType({}),
-    timeout: float | None = None,
-) -> Iterator[T]:
-    """Yield what `read` makes of each page of a list; it also returns the token of the next one, "" after the last."""
-    token = ""
-    while True:
-        part = {**query, "limit": _PAGE, **({"continue": token} if token else {})}
-        made, token = read(transport.request("GET", path, query=part, timeout=timeout))
-        yield made
-        if not token:
-            return

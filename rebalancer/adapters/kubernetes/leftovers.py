@@ -6,9 +6,9 @@ Every method may be repeated: what does not exist any more is done.
 from collections.abc import Iterator
 from typing import Final
 
-from rebalancer.adapters.kubernetes.cluster import read_pages
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, STATUS
 from rebalancer.adapters.kubernetes.deletion_costs import patch_cost
+from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
 from rebalancer.decoding.kinds import PODS
 from rebalancer.model.deletion_costs import is_overwritten

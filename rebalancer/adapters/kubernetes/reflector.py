@@ -18,14 +18,14 @@ import msgspec
 import urllib3
 from urllib3.response import BaseHTTPResponse
 
+from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import ResourceKind
-from rebalancer.decoding.lists import decode, decode_page
+from rebalancer.decoding.lists import decode
 from rebalancer.deferred_log import DeferredLog
 from rebalancer.model.snapshot import Fault
 
-_PAGE = "500"
 _SILENCE = 150.0
 """Read timeout of a watch in seconds; bookmarks come about every 60 seconds."""
 _SHORTEST_WATCH = 5.0
@@ -220,18 +220,14 @@ class Reflector:
         """Read all pages into a new store and exchange it at the end; readers never see a partial list."""
         objects: dict[tuple[str, str], Any] = {}
         intern = Interner()
-        token = ""
-        while True:
-            query = {**self._query, "limit": _PAGE, **({"continue": token} if token else {})}
-            page = decode_page(self.kind, self._transport.request("GET", self._path, query=query), intern)
+        version = ""
+        for page in read_pages(self._transport, self.kind, self._path, query=self._query, intern=intern):
             for item in (*page.objects, *page.faults):
                 objects[_get_key(item)] = item
-            token = page.continue_token
-            if not token:
-                break
+            version = page.resource_version
         intern.accept_size()
         with self._lock:
-            self._objects, self._intern, self._version = objects, intern, page.resource_version
+            self._objects, self._intern, self._version = objects, intern, version
             self._contents = None
         self._last_heard = time.monotonic()
         self.error, self.status, self._failing_since = "", 0, None

@@ -1,0 +1,92 @@
+"""Lists in pages: the next one is requested before this one is decoded, and nothing is lost or out of order."""
+
+import threading
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
+from rebalancer.adapters.kubernetes.transport import RequestRefused
+from rebalancer.decoding.kinds import KIND_NAMED
+from tests.adapters.kubernetes.fake_server import answer, served
+
+NAMESPACES = KIND_NAMED["Namespace"]
+PATH = NAMESPACES.path
+
+
+class Pages:
+    """Five pages of one namespace each; `refused` is the token whose page is refused, `tail` puts metadata last."""
+
+    def __init__(self, *, refused: str = "", tail: bool = False) -> None:
+        self.tokens: list[str] = []
+        self.requested = threading.Condition()
+        self._refused, self._tail = refused, tail
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        query = parse_qs(urlsplit(request.path).query)
+        token = query.get("continue", ["0"])[0]
+        assert query["limit"] == ["500"]
+        with self.requested:
+            self.tokens.append(token)
+            self.requested.notify_all()
+        if token == self._refused:
+            answer(request, 410, {"message": "the token has expired"})
+            return
+        number = int(token)
+        metadata: dict[str, Any] = {"resourceVersion": "7", "continue": str(number + 1) if number < 4 else ""}
+        items = {"items": [{"metadata": {"name": f"team-{number}"}}]}
+        body = {"kind": "NamespaceList", **items, "metadata": metadata}
+        if not self._tail:
+            body = {"kind": "NamespaceList", "metadata": metadata, **items}
+        answer(request, 200, body)
+
+    def wait_for(self, token: str) -> bool:
+        """Wait until a page has been requested."""
+        with self.requested:
+            return self.requested.wait_for(lambda: token in self.tokens, timeout=5)
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_every_page_comes_once_and_in_order(*, tail: bool) -> None:
+    """Also from a server that writes the token after the objects."""
+    pages = Pages(tail=tail)
+    with served(pages) as transport:
+        names = [item.name for page in read_pages(transport, NAMESPACES, PATH) for item in page.objects]
+    assert names == [f"team-{number}" for number in range(5)]
+    assert pages.tokens == ["0", "1", "2", "3", "4"]
+
+
+def test_the_next_page_is_requested_before_this_one_is_decoded() -> None:
+    """So that the server works on it meanwhile."""
+    pages = Pages()
+    ahead: list[bool] = []
+
+    def read(data: bytes) -> tuple[int, str]:
+        number = len(ahead)
+        ahead.append(pages.wait_for(str(number + 1)) if number < 4 else True)
+        return number, str(number + 1) if number < 4 else ""
+
+    with served(pages) as transport:
+        assert list(request_pages(transport, PATH, read)) == [0, 1, 2, 3, 4]
+    assert ahead == [True] * 5
+
+
+def test_the_pages_before_one_that_is_refused_are_read() -> None:
+    """The refusal comes where its page would have come."""
+    with served(Pages(refused="2")) as transport:
+        pages = read_pages(transport, NAMESPACES, PATH)
+        assert [next(pages).objects[0].name for _ in range(2)] == ["team-0", "team-1"]
+        with pytest.raises(RequestRefused, match="the token has expired"):
+            next(pages)
+
+
+def test_a_list_that_is_left_holds_nobody() -> None:
+    """A page that nobody waits for any more comes in a thread that does not keep the process alive."""
+    pages = Pages()
+    with served(pages) as transport:
+        reading = read_pages(transport, NAMESPACES, PATH)
+        next(reading)
+        assert pages.wait_for("1")
+        assert all(thread.daemon for thread in threading.enumerate() if thread.name == "next page")
