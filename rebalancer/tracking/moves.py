@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import attrgetter
 
 import msgspec
 
@@ -100,14 +101,28 @@ def _without_future(move: Move, now: datetime) -> Move:
 def merge_memory(own: Memory, saved: Memory) -> Memory:
     """Return the memory of a process that leads again: the saved one, and what the process has done itself.
 
-    Where both have a move, the one that is over is the newer one: a leader in between has followed it. Else its own is.
     Evictions that were admitted together have one time in `sent`, and count as many times as they are there.
     """
     moves = {move.uid: move for move in saved.moves}
-    moves |= {move.uid: move for move in own.moves if move.uid not in moves or not moves[move.uid].state.over}
+    moves |= {move.uid: _choose(move, moves[move.uid]) if move.uid in moves else move for move in own.moves}
     sent = tuple(sorted((Counter(saved.sent) | Counter(own.sent)).elements()))
     extras = tuple(sorted({*saved.extra_evictions, *own.extra_evictions}))
     return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)
+
+
+def _choose(own: Move, saved: Move) -> Move:
+    """Return what holds of a pod of which two memories have a move.
+
+    A pod is evicted once, but may be refused to one leader and then requested by the next: a request that may be under
+    way must not be forgotten for the older one. Else what has ended is newer, as a leader in between has followed it.
+    """
+    if own.state is MoveState.REFUSED or saved.state is MoveState.REFUSED:
+        refused, other = (own, saved) if own.state is MoveState.REFUSED else (saved, own)
+        is_answer = other.state is MoveState.PLANNED and other.requested_at == refused.requested_at
+        return refused if is_answer else other
+    if own.state is saved.state is MoveState.PLANNED:
+        return max(saved, own, key=attrgetter("requested_at"))
+    return saved if saved.state.over else own
 
 
 def adopt_moves(own: Memory, saved: Memory, unsent: Container[tuple[str, datetime]] = ()) -> Memory:
@@ -115,16 +130,18 @@ def adopt_moves(own: Memory, saved: Memory, unsent: Container[tuple[str, datetim
 
     `unsent` are moves, by UID and time of the request, that this process has stored itself and did not send.
     """
-    known = {move.uid for move in own.moves}
-    others = tuple(move for move in saved.moves if _is_foreign(move, known, unsent))
+    moves = {move.uid: move for move in own.moves}
+    others = {move.uid: move for move in saved.moves if _is_foreign(move, moves.get(move.uid), unsent)}
     if not others:
         return own
-    sent = tuple(sorted((*own.sent, *(move.requested_at for move in others))))
-    return msgspec.structs.replace(own, moves=(*own.moves, *others), sent=sent)
+    sent = tuple(sorted((*own.sent, *(move.requested_at for move in others.values()))))
+    return msgspec.structs.replace(own, moves=tuple((moves | others).values()), sent=sent)
 
 
-def _is_foreign(move: Move, known: Container[str], unsent: Container[tuple[str, datetime]]) -> bool:
-    return move.uid not in known and (move.uid, move.requested_at) not in unsent and not move.state.over
+def _is_foreign(move: Move, own: Move | None, unsent: Container[tuple[str, datetime]]) -> bool:
+    if move.state.over or (move.uid, move.requested_at) in unsent:
+        return False
+    return own is None or (own.state is MoveState.REFUSED and _choose(own, move) is move)
 
 
 def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:

@@ -94,6 +94,45 @@ def test_evictions_of_one_time_count_one_by_one_after_a_change_of_leader() -> No
     assert merge_memory(NO_MEMORY, saved).sent == saved.sent
 
 
+LATER = NOW + timedelta(minutes=2)
+
+
+@pytest.mark.parametrize(
+    ("own", "saved", "holds"),
+    [
+        # refused to this process, requested by the leader after it, whose answer nobody has
+        ((MoveState.REFUSED, NOW), (MoveState.PLANNED, LATER), (MoveState.PLANNED, LATER)),
+        ((MoveState.REFUSED, LATER), (MoveState.PLANNED, NOW), (MoveState.PLANNED, NOW)),  # by a clock that is ahead
+        ((MoveState.PLANNED, LATER), (MoveState.REFUSED, NOW), (MoveState.PLANNED, LATER)),
+        ((MoveState.REFUSED, NOW), (MoveState.PLANNED, NOW), (MoveState.REFUSED, NOW)),
+        ((MoveState.PLANNED, NOW), (MoveState.REFUSED, NOW), (MoveState.REFUSED, NOW)),
+        ((MoveState.EVICTED, NOW), (MoveState.REFUSED, NOW), (MoveState.EVICTED, NOW)),
+        ((MoveState.PLANNED, NOW), (MoveState.PLANNED, LATER), (MoveState.PLANNED, LATER)),
+        ((MoveState.PLANNED, LATER), (MoveState.PLANNED, NOW), (MoveState.PLANNED, LATER)),
+        ((MoveState.EVICTED, LATER), (MoveState.VERIFIED, NOW), (MoveState.VERIFIED, NOW)),
+        ((MoveState.VERIFIED, NOW), (MoveState.PLANNED, NOW), (MoveState.VERIFIED, NOW)),
+        ((MoveState.REFUSED, NOW), (MoveState.REFUSED, LATER), (MoveState.REFUSED, LATER)),
+    ],
+)
+def test_a_request_that_may_be_under_way_is_not_forgotten_for_one_that_was_refused(
+    own: tuple[MoveState, datetime], saved: tuple[MoveState, datetime], holds: tuple[MoveState, datetime]
+) -> None:
+    """Of one pod; it is evicted once, and what has ended is newer. Nor by a leader who reads what was saved since."""
+    one, other, expected = (
+        msgspec.structs.replace(MOVE, state=state, requested_at=moment) for state, moment in (own, saved, holds)
+    )
+    of_both = merge_memory(
+        msgspec.structs.replace(NO_MEMORY, moves=(one,)), msgspec.structs.replace(NO_MEMORY, moves=(other,))
+    )
+    assert of_both.moves == (expected,)
+    adopted = adopt_moves(
+        msgspec.structs.replace(NO_MEMORY, moves=(one,)), msgspec.structs.replace(NO_MEMORY, moves=(other,))
+    )
+    takes_other = one.state is MoveState.REFUSED and expected == other and not other.state.over
+    assert adopted.moves == ((other,) if takes_other else (one,))
+    assert adopted.sent == ((other.requested_at,) if takes_other else ())
+
+
 def replace_sent(*moments: datetime) -> Memory:
     return msgspec.structs.replace(NO_MEMORY, sent=moments)
 
