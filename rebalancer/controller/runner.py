@@ -9,7 +9,7 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -33,6 +33,7 @@ from rebalancer.controller.state import (
     LoopState,
     MemoryRead,
     NotSent,
+    PauseRead,
     PlaceholdersCreated,
     Publish,
     Requests,
@@ -44,7 +45,7 @@ from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, fin
 from rebalancer.model.events import Event
 from rebalancer.model.reasons import State
 from rebalancer.policy import Mode
-from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, Placeholders
+from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, Placeholders, ReadFailedError
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.plan_numbers import plan_numbers
 
@@ -243,6 +244,8 @@ class Runner:
         with self._scheduling:
             self._next_cycle = None
         if self.state.leads:
+            if self.state.pause is not None:
+                self._read_pause()
             with self._observer.phase("snapshot"):
                 stale = self._cluster.staleness()
                 read_at = self._clocks.monotonic()
@@ -261,6 +264,15 @@ class Runner:
         ended = self._clocks.monotonic()
         self._last_cycle = ended, ended - began
         self._cycle_ended()
+
+    def _read_pause(self) -> None:
+        """See whether the pause still holds.
+
+        An eviction that was begun may have read it right before it ended, and had the answer after the watch: nothing
+        would change it any more.
+        """
+        with suppress(ReadFailedError):
+            self._handle(PauseRead(pause=self._cluster.read_pause()))
 
     def _handle(self, event: LoopEvent) -> None:
         """Step the loop and carry out its requests; what they answer at once is handled before anything else."""

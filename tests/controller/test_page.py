@@ -20,7 +20,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.assessment.findings import Finding
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
-from rebalancer.controller.state import LoopState, PauseRead
+from rebalancer.controller.state import LoopState
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import ScaleDownPrevention, load_policy
@@ -59,7 +59,7 @@ def state_of(snapshot: Snapshot, *, seconds: float = 0.0, pause: Pause | None = 
     cluster = SimulatedCluster(snapshot)
     controller = SimulatedController(cluster, POLICY, name="leader-1")
     if pause is not None:
-        controller._runner.tell(PauseRead(pause=pause))
+        controller.pause(pause)
     controller.run_cycle()
     cluster.advance(seconds)
     controller.run_cycle()

@@ -240,11 +240,11 @@ def test_a_pause_stops_patches_at_once() -> None:
     made.pause = Pause(until=None, reason="test", by="me")
     run.cycles(3)
     assert run.patches == 0
-    made.pause = None
-    run.runner.tell(PauseRead(pause=Pause(until=None, reason="test", by="me")))
+    run.runner.tell(PauseRead(pause=made.pause))
     run.cycles(2)
     assert run.patches == 0
     assert "test" in run.runner.state.prevention.stopped
+    made.pause = None
     run.runner.tell(PauseRead(pause=None))
     run.cycles(2)
     assert run.patches > 0

@@ -215,9 +215,12 @@ def test_a_proposal_and_its_approval_survive_a_restart() -> None:
         """Pauses the controller after the first eviction."""
 
         tell: Callable[[LoopEvent], None]
+        pauses = True
 
         def evict(self, move: Move) -> EvictionAnswer:
-            self.tell(PauseRead(pause=Pause()))
+            if self.pauses:
+                self.pause = Pause()
+                self.tell(PauseRead(pause=self.pause))
             return super().evict(move)
 
     budgets = Budgets(max_unavailable=Amount(value=4), per_workload=Amount(value=4))
@@ -236,8 +239,8 @@ def test_a_proposal_and_its_approval_survive_a_restart() -> None:
     left = pending(simulation)
     assert left["planHash"] == plan["planHash"]
     assert [entry["uid"] for entry in left["evictions"]] == [entry["uid"] for entry in plan["evictions"][1:]]
-    cluster.tell = lambda _: None
     simulation.restart()
+    cluster.pause, cluster.pauses = None, False
     simulation.cycles(10)
     assert {move.uid for move in simulation.runner.state.memory.moves} == {entry["uid"] for entry in plan["evictions"]}
     assert simulation.evictions == 4
@@ -357,10 +360,24 @@ def test_a_pause_ends_by_itself() -> None:
     """Until its time nothing is evicted, from then on all that was planned."""
     cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
     simulation = Simulation(cluster, eager())
-    simulation.runner.tell(PauseRead(pause=Pause(until=cluster.now + timedelta(seconds=95))))
+    cluster.pause = Pause(until=cluster.now + timedelta(seconds=95))
+    simulation.runner.tell(PauseRead(pause=cluster.pause))
     simulation.cycles(10, apart=10)
     assert simulation.evictions == 0
     simulation.cycles(20)
+    assert simulation.evictions == 4
+
+
+def test_a_pause_that_an_eviction_read_right_before_it_ended_does_not_stay() -> None:
+    """Its answer came after the watch had said that the pause is over, and the watch has nothing more to say."""
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    simulation = Simulation(cluster, eager())
+    simulation.cycles(1)
+    simulation.runner.tell(PauseRead(pause=Pause(reason="an upgrade")))
+    simulation.runner.drain()
+    assert simulation.runner.state.pause is not None
+    simulation.cycles(20)
+    assert simulation.runner.state.pause is None
     assert simulation.evictions == 4
 
 
