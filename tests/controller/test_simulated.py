@@ -375,7 +375,8 @@ def test_a_pause_that_an_eviction_read_right_before_it_ended_does_not_stay() -> 
     simulation.cycles(1)
     simulation.runner.tell(PauseRead(pause=Pause(reason="an upgrade")))
     simulation.runner.drain()
-    assert simulation.runner.state.pause == Pause(reason="an upgrade")
+    paused = simulation.runner.state
+    assert paused.pause == Pause(reason="an upgrade")
     simulation.cycles(20)
     assert simulation.runner.state.pause is None
     assert simulation.evictions == 4
