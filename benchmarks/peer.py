@@ -60,7 +60,7 @@ def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outc
     After every cycle the scheduler has settled before the next begins.
     """
     program = binary()
-    plane.api.apply([_admin()])
+    plane.api.apply([admin()])
     kubeconfig = plane.kubeconfig(ACCOUNT)
     mark = plane.audit.mark()
     cycles: list[datetime] = []
@@ -119,7 +119,8 @@ def _asked(plane: ControlPlane, mark: Any) -> Counter[str]:
     return Counter(eviction.namespace for eviction in plane.audit.evictions(user=USER, since=mark))
 
 
-def _admin() -> dict[str, Any]:
+def admin() -> dict[str, Any]:
+    """Return the binding that gives it every right."""
     namespace, name = ACCOUNT.split("/")
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -62,4 +62,17 @@ class NodeVolumeLimits(Filter):
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return the nodes that pass."""
-        return super().admit(nodes) if self._new else nodes
+        limited = [nodes & self._find_limited(driver) for driver in {driver for driver, _ in self._new}]
+        return nodes.difference(node for node in frozenset().union(*limited) if not self.verdict(node))
+
+    def _find_limited(self, driver: str) -> frozenset[str]:
+        """Return the nodes that state a limit for a driver."""
+
+        def make() -> frozenset[str]:
+            return frozenset(
+                csi_node.name
+                for csi_node in self._view.snapshot.csi_nodes
+                if any(name == driver and count is not None for name, count, _ in csi_node.drivers)
+            )
+
+        return self._view.memo(("nodes with a volume limit", driver), make)

@@ -185,11 +185,22 @@ def _displaced_by_node(
     everywhere: Counter[Resources],
     somewhere: Sequence[tuple[frozenset[str], Counter[Resources]]],
 ) -> Mapping[str, int]:
-    totals: dict[str, Counter[Resources]] = {}
-    for nodes, total in somewhere:
+    """Return the reserved capacity of the nodes where more than `everywhere` is reserved.
+
+    Pods are reserved for in a few sets of nodes, such as zones: nodes in the same ones have the same sum.
+    """
+    numbers: dict[str, tuple[int, ...]] = {}
+    for number, (nodes, _) in enumerate(somewhere):
         for name in nodes:
-            totals.setdefault(name, everywhere.copy()).update(total)
-    return {name: _count_displaced(requests, total) for name, total in totals.items()}
+            numbers[name] = (*numbers.get(name, ()), number)
+    displaced: dict[tuple[int, ...], int] = {}
+    for sets in numbers.values():
+        if sets not in displaced:
+            total = everywhere.copy()
+            for number in sets:
+                total.update(somewhere[number][1])
+            displaced[sets] = _count_displaced(requests, total)
+    return {name: displaced[sets] for name, sets in numbers.items()}
 
 
 def _count_displaced(own: Resources, total: Mapping[Resources, int]) -> int:
