@@ -3,7 +3,7 @@
     python -m benchmarks.recorded.server FOLDER KUBECONFIG [--events N]
 
 Writes the kubeconfig, then serves until it is ended. Nothing is computed for an answer: pages are slices of a file that
-is mapped into memory. Writes are accepted and forgotten, except the ConfigMap with the controller's status, which is
+is mapped into memory. Writes are accepted and forgotten, except the controller's ConfigMaps and its Lease, which are
 stored. `--events` sends so many changes of pods a second to a watch of pods.
 """
 
@@ -29,6 +29,9 @@ from benchmarks.recorded.protobuf import CONTENT_TYPE
 
 NAMESPACE: Final = "rebalancer-system"
 STORED: Final = ("rebalancer-status", "rebalancer-control", "rebalancer-policy", "rebalancer-approval")
+LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/rebalancer"
+SENT: Final = "/recorded/sent"
+"""Answers how many changes watches have been sent."""
 
 _BOOKMARK_SECONDS: Final = 5.0
 _JSON: Final = "application/json"
@@ -71,8 +74,16 @@ class Recording:
             }
             for name in STORED
         }
+        self.stored[LEASE] = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"namespace": NAMESPACE, "name": "rebalancer", "uid": "lease", "resourceVersion": VERSION},
+            "spec": {},
+        }
         self.writes: list[tuple[str, str, int]] = []
         """Method, path and size of every write."""
+        self.sent = 0
+        """Changes that watches have sent."""
 
     def page(self, path: str, encoding: str, number: int) -> memoryview | None:
         """Return a page of a list, None for a path that is not recorded."""
@@ -122,7 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
         encoding = "pb" if CONTENT_TYPE in self.headers.get("Accept", "") else "json"
         page = self.recording.page(path, encoding, int(query.get("continue", "0")))
         fixed = _FIXED.get(path) or self.recording.stored.get(path)
-        if page is not None:
+        if path == SENT:
+            self._answer(200, str(self.recording.sent).encode())
+        elif page is not None:
             self._answer(200, page, CONTENT_TYPE if encoding == "pb" else _JSON)
         elif fixed is not None:
             self._answer(200, json.dumps(fixed).encode())
@@ -159,6 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             if ahead > 0.01:
                 time.sleep(ahead)
             self._chunk(event)
+            self.recording.sent += 1
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
@@ -174,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         sent = json.loads(body)
         if stored is not None:
-            for key in ("data", "metadata"):
+            for key in sent.keys() & {"data", "metadata", "spec"}:
                 stored[key] = {**stored.get(key, {}), **sent.get(key, {})}
         self._answer(200 if stored is not None else 201, json.dumps(stored or sent).encode())
 
