@@ -30,6 +30,8 @@ class Interner:
         self._last_text = b""
         self._last: object = None
         self._last_labels = NO_LABELS
+        self._last_annotations: Mapping[str, str] = {}
+        self._last_read: tuple[Labels, int] = (NO_LABELS, 0)
 
     def __call__(self, value: Value) -> Value:
         """Return the first value that equals this one and has the same type."""
@@ -43,6 +45,15 @@ class Interner:
         if source != self._last_labels:
             self._last_labels = self(Labels(source))
         return self._last_labels
+
+    def annotations(
+        self, source: Mapping[str, str], read: Callable[[Mapping[str, str]], tuple[Labels, int]]
+    ) -> tuple[Labels, int]:
+        """Return what `read` returns for annotations; consecutive pods mostly have the same."""
+        if source != self._last_annotations:
+            labels, number = read(source)
+            self._last_annotations, self._last_read = source, (self(labels), number)
+        return self._last_read
 
     def convert(self, text: bytes, make: Callable[[bytes], Value]) -> Value:
         """Return what `make` returns for a text; it is called once for equal texts, and always the same function."""
@@ -71,6 +82,7 @@ class Interner:
         identities = set(map(id, used))
         self._conversions.clear()
         self._last_text, self._last, self._last_labels = b"", None, NO_LABELS
+        self._last_annotations, self._last_read = {}, (NO_LABELS, 0)
         self._values = {key: value for key, value in self._values.items() if id(value) in identities}
         self.accept_size()
 

@@ -14,7 +14,7 @@ from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
-from rebalancer.model.labels import NO_LABELS, Labels
+from rebalancer.model.labels import Labels
 from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, OwnerReference, Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.workloads import PodTemplate
 
@@ -63,7 +63,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         (metadata.owner_references, spec, status.container_statuses, status.init_container_statuses, resizes)
     )
     shared = intern.convert(text, partial(_convert_shared, intern))
-    annotations, own_cost = _read_annotations(metadata.annotations) if metadata.annotations else (NO_LABELS, 0)
+    annotations, own_cost = intern.annotations(metadata.annotations or {}, _read_annotations)
     namespace = sys.intern(metadata.namespace)
     return Pod(
         namespace=namespace,
@@ -71,7 +71,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         # Hand-written files have no UIDs, and pods are identified by them.
         uid=metadata.uid or f"{namespace}/{metadata.name}",
         labels=intern.labels(metadata.labels),
-        annotations=intern(annotations),
+        annotations=annotations,
         spec=shared.spec,
         node=sys.intern(node) or None,
         nominated_node=status.nominated_node_name or None,
