@@ -133,12 +133,14 @@ profile: install ## Show where the time and memory of a plan and a report go, on
 	$(BIN)/python -m benchmarks.phases --functions 25
 
 .PHONY: benchmarks
-benchmarks: install ## Print the figures of docs/benchmarks.md (the descheduler is built once; half an hour, 10 GB of disk)
+benchmarks: install ## Print the figures of docs/benchmarks.md (the descheduler is built once; an hour, 10 GB of disk)
 	$(BIN)/python -m benchmarks.whole --size 1k --peer
 	$(BIN)/python -m benchmarks.whole --size 5k --peer
 	$(BIN)/python -m benchmarks.phases --growth docs/pictures/growth.svg
 	$(BIN)/python -m benchmarks.cycles --far
 	$(BIN)/python -m benchmarks.divided
+	$(BIN)/python -m benchmarks.steady
+	$(BIN)/python -m benchmarks.execution
 
 .PHONY: scale-downs
 scale-downs: install ## Scale down on a real control plane with and without prevention (minutes); writes docs/scale-downs.md
