@@ -1,10 +1,14 @@
 # Two stages: one with pip, one with an interpreter and nothing else. Both run the same minor version of Python, so that
-# the compiled extensions and the byte code of the first fit the second.
-FROM python:3.13-slim-trixie AS build
+# the compiled extensions and the byte code of the first fit the second. The first runs on the machine that builds,
+# whatever architecture it builds for: nothing is emulated.
+FROM --platform=$BUILDPLATFORM python:3.13-slim-trixie AS build
+ARG TARGETARCH
 WORKDIR /build
 COPY requirements.lock ./
 # Only what the lock names, only with the hashes it names, nothing that would have to be compiled.
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: \
+RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) exit 1 ;; esac \
+    && python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: \
+      --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
       --target /app --requirement requirements.lock \
     # A second client, for asyncio, that nothing here imports: a quarter of the image.
     && rm -r /app/kubernetes/aio

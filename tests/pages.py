@@ -41,6 +41,10 @@ CONTROLLER: Final = "a running controller"
 FAILS: Final = {"rebalancer policy validate docs/examples/mistaken-policy.yaml": 1}
 """The exit codes of commands whose error a page shows."""
 
+RUNBOOKS: Final = [page for page in PAGES_BY_HAND if page.startswith("deploy/runbooks/")]
+"""Their commands are indented, below the points of their lists."""
+
+_INDENTED: Final = re.compile(r"^ {4,}((?:kubectl|rebalancer) .+)$", re.MULTILINE)
 _BLOCK: Final = re.compile(
     r"^(?:<!-- needs: (?P<needs>[^>]*) -->\n)?```console\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
 )
@@ -89,6 +93,11 @@ def commands(page: str) -> Iterator[Command]:
     """Yield the commands of a page."""
     for block in blocks(page):
         yield from block
+
+
+def runbook_commands(page: str) -> list[str]:
+    """Return the commands of a runbook, with names in capitals for what its reader fills in."""
+    return _INDENTED.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
 def as_pattern(lines: Sequence[str]) -> re.Pattern[str]:

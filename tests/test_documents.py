@@ -22,6 +22,7 @@ from tests.pages import (
     ON_A_CLUSTER,
     PAGES_BY_HAND,
     QUICK_START,
+    RUNBOOKS,
     Command,
     Place,
     as_pattern,
@@ -29,6 +30,7 @@ from tests.pages import (
     check,
     commands,
     printed,
+    runbook_commands,
 )
 from tools.reference import COMMAND, PAGES, PARTS, ROOT, parts_of, renewed
 
@@ -185,6 +187,16 @@ def test_every_command_of_a_page_is_run_somewhere() -> None:
     assert {command.page for command in COMMANDS if command.place is Place.CLUSTER} == run_there
     known = {"docker", "kind", "k3d", "minikube", "kubectl", "helm", "rebalancer", "make", "export", "curl"}
     assert {command.text.split()[0] for command in COMMANDS} <= known
+
+
+@pytest.mark.parametrize("page", RUNBOOKS)
+def test_the_commands_of_a_runbook_can_be_pasted_and_repeated(page: str) -> None:
+    """No character outside of quotes that zsh would look for in file names; no patch that fails the second time."""
+    for command in runbook_commands(page):
+        checked = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, ""), command
+        assert not re.search(r"[?*\[{]", re.sub(r"'[^']*'", "", command)), command
+        assert "--type=json" not in command, command
 
 
 @pytest.mark.parametrize("page", PAGES_BY_HAND)

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from rebalancer.cli.registry import VERBS
 from tests.test_repository import ROOT, wheel
-from tools.environment import install, removed_paths, sizes
+from tools.environment import MACHINES, image_python, install, install_for_image, removed_paths, sizes
 
 __all__ = ["wheel"]
 
@@ -75,6 +78,58 @@ def test_nothing_imports_what_the_image_leaves_out(removed: str) -> None:
     for file in outside:
         wrong = [text for text in imports(file) if text in words or text.startswith((f"{package}.{name}.", f"{name}."))]
         assert wrong == [], file
+
+
+ELF_MACHINES = {"amd64": 62, "arm64": 183}
+
+
+def built_for(folder: Path) -> set[int]:
+    """Return the machines that the compiled extensions and libraries below a folder are for, as ELF numbers them."""
+    files = [file for file in folder.rglob("*.so*") if file.is_file()]
+    assert len(files) > 20
+    return {int.from_bytes(file.read_bytes()[18:20], "little") for file in files}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("architecture", MACHINES)
+def test_the_lock_has_wheels_for_every_architecture_of_the_image(architecture: str, tmp_path: Path) -> None:
+    """For the image's Python, by hash and without compiling."""
+    install_for_image(tmp_path, architecture)
+    assert built_for(tmp_path) == {ELF_MACHINES[architecture]}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("architecture", MACHINES)
+def test_the_image_is_made_for_an_architecture_on_any_other(architecture: str, tmp_path: Path) -> None:
+    """The Dockerfile's own command, with this machine's Python in the place of the image's."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^RUN (case (?:.*\\\n| *#.*\n)*.*)$", text, re.MULTILINE)
+    folder = tmp_path / "app"
+    script = re.sub(r"^ *#.*\n", "", command, flags=re.MULTILINE).replace("/app", str(folder))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        ["sh", "-ec", script],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path, "TARGETARCH": architecture},
+        check=True,
+        capture_output=True,
+    )
+    assert built_for(folder) == {ELF_MACHINES[architecture]}
+    assert not any((folder / removed).exists() for removed in removed_paths())
+
+
+def test_the_page_lists_what_the_lock_names_for_the_image() -> None:
+    """Every package of docs/image.md is of the locked version for the image's Python, and none is missing."""
+    page = (ROOT / "docs" / "image.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| ([\w.-]+) (\d\S*) \|", page, re.MULTILINE)
+    (others,) = re.findall(r"^The others: (.*?)\.$", page, re.MULTILINE | re.DOTALL)
+    listed = [*table, *(tuple(package.split()) for package in re.split(r",\s+", others))]
+    marker = {"python_full_version": f"{image_python()}.0", "python_version": image_python()}
+    lock = re.findall(r"^([\w.-]+==\S+(?: ;[^\\\n]*)?)", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
+    wanted = [one for one in map(Requirement, lock) if one.marker is None or one.marker.evaluate(marker)]
+    assert sorted((canonicalize_name(name), f"=={version}") for name, version in listed) == sorted(
+        (canonicalize_name(requirement.name), str(requirement.specifier)) for requirement in wanted
+    )
 
 
 def test_every_verb_has_a_command_here() -> None:

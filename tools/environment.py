@@ -1,8 +1,11 @@
 """What is in the image, by size: `python -m tools.environment` installs the lock and prints a table.
 
-Sizes are those on disk with byte code. What the Dockerfile removes is counted apart.
+The lock is installed for the Python and the platform of the image, whichever those of this process are: the lock has
+another version of numpy for older ones. Sizes are those on disk, with the byte code that this process makes. What the
+Dockerfile removes is counted apart.
 """
 
+import compileall
 import re
 import subprocess
 import sys
@@ -13,6 +16,13 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+"""The architectures of the image, as container engines and as wheels call them."""
+
+_PYTHON: Final = re.compile(r"^FROM .*\bpython:(\d+\.\d+)-", re.MULTILINE)
+_GLIBC: Final = "manylinux_2_28"
+"""The newest that the Dockerfile accepts; Debian 13 has a newer one."""
+
 _REMOVED: Final = re.compile(r"rm -r /app/(\S+)")
 _LEAST: Final = 1.0
 """MiB; smaller packages share a row."""
@@ -23,11 +33,27 @@ def removed_paths() -> list[str]:
     return _REMOVED.findall((ROOT / "Dockerfile").read_text(encoding="utf-8"))
 
 
-def install(folder: Path, python: str = sys.executable) -> None:
-    """Install what the lock names, as the Dockerfile does."""
+def image_python() -> str:
+    """Return the minor version of Python that the image has."""
+    (version,) = _PYTHON.findall((ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    return str(version)
+
+
+def install(folder: Path) -> None:
+    """Install what the lock names for this interpreter, as the Dockerfile does for the image's."""
     lock = str(ROOT / "requirements.lock")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
     subprocess.run([*pip, "--only-binary=:all:", "--target", str(folder), "--requirement", lock], check=True)
+
+
+def install_for_image(folder: Path, architecture: str) -> None:
+    """Install what the lock names for the image's Python on one of its architectures; pip would see this machine's."""
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--require-hashes"]
+    platform = ["--python-version", image_python(), "--python-platform", f"{MACHINES[architecture]}-{_GLIBC}"]
+    lock = str(ROOT / "requirements.lock")
+    subprocess.run(
+        [*uv, *platform, "--only-binary", ":all:", "--target", str(folder), "--requirement", lock], check=True
+    )
 
 
 def sizes(folder: Path) -> Iterator[tuple[str, float, float]]:
@@ -53,7 +79,8 @@ def main() -> int:
     """Print the table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        install(folder)
+        install_for_image(folder, "amd64")
+        compileall.compile_dir(folder, quiet=2, workers=0)
         rows = list(sizes(folder))
     print("| package | MiB | of these left out of the image |\n| --- | ---: | ---: |")
     for package, total, left_out in rows:

@@ -21,7 +21,7 @@ MANIFESTS: Final = ("deploy/base/deployment.yaml", "deploy/cleanup/job.yaml", "d
 VALUES: Final = "deploy/chart/rebalancer/values.yaml"
 OVERLAY: Final = "deploy/overlays/production/kustomization.yaml"
 
-_FROM: Final = re.compile(r"^FROM (?P<image>\S+)", re.MULTILINE)
+_FROM: Final = re.compile(r"^FROM (?:--platform=\S+ )?(?P<image>\S+)", re.MULTILINE)
 _IMAGE: Final = re.compile(r"^(?P<before> +image: )(?P<image>(?:\S+/)?rebalancer[:@]\S+)$", re.MULTILINE)
 _REPOSITORY: Final = re.compile(r"^(?P<before>  repository: )(?P<value>\S+)$", re.MULTILINE)
 _DIGEST: Final = re.compile(r"^(?P<before>  digest: )(?P<value>\S+)$", re.MULTILINE)
@@ -38,10 +38,11 @@ def pin(image: str, digest: str, root: Path = ROOT) -> None:
     """Name a base image by its digest, with the tag before it for readers."""
     _check_digest(digest)
     text = _read(root, "Dockerfile")
-    if f"FROM {image}" not in text:
+    line = re.compile(rf"^(?P<before>FROM (?:--platform=\S+ )?){re.escape(image)}(?!\S)", re.MULTILINE)
+    pinned, count = line.subn(rf"\g<before>{image}@{digest}", text)
+    if not count:
         raise ValueError(f"the Dockerfile has no base image {image}")
-    line = re.compile(rf"^FROM {re.escape(image)}(?!\S)", re.MULTILINE)
-    _write(root, "Dockerfile", line.sub(f"FROM {image}@{digest}", text))
+    _write(root, "Dockerfile", pinned)
 
 
 def set_image(repository: str, digest: str, root: Path = ROOT) -> None:

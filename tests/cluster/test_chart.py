@@ -1,15 +1,20 @@
 """The Helm chart and the kustomize forms install the same, and refuse what is misspelt. No control plane is needed."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from rebalancer import __version__
+from rebalancer.adapters.web import WebServer, probe_routes
 from rebalancer.policy import load_policy
 from tests.deploy.manifests import DEPLOY, Manifest, documents
 from tests.deploy.rendering import (
@@ -21,6 +26,7 @@ from tests.deploy.rendering import (
     render_kustomization,
     require_programs,
 )
+from tests.pages import printed
 from tools.install_manifest import COMMAND, FILE, manifest_text
 
 OF_HELM = {"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"}
@@ -276,3 +282,29 @@ def test_the_hook_before_an_uninstallation_is_the_job_of_kustomize() -> None:
         assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
         assert (annotations.get("helm.sh/hook-weight") == "-1") == (hook["kind"] != "Job"), "the rights come first"
     assert by_identity(map(without_helm, hooks)) == by_identity(render_kustomization(DEPLOY / "cleanup"))
+
+
+def test_the_hook_of_helm_test_notices_an_invalid_policy_and_a_replica_that_is_not_ready(tmp_path: Path) -> None:
+    """Its two containers, run as processes: they end well where all is well, and with an error where it is not."""
+    (hook,) = [pod for pod in render_chart({}, hooks=True) if pod["metadata"]["name"] == "rebalancer-test"]
+    policy, ready = hook["spec"]["containers"]
+    text = by_identity(render_chart({}))["ConfigMap", NAMESPACE, "rebalancer-policy"]["data"]["policy.yaml"]
+    file = tmp_path / "policy.yaml"
+    arguments = [word.replace("/etc/rebalancer/policy.yaml", str(file)) for word in policy["args"]]
+    for content, code in ((text, 0), (text.replace("mode: ", "mood: "), 1)):
+        file.write_text(content)
+        assert printed(*arguments)[0] == code
+    interpreter, *options = ready["command"]
+    assert interpreter == "/usr/bin/python3"
+    for reason, code in (("", 0), ("Pod: not listed yet", 1)):
+        checks = {"watches": partial(str, reason)}
+        server = WebServer("127.0.0.1", 0, probe_routes(CollectorRegistry(), live={}, ready=checks))
+        server.start()
+        try:
+            script = [
+                word.replace("rebalancer-metrics:8080", "{}:{}".format(*server.address)) for word in ready["args"]
+            ]
+            done = subprocess.run([sys.executable, *options, *script], capture_output=True, check=False, timeout=30)
+        finally:
+            server.stop()
+        assert done.returncode == code, done.stderr

@@ -1,7 +1,7 @@
 """Every kubectl, helm and rebalancer command of the pages on installing works, in their order, and a second time.
 
 Commands that need a container engine, a registry or a kubelet are marked on their page; of these the syntax is checked.
-KWOK runs the pods, so that hooks end when this test says so: `test_install.py` runs what is in them.
+KWOK runs the pods, so that hooks end when this test says so: `test_install.py` and `test_chart.py` run what is in them.
 """
 
 import contextlib

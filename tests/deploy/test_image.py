@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from tests.deploy.manifests import ROOT
+from tools.environment import MACHINES
+from tools.release import base_images
 
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
@@ -29,9 +31,18 @@ def test_the_last_stage_has_no_shell_and_no_root() -> None:
 
 def test_both_stages_run_the_same_python() -> None:
     """debian13 is trixie, whose interpreter is 3.13: extensions and byte code of the first stage fit."""
-    first, last = re.findall(r"^FROM (\S+)", TEXT, re.MULTILINE)
+    first, last = base_images()
     assert first == "python:3.13-slim-trixie"
     assert last.startswith("gcr.io/distroless/python3-debian13:")
+
+
+def test_the_image_is_published_for_every_architecture_that_the_recipe_knows() -> None:
+    """The first stage runs where it is built, and installs for the architecture that the second one is of."""
+    workflow = (ROOT / ".github" / "workflows" / "release.yaml").read_text(encoding="utf-8")
+    (published,) = re.findall(r"--platform (\S+)", workflow)
+    assert published.split(",") == [f"linux/{architecture}" for architecture in MACHINES]
+    assert dict(re.findall(r" (\w+)\) machine=(\w+) ;;", TEXT)) == MACHINES
+    assert TEXT.count("FROM --platform=$BUILDPLATFORM ") == 1
 
 
 def test_the_entry_point_is_a_module_that_runs(

@@ -104,6 +104,10 @@ class _Handler(WSGIRequestHandler):
     server: "_Server"
     timeout = REQUEST_SECONDS
     whole = ANSWERED_SECONDS
+    # Of a request line that cannot be read: the base class takes it for HTTP/0.9, whose answers have no status.
+    default_request_version = "HTTP/1.0"
+    error_content_type = "text/plain;charset=utf-8"
+    error_message_format = "%(code)d %(message)s\n"
 
     def setup(self) -> None:
         """Bound what the client sends and is sent; the base class bounds the time of each receive only."""

@@ -107,6 +107,36 @@ def test_nothing_is_written_through_it(served: Served, method: str, path: str) -
     assert served.ask(path, method)[0] == 405
 
 
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\xff\r\n", 400),  # the beginning of TLS
+        (b"PRI * HTTP/2.0\r\n", 505),
+        (b"hello\r\n", 400),
+        (b"GET /metrics HTTP/x.y\r\n", 400),
+        (b"GET /metrics and more HTTP/1.1\r\n", 400),
+        (b"\x00\xff\xfe GET\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\n" + b"X-Many: 1\r\n" * 200, 431),
+        (b"BREW /metrics HTTP/1.1\r\n", 405),
+        (b"GET /%ff%fe?\xff HTTP/1.1\r\n", 404),
+        (b"GET http://elsewhere.example/metrics/x HTTP/1.1\r\n", 404),
+    ],
+)
+def test_garbage_is_refused_with_a_status_and_no_trace(
+    served: Served, capfd: pytest.CaptureFixture[str], request_line: bytes, status: int
+) -> None:
+    """No stack trace, neither in the answer nor in the log; the next request is answered."""
+    with closing(socket.create_connection(served.server.address)) as client:
+        client.settimeout(5)
+        client.sendall(request_line + b"\r\n")
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert answer.split()[1] == str(status).encode(), answer
+    assert b"\r\ncontent-type: text/plain" in answer.lower()
+    assert b"Traceback" not in answer
+    assert served.ask("/healthz")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
 def test_a_silent_client_keeps_nobody_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     assert server._Handler.timeout == 5
     monkeypatch.setattr(server._Handler, "timeout", 0.2)
