@@ -17,6 +17,9 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rebalancer
 comma := ,
 space := $(subst ,, )
 
+# The older releases of Kubernetes that the tests on a real control plane can run on, see tools/control-plane.
+OLDER := $(sort $(patsubst tools/control-plane/kubernetes-%/go.mod,%,$(wildcard tools/control-plane/kubernetes-*/go.mod)))
+
 # Every process of one run has the same hash seed, another one each time: they must collect the same tests.
 UNIT = PYTHONHASHSEED=$$RANDOM $(BIN)/python -m pytest -n auto -m "not cluster and not thorough"
 
@@ -118,7 +121,18 @@ sbom: install ## Write sbom.json: what the image contains, from requirements.loc
 .PHONY: thorough
 thorough: install ## The long checks; docs/verification.md has their last results
 	$(BIN)/python -m pytest -m thorough -s
+	$(MAKE) --no-print-directory older-kubernetes
 	$(MAKE) --no-print-directory mutation
+
+.PHONY: older-kubernetes
+older-kubernetes: install ## Tests on a real control plane of each older Kubernetes, and 300 clusters of the scheduler's model (an hour)
+	@for release in $(OLDER); do \
+	  echo "Kubernetes $$release"; \
+	  export REBALANCER_KUBERNETES=$$release; \
+	  $(BIN)/python -m tests.control_plane.build && \
+	  PYTHONHASHSEED=$$RANDOM $(BIN)/python -m pytest -n 2 -m "cluster and not thorough" && \
+	  $(BIN)/python -m pytest -s -m thorough tests/cluster/test_fidelity.py || exit 1; \
+	done
 
 .PHONY: mutation
 mutation: install ## Change the code that decides about evictions in a hundred places, one at a time, and report what no test notices

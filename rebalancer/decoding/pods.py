@@ -166,6 +166,7 @@ def decode_spec(source: wire.PodSpec) -> PodSpec:
         spread=constraints.decode_spread(source),
         requests=requests,
         scored=resources.compute_scored_requests(source),
+        scored_sidecars_as_init=resources.compute_scored_sidecars_as_init(source),
         host_ports=_decode_host_ports(source),
         images=tuple(container.image for container in every),
         containers=len(every),

@@ -68,6 +68,30 @@ def compute_scored_requests(spec: wire.PodSpec) -> tuple[int, int]:
     return total.get(_CPU, 0), total.get(_MEMORY, 0)
 
 
+def compute_scored_sidecars_as_init(spec: wire.PodSpec) -> tuple[int, int] | None:
+    """Return (CPU, memory) as LeastAllocated counts a running pod with sidecars until 1.31; None without sidecars.
+
+    Sidecars add up, but are compared with the other containers as init containers are (`calculateResource` of
+    `framework/types.go`); defaults apply to that sum.
+    """
+    init = spec.init_containers or ()
+    if not any(container.restart_policy == "Always" for container in init):
+        return None
+    request = _make_request_reader(spec, None)
+    total: _Amounts = {}
+    for container in spec.containers:
+        _add(total, {**_SCORING_DEFAULTS, **request(container, "spec.containers")})
+    sidecars: _Amounts = {}
+    for container in init:
+        before = dict(sidecars)
+        _add(before, request(container, "spec.initContainers"))
+        if container.restart_policy == "Always":
+            sidecars = before
+        total = _take_maximum([total, {**_SCORING_DEFAULTS, **before}])
+    _add(total, decode_amounts(spec.overhead, "spec.overhead"))
+    return total.get(_CPU, 0), total.get(_MEMORY, 0)
+
+
 # Many branches: the API server's own cases: resized, infeasible, init and restartable containers.
 def _make_request_reader(
     spec: wire.PodSpec, status: wire.PodStatus | None

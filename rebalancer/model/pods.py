@@ -55,7 +55,8 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
 
     `requests` are the effective ones of docs/semantics.md (init and sidecar containers, overhead, pod level); `scored`
     is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container without requests: here for
-    the pod that is being scheduled, in `Pod.scored` for the running pod (pod-level resources make a difference).
+    the pod that is being scheduled, in `Pod.scored` for the running pod (pod-level resources make a difference), in
+    `scored_sidecars_as_init` for the running pod as versions before 1.32 count sidecars; None if there are none.
     `unpredictable` names the fields whose effect is not modelled (gates, resource claims, inline volumes…).
     `node_name` is the node that a template or a manifest names, not the node where the pod runs (`Pod.node`).
     """
@@ -67,6 +68,7 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     spread: tuple[SpreadConstraint, ...] = ()
     requests: Resources = NOTHING
     scored: tuple[int, int] = (0, 0)
+    scored_sidecars_as_init: tuple[int, int] | None = None
     host_ports: tuple[HostPort, ...] = ()
     images: tuple[str, ...] = ()
     containers: int = 1

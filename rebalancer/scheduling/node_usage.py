@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, Resources
+from rebalancer.scheduling.versions import VersionRules
 
 NO_EXTENDED: Mapping[str, int] = {}
 
@@ -27,19 +28,31 @@ class Usage(NamedTuple):
 
 NOTHING_USED = Usage()
 
+Charge = tuple[Resources, tuple[int, int]]
+"""What a pod takes of its node: its requests, and the CPU and memory of them that are scored."""
 
-def add_usage(pods: Iterable[tuple[Pod, int]], before: Usage = NOTHING_USED) -> Usage:
-    """Add pods (sign 1) and take pods away (sign -1)."""
+
+def get_charge(pod: Pod, rules: VersionRules) -> Charge:
+    """Return what a pod takes of its node (docs/semantics.md, "Versions")."""
+    if rules.status_resources_count:
+        return pod.requests, pod.scored
+    spec = pod.spec
+    if rules.sidecars_score_as_init and spec.scored_sidecars_as_init is not None:
+        return spec.requests, spec.scored_sidecars_as_init
+    return spec.requests, spec.scored
+
+
+def add_usage(charges: Iterable[tuple[Charge, int]], before: Usage = NOTHING_USED) -> Usage:
+    """Add what pods take (sign 1) and take it away (sign -1)."""
     count, cpu, memory, storage, scored_cpu, scored_memory, extended = before
     extended = dict(extended)
-    for pod, sign in pods:
-        requests = pod.requests
+    for (requests, scored), sign in charges:
         count += sign
         cpu += sign * requests.cpu
         memory += sign * requests.memory
         storage += sign * requests.ephemeral_storage
-        scored_cpu += sign * pod.scored[0]
-        scored_memory += sign * pod.scored[1]
+        scored_cpu += sign * scored[0]
+        scored_memory += sign * scored[1]
         for name, amount in requests.extended:
             extended[name] = extended.get(name, 0) + sign * amount
     return Usage(count, cpu, memory, storage, scored_cpu, scored_memory, extended)
@@ -51,9 +64,9 @@ PodAmounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
 NO_AMOUNTS: PodAmounts = (0, 0, 0, 0, 0, ())
 
 
-def get_amounts(pod: Pod) -> PodAmounts:
+def get_amounts(charge: Charge) -> PodAmounts:
     """Return what a pod uses. Thousands of pods share one tuple."""
-    requests, scored = pod.requests, pod.scored
+    requests, scored = charge
     return requests.cpu, requests.memory, requests.ephemeral_storage, *scored, requests.extended
 
 

@@ -14,7 +14,8 @@ from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, Resources
-from rebalancer.scheduling.node_usage import NO_AMOUNTS, PodAmounts, Usage, get_amounts, sum_usage
+from rebalancer.scheduling.node_usage import NO_AMOUNTS, PodAmounts, Usage, get_amounts, get_charge, sum_usage
+from rebalancer.scheduling.versions import VersionRules
 
 NO_AFFINITY = PodAffinity()
 NO_COUNTS: Mapping[str, int] = {}
@@ -81,7 +82,9 @@ class Population:
     its snapshot (docs/semantics.md, "Which pods are counted").
     """
 
-    def __init__(self, pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node]) -> None:
+    def __init__(
+        self, pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node], rules: VersionRules
+    ) -> None:
         """Index the pods of a snapshot by their actual nodes, or `PlacedPod`s by their hypothetical nodes."""
         self.nodes = nodes
         self._pods = pods
@@ -110,9 +113,10 @@ class Population:
                 sets = (self.terminating if ending else self.live).setdefault(namespace, LabelSets())
                 places = sets.nodes_of.setdefault(pod.labels, [])
             places.append(node)
-            if pod.requests is not requests or pod.scored is not scored:
-                requests, scored = pod.requests, pod.scored
-                amounts = get_amounts(pod)
+            charge = get_charge(pod, rules)
+            if charge[0] is not requests or charge[1] is not scored:
+                requests, scored = charge
+                amounts = get_amounts(charge)
             taken[node].append(amounts)
             if pod.spec.pod_affinity is not affinity:
                 affinity = pod.spec.pod_affinity

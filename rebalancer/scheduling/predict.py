@@ -13,6 +13,7 @@ from rebalancer.scheduling.scoring import count_examined_nodes, scores, totals
 from rebalancer.scheduling.tie_breaking import find_top, guess_winner
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.verdicts import SUCCESS, Code, Verdict
+from rebalancer.scheduling.versions import VersionRules
 from rebalancer.scheduling.view import View
 
 NO_NODES = "no nodes available to schedule pods"
@@ -106,7 +107,7 @@ def predict(pod: Pod, view: View) -> Prediction:
         feasible=admitted,
         candidates=candidates,
         certain=_find_common_values(pod, candidates, view),
-        failure="" if admitted else describe_failure(nodes, filters),
+        failure="" if admitted else describe_failure(nodes, filters, view.rules),
         sampled=sampled,
         may_preempt=not admitted and _may_preempt(pod, nodes, view),
         likely=guess_winner(candidates, sums, view),
@@ -140,7 +141,7 @@ def _evaluate_nominated_nodes(pod: Pod, view: View) -> Mapping[str, Mapping[str,
     return {name: verdicts for name, verdicts in verdicts_by_node.items() if not all(verdicts.values())}
 
 
-def describe_failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter]) -> str:
+def describe_failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter], rules: VersionRules) -> str:
     """Return the scheduler's message for a pod that no node admits, up to its first full stop.
 
     Source: `framework.FitError`. Reasons with the number of nodes, in the order of the text; one plugin for each node.
@@ -148,15 +149,18 @@ def describe_failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter])
     """
     if not nodes:
         return NO_NODES
-    head = f"0/{len(nodes)} nodes are available: "
+    head = f"0/{len(nodes)} nodes are available:"
     refused = next((plugin.refusal for plugin in filters if plugin.refusal is not None), None)
     if refused is not None:
-        return f"{head}{refused.message}."
+        return f"{head} {refused.message}."
     histogram: dict[str, int] = {}
     for node in nodes:
+        if node.verdict is NOT_NAMED and not rules.unexamined_nodes_counted:
+            continue
         for reason in node.verdict.reasons:
             histogram[reason] = histogram.get(reason, 0) + 1
-    return head + ", ".join(sorted(f"{count} {reason}" for reason, count in histogram.items())) + "."
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in histogram.items()))
+    return f"{head} {reasons}." if reasons else head
 
 
 def _find_common_values(pod: Pod, candidates: frozenset[str], view: View) -> Mapping[str, str]:

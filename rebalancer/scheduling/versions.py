@@ -20,6 +20,10 @@ class VersionRules:
     """Whether BalancedAllocation compares the node with and without the pod, or scores the node with the pod only."""
     balance_skips_idle: bool
     """Whether BalancedAllocation skips a pod without requests (kubernetes/kubernetes#130260)."""
+    sidecars_score_as_init: bool
+    """Whether LeastAllocated takes a running pod's sidecars for init containers: the most counts, not their sum."""
+    status_resources_count: bool
+    """Whether a resize in place counts on the pod's node, by the resources in the pod's status, or the spec alone."""
     ties_random: bool
     """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
     taint_reason_short: bool
@@ -27,6 +31,12 @@ class VersionRules:
 
     The newest patch releases of 1.34 leave it out as well; of a release only major and minor are known here.
     """
+    unexamined_nodes_counted: bool
+    """Whether the message of FailedScheduling counts the nodes that a pod's affinity by name leaves out."""
+    volume_reason: str
+    """VolumeBinding's reason for a node from which a bound volume cannot be reached."""
+    claim_reason: str
+    """VolumeRestrictions' reason for a claim with ReadWriteOncePod that has its user."""
 
 
 EMPTY_SELECTOR_FIXED = Version(1, 38)
@@ -39,6 +49,20 @@ def get_version_rules(version: Version) -> VersionRules:
         empty_selector_counts=version >= EMPTY_SELECTOR_FIXED,
         balance_by_improvement=version >= Version(1, 36),
         balance_skips_idle=version >= Version(1, 33),
+        sidecars_score_as_init=version < Version(1, 32),
+        status_resources_count=version >= Version(1, 33),
         ties_random=version < Version(1, 35) or version >= EMPTY_SELECTOR_FIXED,
         taint_reason_short=version >= Version(1, 35),
+        unexamined_nodes_counted=version >= Version(1, 32),
+        volume_reason=(
+            "node(s) didn't match PersistentVolume's node affinity"
+            if version >= Version(1, 33)
+            else "node(s) had volume node affinity conflict"
+        ),
+        claim_reason=(
+            "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by"
+            " another pod"
+            if version >= Version(1, 34)
+            else "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+        ),
     )

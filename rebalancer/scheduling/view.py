@@ -24,7 +24,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.node_index import NodeIndex
-from rebalancer.scheduling.node_usage import Usage, add_usage
+from rebalancer.scheduling.node_usage import Usage, add_usage, get_charge
 from rebalancer.scheduling.population import NO_AFFINITY, NO_COUNTS, PlacedPod, Population, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.versions import VersionRules, get_version_rules
@@ -54,7 +54,7 @@ class View:
         self.rules: Final[VersionRules] = get_version_rules(snapshot.version)
         self.nodes: Final = NodeIndex(snapshot.nodes)
         self._memo: dict[Hashable, Any] = {}
-        self._population = Population(snapshot.pods, self.nodes.by_name)
+        self._population = Population(snapshot.pods, self.nodes.by_name, self.rules)
         self._moved: dict[str, PlacedPod] = {}
         self.changes_in: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs from the shared indexes, by namespace."""
@@ -163,7 +163,7 @@ class View:
             _last_without=None,
         )
         if len(moved) > SETTLE_AFTER:
-            population = Population(list(derived.placed_pods()), self.nodes.by_name)
+            population = Population(list(derived.placed_pods()), self.nodes.by_name, self.rules)
             derived.__dict__.update(_population=population, _moved={}, changes_in={}, changes_on={})
         return derived
 
@@ -292,7 +292,9 @@ class View:
         """Return the resources in use on a node."""
         before = self._population.used(node)
         changes = self.changes_on.get(node)
-        return before if changes is None else add_usage(((change.pod, change.sign) for change in changes), before)
+        if changes is None:
+            return before
+        return add_usage(((get_charge(change.pod, self.rules), change.sign) for change in changes), before)
 
     def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each `key`."""

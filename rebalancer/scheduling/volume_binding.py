@@ -14,7 +14,6 @@ from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable
 from rebalancer.scheduling.view import View
 
-NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
 NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
 
@@ -52,7 +51,7 @@ class VolumeBinding(Filter):
         """Evaluate one node."""
         reasons = []
         if any(node not in find_reachable_nodes(volume, self._view) for volume in self._bound):
-            reasons.append(NODE_CONFLICT)
+            reasons.append(self._view.rules.volume_reason)
         if not self._servable(node):
             reasons.append(BIND_CONFLICT)
         return unresolvable(*reasons) if reasons else SUCCESS

@@ -12,9 +12,6 @@ from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable, unsch
 from rebalancer.scheduling.view import View
 
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
-IN_USE: Final = unschedulable(
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
-)
 
 
 class VolumeRestrictions(Filter):
@@ -31,7 +28,7 @@ class VolumeRestrictions(Filter):
                 self.refusal = unresolvable(f'persistentvolumeclaim "{name}" not found')
                 return
             if READ_WRITE_ONCE_POD in claim.access_modes and view.claim_users(pod.namespace, name):
-                self._verdict = IN_USE
+                self._verdict = unschedulable(view.rules.claim_reason)
 
     def verdict(self, node: str) -> Verdict:  # noqa: ARG002  # it is the same for every node
         """Evaluate one node."""

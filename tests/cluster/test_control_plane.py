@@ -13,7 +13,7 @@ import pytest
 
 from tests.control_plane.accounts import grant, user_name
 from tests.control_plane.api import Api, ApiError, TimedOutError, wait_until
-from tests.control_plane.build import GIVEN_FOLDER, PROGRAMS, MissingPart, programs
+from tests.control_plane.build import GIVEN_FOLDER, PROGRAMS, MissingPart, Versions, programs
 from tests.control_plane.layout import (
     deployment,
     lay_out,
@@ -46,8 +46,8 @@ def places(api: Api, *, labels: str = "", path: str = DEMO) -> dict[str, str]:
 
 
 def test_versions(control_plane: ControlPlane) -> None:
-    """The servers call themselves by their release, or version checks of clients would fail."""
-    assert control_plane.api.get("/version")["gitVersion"] == "v1.36.3"
+    """The servers call themselves by the release that was chosen, or version checks of clients would fail."""
+    assert control_plane.api.get("/version")["gitVersion"] == Versions.wanted().kubernetes
     assert set(control_plane.running) == {
         "etcd",
         "kube-apiserver",

@@ -6,6 +6,9 @@ repository, in a folder named after the versions: a new version is a new folder,
 
     python -m tests.control_plane.build
 
+The Kubernetes servers are those of the newest release that `tools/control-plane/` has a module for, or of the one that
+the environment variable REBALANCER_KUBERNETES names, such as 1.30. All releases share the other programs.
+
 A folder of ready binaries can be given in the environment variable REBALANCER_CONTROL_PLANE instead.
 """
 
@@ -27,11 +30,18 @@ from typing import Final
 
 MODULES: Final = Path(__file__).resolve().parents[2] / "tools" / "control-plane"
 GIVEN_FOLDER: Final = "REBALANCER_CONTROL_PLANE"
+CHOICE: Final = "REBALANCER_KUBERNETES"
+KUBERNETES: Final = "kubernetes"
+"""The folder of the newest release's module, and what the names of the older ones' begin with."""
 REQUIREMENT: Final = re.compile(r"^\s*(?:require\s+)?(?P<module>\S+)\s+(?P<version>v\S+)", re.MULTILINE)
 
 
 class MissingPart(Exception):  # noqa: N818 (it names what is missing, not a mistake)
     """A program is neither given, nor cached, nor can it be built here. The message is one line."""
+
+
+class UnknownReleaseError(Exception):
+    """No module builds the Kubernetes release that the environment names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +59,10 @@ class Program:
 PROGRAMS: Final = (
     Program(name="etcd", folder="etcd", package="go.etcd.io/etcd/server/v3"),
     Program(name="kwok", folder="kwok", package="sigs.k8s.io/kwok/cmd/kwok"),
-    Program(name="kube-apiserver", folder="kubernetes", package="k8s.io/kubernetes/cmd/kube-apiserver"),
-    Program(
-        name="kube-controller-manager", folder="kubernetes", package="k8s.io/kubernetes/cmd/kube-controller-manager"
-    ),
-    Program(name="kube-scheduler", folder="kubernetes", package="k8s.io/kubernetes/cmd/kube-scheduler"),
-    Program(name="kubectl", folder="kubernetes", package="k8s.io/kubernetes/cmd/kubectl"),
+    Program(name="kube-apiserver", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kube-apiserver"),
+    Program(name="kube-controller-manager", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kube-controller-manager"),
+    Program(name="kube-scheduler", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kube-scheduler"),
+    Program(name="kubectl", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kubectl"),
 )
 
 KUBE_STATE_METRICS: Final = Program(
@@ -87,10 +95,10 @@ class Versions:
     kwok: str
 
     @classmethod
-    def wanted(cls) -> Versions:
-        """Read the versions from the go.mod files."""
+    def wanted(cls, release: str = "") -> Versions:
+        """Read the versions from the go.mod files, with the Kubernetes release that the tests run on or another one."""
         return cls(
-            kubernetes=required_version("kubernetes", "k8s.io/kubernetes"),
+            kubernetes=required_version(kubernetes_modules()[release or kubernetes_release()], "k8s.io/kubernetes"),
             etcd=required_version("etcd", "go.etcd.io/etcd/server/v3"),
             kwok=required_version("kwok", "sigs.k8s.io/kwok"),
         )
@@ -111,6 +119,22 @@ def required_version(folder: str, module: str) -> str:
     raise MissingPart(message)
 
 
+def kubernetes_modules() -> dict[str, str]:
+    """Return the module's folder of each Kubernetes release, such as `1.30`, the oldest first."""
+    versions = {path.name: required_version(path.name, "k8s.io/kubernetes") for path in MODULES.glob(f"{KUBERNETES}*")}
+    releases = {tuple(map(int, version[1:].split(".")[:2])): folder for folder, version in versions.items()}
+    return {".".join(map(str, release)): folder for release, folder in sorted(releases.items())}
+
+
+def kubernetes_release() -> str:
+    """Return the Kubernetes release that the tests run on; raises UnknownReleaseError if no module builds it."""
+    releases = list(kubernetes_modules())
+    chosen = os.environ.get(CHOICE) or releases[-1]
+    if chosen not in releases:
+        raise UnknownReleaseError(f"{CHOICE} is {chosen!r}, expected one of {', '.join(releases)}")
+    return chosen
+
+
 def cache_root() -> Path:
     """Return the folder that has one folder for each version of the built programs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "rebalancer"
@@ -119,7 +143,9 @@ def cache_root() -> Path:
 def cache_folder(program: Program) -> Path:
     """Return the folder in which a built program is stored."""
     if program in PROGRAMS:
-        return cache_root() / Versions.wanted().folder
+        # What is not Kubernetes' own is stored beside the newest release, and built once for all of them.
+        release = kubernetes_release() if program.folder == KUBERNETES else list(kubernetes_modules())[-1]
+        return cache_root() / Versions.wanted(release).folder
     module = program.module or program.package.partition("/cmd/")[0]
     return cache_root() / f"{program.folder}-{required_version(program.folder, module)}"
 
@@ -198,10 +224,11 @@ def _build(program: Program, *, go: str, folder: Path) -> Path:
     started = time.monotonic()
     command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(program)]
     command += ["-o", str(unfinished), program.package]
+    module = kubernetes_modules()[kubernetes_release()] if program.folder == KUBERNETES else program.folder
     environment: Mapping[str, str] = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     try:
         build = subprocess.run(
-            command, cwd=MODULES / program.folder, env=environment, capture_output=True, text=True, check=False
+            command, cwd=MODULES / module, env=environment, capture_output=True, text=True, check=False
         )
         if build.returncode != 0:
             message = f"{program.name} did not build: {_last_line(build.stderr)}"
@@ -219,7 +246,7 @@ def _linker_flags(program: Program) -> str:
     if program == HELM:
         version = required_version(program.folder, "helm.sh/helm/v4")
         return f"-s -w -X helm.sh/helm/v4/internal/version.version={version}"
-    if program.folder != "kubernetes":
+    if program.folder != KUBERNETES:
         return "-s -w"
     wanted = Versions.wanted()
     major, minor, _patch = wanted.kubernetes.removeprefix("v").split(".", maxsplit=2)
@@ -249,11 +276,11 @@ def _say(line: str) -> None:
 def main() -> int:
     """Find or build everything and say where it is."""
     everything = (*PROGRAMS, *MONITORING, HELM, KARPENTER)
-    before = {program.name: path for program in everything if (path := _find(program))}
     try:
+        before = {program.name: path for program in everything if (path := _find(program))}
         paths = programs(everything)
-    except MissingPart as missing:
-        _say(str(missing))
+    except (MissingPart, UnknownReleaseError) as error:
+        _say(str(error))
         return 1
     for name, path in paths.items():
         if name in before:

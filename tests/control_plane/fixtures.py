@@ -13,11 +13,19 @@ from typing import Final
 
 import pytest
 
-from tests.control_plane.build import MissingPart
+from tests.control_plane.build import MissingPart, UnknownReleaseError, kubernetes_release
 from tests.control_plane.cleaning import Cleaner
 from tests.control_plane.plane import ControlPlane
 
 CLUSTER_TESTS: Final = Path(__file__).resolve().parents[1] / "cluster"
+
+
+def pytest_configure() -> None:
+    """Refuse a Kubernetes release that nothing builds, before any test."""
+    try:
+        kubernetes_release()
+    except UnknownReleaseError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -270,6 +270,29 @@ def test_effective_requests(spec: dict[str, Any], expected: int) -> None:
     assert decode_file(listed(pod)).objects["pods"][0].requests.cpu == expected
 
 
+SIDECAR = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "70m"}}}
+
+
+@pytest.mark.parametrize(
+    ("init", "overhead", "expected"),
+    [
+        ([], {}, None),
+        ([{"resources": {"requests": {"cpu": "1"}}}], {}, None),
+        ([SIDECAR], {}, (200, 264 * 2**20)),
+        ([SIDECAR, SIDECAR, SIDECAR], {"cpu": "10m"}, (220, 264 * 2**20)),
+        ([SIDECAR, {"resources": {"requests": {"cpu": "250m", "memory": "300Mi"}}}], {}, (320, 300 * 2**20)),
+        ([SIDECAR, {}, SIDECAR, SIDECAR], {"memory": "1Mi"}, (210, 265 * 2**20)),
+    ],
+)
+def test_sidecars_as_init_containers(
+    init: list[dict[str, Any]], overhead: dict[str, Any], expected: tuple[int, int] | None
+) -> None:
+    """Until 1.31 LeastAllocated compares what sidecars take together with the containers, and adds overhead."""
+    pod = changed("spec.initContainers", init)
+    pod["spec"]["overhead"] = overhead
+    assert decode_file(listed(pod)).objects["pods"][0].spec.scored_sidecars_as_init == expected
+
+
 @pytest.mark.parametrize(("reason", "expected"), [("Deferred", 300), ("Infeasible", 200)])
 def test_resize_in_place(reason: str, expected: int) -> None:
     """A container that is being resized counts the most of wish, allotment and fact; an infeasible wish not at all."""

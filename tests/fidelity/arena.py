@@ -25,7 +25,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, object_path
 from tests.control_plane.servers import Options
 from tests.fidelity.comparison import differences
-from tests.fidelity.reading import Objects, read_kinds, view_of
+from tests.fidelity.reading import Objects, read_kinds, read_version, view_of
 from tests.fidelity.scenes import OTHER_NAMESPACE, Scene
 from tests.fidelity.scheduler_log import MODULES, Decision, SchedulerLog, ScheduleTimeoutError
 
@@ -74,6 +74,7 @@ class Arena:
     def __init__(self, plane: ControlPlane, profile: Profile = DEFAULT_PROFILE) -> None:
         self.api = plane.api
         self.profile = profile
+        self.version = read_version(plane.api)
         self.log = SchedulerLog(plane.log("kube-scheduler"))
         self._intern = Interner()
         self._still: Objects = {}
@@ -170,7 +171,8 @@ class Arena:
 
     def view(self) -> View:
         """Read the cluster as the program would."""
-        return view_of({**self._still, **read_kinds(self.api, MOVING, self._intern)}, self.profile)
+        objects = {**self._still, **read_kinds(self.api, MOVING, self._intern)}
+        return view_of(objects, self.version, self.profile)
 
     def _clear(self) -> None:
         gone = [node["metadata"]["name"] for node in self.api.list("/api/v1/nodes")]

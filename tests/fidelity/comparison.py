@@ -72,13 +72,17 @@ def _landing(prediction: Prediction, decision: Decision) -> Iterator[str]:
 
 
 def _rejections(prediction: Prediction, decision: Decision, view: View) -> Iterator[str]:
-    """Nodes that PodTopologySpread and TaintToleration rejected: of these two the scheduler names node by node."""
+    """Nodes that PodTopologySpread and TaintToleration rejected: of these two the scheduler names node by node.
+
+    TaintToleration does so where its reason leaves out the taint; before, the message says which taints there are.
+    """
     rejected = {node.name: node.rejected_by for node in prediction.nodes}
     spread = {name for name, by in rejected.items() if by == PodTopologySpread.name}
     if not (decision.failure and not decision.spread_failures) and spread != set(decision.spread_failures):
         yield f"spread rejects: model {sorted(spread)}, scheduler {sorted(decision.spread_failures)}"
     tainted = {name for name, by in rejected.items() if by == "TaintToleration"}
-    if not (decision.failure and not decision.tainted) and tainted != decision.tainted:
+    logged = view.rules.taint_reason_short and not (decision.failure and not decision.tainted)
+    if logged and tainted != decision.tainted:
         yield f"taints reject: model {sorted(tainted)}, scheduler {sorted(decision.tainted)}"
     counts = {count.constraint.key: count for count in PodTopologySpread(prediction.pod, view).counts}
     for name, failure in decision.spread_failures.items():

@@ -10,6 +10,7 @@ from typing import Any
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, ResourceKind
 from rebalancer.decoding.lists import decode_page, make_snapshot
+from rebalancer.model.cluster import Version
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.view import View
 from tests.control_plane.api import Api, in_parallel
@@ -27,12 +28,17 @@ def read_kinds(api: Api, kinds: Sequence[ResourceKind], intern: Interner) -> Obj
     return objects
 
 
-def view_of(objects: Objects, profile: Profile = DEFAULT_PROFILE) -> View:
+def read_version(api: Api) -> Version:
+    """Read the release of the API server, which the scheduler has too."""
+    return Version.parse(api.get("/version")["gitVersion"])
+
+
+def view_of(objects: Objects, version: Version, profile: Profile = DEFAULT_PROFILE) -> View:
     """Put objects of every kind together."""
     known = [kind.name for kind in KINDS]
-    return View(make_snapshot(objects, taken_at=datetime.now(UTC), known=known), profile)
+    return View(make_snapshot(objects, taken_at=datetime.now(UTC), known=known, version=version), profile)
 
 
 def read_view(api: Api) -> View:
     """Read the whole cluster."""
-    return view_of(read_kinds(api, KINDS, Interner()))
+    return view_of(read_kinds(api, KINDS, Interner()), read_version(api))

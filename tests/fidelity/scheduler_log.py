@@ -15,6 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 MODULES: Final = "schedule_one=10,filtering=10,taint_toleration=10,eventhandlers=4"
+SPREAD_FAILURES: Final = (
+    "Node failed spreadConstraint",
+    "Node doesn't have required topology label",
+    "Node doesn't have required label",  # 1.30
+)
+"""How the messages begin with which PodTopologySpread rejects a node."""
 _LINE = re.compile(r'^[IWE]\S+ \S+\s+\d+ (?P<source>\w+)\.go:\d+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<fields>.*)$')
 _FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
 
@@ -88,7 +94,7 @@ class SchedulerLog:
                 decision.landing, decision.feasible = fields["node"], int(fields["feasibleNodes"])
             case "Unable to schedule pod; no fit; waiting":
                 decision.failure = fields["err"]
-            case _ if message.startswith("Node failed spreadConstraint") or "required topology label" in message:
+            case _ if message.startswith(SPREAD_FAILURES):
                 decision.spread_failures[fields["node"]] = fields
 
     def wait(self, done: Callable[[], bool], what: str, timeout: float = 20.0) -> None:

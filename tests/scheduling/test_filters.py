@@ -1,5 +1,6 @@
 """Each filter but the spread one: what it admits, the scheduler's own words for what it rejects."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -156,6 +157,22 @@ class TestNodeAffinity:
         assert feasible(self.named(Operator.NOT_IN, "a"), View(snapshot([node("a"), node("c")]))) == {"c"}
         expected = ("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
         assert rejection(self.named(Operator.IN, "a"), view, "b") == expected
+
+    def test_nodes_that_are_not_examined_are_counted_from_1_32(self) -> None:
+        """Until 1.31 the message is silent about them, even where nothing else remains to be said."""
+        nodes = [node("a", unschedulable=True), node("b")]
+        for name, counted, silent in (
+            (
+                "a",
+                " 1 node(s) didn't satisfy plugin(s) [NodeAffinity], 1 node(s) were unschedulable.",
+                " 1 node(s) were unschedulable.",
+            ),
+            ("gone", " 2 node(s) didn't satisfy plugin(s) [NodeAffinity].", ""),
+        ):
+            for minor, reasons in ((32, counted), (31, silent)):
+                view = View(snapshot(nodes, version=Version(1, minor)))
+                failure = predict(self.named(Operator.IN, name), view).failure
+                assert failure == f"0/2 nodes are available:{reasons}"
 
     @pytest.mark.parametrize(("key", "values"), [("metadata.namespace", ("a",)), ("metadata.name", ("a", "b"))])
     @pytest.mark.parametrize("operator", [Operator.IN, Operator.NOT_IN])
@@ -349,6 +366,8 @@ class TestVolumes:
         view = self.view(self.claim(volume="pv", bound=True), volumes=[self.zoned()])
         assert feasible(self.user(), view) == {"a1"}
         assert rejection(self.user(), view, "b1")[1] == "node(s) didn't match PersistentVolume's node affinity"
+        older = View(replace(view.snapshot, version=Version(1, 32)))
+        assert rejection(self.user(), older, "b1")[1] == "node(s) had volume node affinity conflict"
 
     def test_a_volume_without_affinity_is_reached_from_everywhere(self) -> None:
         view = self.view(self.claim(volume="pv", bound=True), volumes=[PersistentVolume(name="pv")])
@@ -449,7 +468,12 @@ class TestVolumes:
         there = self.user(on="a1")
         view = self.view(claim, volumes=[PersistentVolume(name="pv")], pods=[there])
         assert feasible(self.user(), view.terminating([there])) == set()
-        assert rejection(self.user(), view, "b1")[0] == "VolumeRestrictions"
+        used = "ReadWriteOncePod access mode"
+        reason = f"node(s) unavailable due to PersistentVolumeClaim with {used} already in-use by another pod"
+        assert rejection(self.user(), view, "b1") == ("VolumeRestrictions", reason)
+        older = View(replace(view.snapshot, version=Version(1, 33)))
+        reason = f"node has pod using PersistentVolumeClaim with the same name and {used}"
+        assert rejection(self.user(), older, "b1") == ("VolumeRestrictions", reason)
         assert feasible(self.user(), view.without([there])) == {"a1", "b1", "x"}
 
     def test_a_driver_attaches_so_many_volumes_and_one_twice_counts_once(self) -> None:

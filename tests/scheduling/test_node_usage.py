@@ -2,12 +2,34 @@
 
 from msgspec import structs
 
-from rebalancer.model.pods import Resources
+from rebalancer.model.cluster import Version
+from rebalancer.model.pods import PodSpec, Resources
 from rebalancer.scheduling.node_usage import add_usage
-from tests.scheduling.build import pod
+from rebalancer.scheduling.view import View
+from tests.scheduling.build import node, pod, snapshot
 
 
 def test_extended_resources_are_counted_by_name_both_ways() -> None:
     """Two pods more and one fewer leave what one requests."""
-    holds = structs.replace(pod({"a": "b"}, on="n"), requests=Resources(extended=(("gpu", 2),)))
+    holds = (Resources(extended=(("gpu", 2),)), (0, 0))
     assert add_usage([(holds, 1), (holds, 1), (holds, -1)]).extended == {"gpu": 2}
+
+
+def test_a_resize_in_place_counts_from_1_33() -> None:
+    """Until 1.32 a node is charged with the spec alone, in the snapshot and in a hypothetical state."""
+    spec = PodSpec(requests=Resources(cpu=500), scored=(500, 0))
+    resized = structs.replace(pod(on="a", spec=spec), requests=Resources(cpu=2000), scored=(2000, 0))
+    for minor, cpu in ((32, 500), (33, 2000)):
+        view = View(snapshot([node("a"), node("b")], [resized], version=Version(1, minor)))
+        assert (view.used("a").cpu, view.used("a").scored_cpu) == (cpu, cpu)
+        moved = view.with_placed(resized, "b")
+        assert (moved.used("a").cpu, moved.used("b").cpu) == (0, cpu)
+        assert view.without([resized]).used("a").cpu == 0
+
+
+def test_sidecars_scored_as_init_containers_until_1_31() -> None:
+    """What is free does not change, only what LeastAllocated takes for it."""
+    spec = PodSpec(requests=Resources(cpu=500), scored=(500, 0), scored_sidecars_as_init=(300, 0))
+    for minor, scored in ((31, 300), (32, 500)):
+        view = View(snapshot([node("a")], [pod(on="a", spec=spec)], version=Version(1, minor)))
+        assert (view.used("a").cpu, view.used("a").scored_cpu) == (500, scored)

@@ -69,7 +69,7 @@ class TestNodeAffinity:
 class TestResources:
     def cluster(self, **fields: object) -> Snapshot:
         nodes = [node("a", allocatable=Resources(cpu=1000, memory=1000)), node("b", allocatable=Resources(cpu=1000))]
-        there = pod(on="a", requests=Resources(cpu=300, memory=100), scored=(300, 100))
+        there = pod(on="a", spec=PodSpec(requests=Resources(cpu=300, memory=100), scored=(300, 100)))
         return snapshot(nodes, [there], **fields)
 
     incoming = pod(spec=PodSpec(requests=Resources(cpu=100, memory=100), scored=(100, 100)))
