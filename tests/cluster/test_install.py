@@ -308,8 +308,6 @@ needs_root = pytest.mark.usefixtures("_as_root")
 FROM_CONFIG_MAP = {"--policy=/etc/rebalancer/policy.yaml": f"--policy=configmap:{NAMESPACE}/rebalancer-policy"}
 FILE_ONLY = {("", "configmaps", "rebalancer-policy", verb) for verb in ("list", "watch")}
 """The Deployment mounts the policy; one variant below watches it."""
-BEFORE_WRITES = {("", "configmaps", "rebalancer-control", "get")}
-"""The kill switch is read right before evictions and patches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,12 +337,12 @@ def approve(plane: ControlPlane) -> None:
 
 
 VARIANTS = {
-    "observe": Variant(policy={"mode": "Observe"}, unused=FILE_ONLY | BEFORE_WRITES),
+    "observe": Variant(policy={"mode": "Observe"}, unused=FILE_ONLY),
     "approve, policy from the ConfigMap": Variant(policy={"mode": "Approve"}, act=approve, changed=FROM_CONFIG_MAP),
     "evict": Variant(policy={"mode": "Evict"}, unused=FILE_ONLY),
     "steer": Variant(policy={"mode": "Observe", "prevention": {"scaleDown": "Steer"}}, unused=FILE_ONLY),
     "scale-downs observed": Variant(
-        policy={"mode": "Observe", "prevention": {"scaleDown": "Observe"}}, unused=FILE_ONLY | BEFORE_WRITES
+        policy={"mode": "Observe", "prevention": {"scaleDown": "Observe"}}, unused=FILE_ONLY
     ),
     "capacity": Variant(
         policy={
@@ -356,14 +354,11 @@ VARIANTS = {
         # Nothing is evicted, since the capacity that the repair needs does not come, and no Karpenter says of which
         # machine it waits.
         unused=FILE_ONLY
-        | BEFORE_WRITES
         | {("", "pods/eviction", "", "create"), ("", "replicationcontrollers", "", "get")}
         | {("karpenter.sh", "nodeclaims", "", "get")}
         | {("apps", kind, "", "get") for kind in ("deployments", "replicasets", "statefulsets")},
     ),
-    "teams": Variant(
-        policy={"mode": "Observe", "teamPolicies": {"namespaces": ["shop"]}}, unused=FILE_ONLY | BEFORE_WRITES
-    ),
+    "teams": Variant(policy={"mode": "Observe", "teamPolicies": {"namespaces": ["shop"]}}, unused=FILE_ONLY),
     "one namespace": Variant(
         policy={"mode": "Evict", "eligibility": {"minAge": "0s", "namespaces": {"include": ["shop"]}}},
         unused=FILE_ONLY,
