@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -29,6 +29,7 @@ from tests.cluster.controller import USER, Controller, environment, install, pol
 from tests.control_plane.layout import deployment, lay_out_owned, nodes, pdb, spread
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.settling import condition
 
 REPLICAS: Final = 30
 UNAVAILABLE: Final = 6
@@ -64,11 +65,7 @@ def is_repaired(plane: ControlPlane, workloads: int) -> bool:
     """Say whether all pods are Ready, and a third of each Deployment in each zone."""
     held: Counter[tuple[str, str]] = Counter()
     for pod in plane.api.list("/api/v1/pods"):
-        ready = any(
-            condition["type"] == "Ready" and condition["status"] == "True"
-            for condition in pod["status"].get("conditions", ())
-        )
-        if ready and "deletionTimestamp" not in pod["metadata"]:
+        if condition(pod, "Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
             held[pod["metadata"]["labels"]["app"], pod["spec"]["nodeName"].partition("-")[0]] += 1
     return len(held) == 3 * workloads and set(held.values()) == {REPLICAS // 3}
 
@@ -106,7 +103,7 @@ def theirs(plane: ControlPlane, folder: Path) -> Iterator[None]:
     program = peer.binary()
     plane.api.apply([peer.admin()])
     file = folder / "policy.yaml"
-    file.write_text(yaml.safe_dump(_policy()))
+    file.write_text(yaml.safe_dump(peer.policy()))
     flags = [f"--policy-config-file={file}", f"--kubeconfig={plane.kubeconfig(peer.ACCOUNT)}"]
     command = [str(program), *flags, "--disable-metrics", "--secure-port=0"]
     shell = ["sh", "-c", 'while true; do "$@"; done', "peer", *command]
@@ -117,15 +114,6 @@ def theirs(plane: ControlPlane, folder: Path) -> Iterator[None]:
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()
-
-
-def _policy() -> dict[str, Any]:
-    profile = {
-        "name": "spread",
-        "pluginConfig": [{"name": peer.PLUGIN, "args": {"constraints": ["DoNotSchedule"]}}],
-        "plugins": {"balance": {"enabled": [peer.PLUGIN]}},
-    }
-    return {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": [profile]}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -67,9 +67,9 @@ def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outc
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as threads:
 
         def run(scenario: Scenario, *flags: str) -> str:
-            policy = Path(folder) / f"{scenario.name}.yaml"
-            policy.write_text(yaml.safe_dump(policy_of(scenario)))
-            return _cycle(program, policy, kubeconfig, *flags)
+            file = Path(folder) / f"{scenario.name}.yaml"
+            file.write_text(yaml.safe_dump(policy(scenario.name)))
+            return _cycle(program, file, kubeconfig, *flags)
 
         dry_runs: dict[str, list[int]] = {each.name: [] for each in scenarios}
         for _ in range(DRY_RUNS):
@@ -92,9 +92,14 @@ def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outc
     }
 
 
-def policy_of(scenario: Scenario) -> dict[str, Any]:
-    """Return its policy: the plugin for spread constraints, the hard ones, everything else as it is by default."""
-    arguments = {"constraints": ["DoNotSchedule"], "namespaces": {"include": [scenario.name]}}
+def policy(*namespaces: str) -> dict[str, Any]:
+    """Return its policy: the plugin for spread constraints, the hard ones, everything else as it is by default.
+
+    It acts in these namespaces only, in all if none is named.
+    """
+    arguments: dict[str, Any] = {"constraints": ["DoNotSchedule"]}
+    if namespaces:
+        arguments["namespaces"] = {"include": list(namespaces)}
     profile = {
         "name": "spread",
         "pluginConfig": [{"name": PLUGIN, "args": arguments}],

@@ -87,13 +87,7 @@ def measure_start(work: Path) -> float:
 def peer_command(kubeconfig: Path, work: Path) -> list[str]:
     """Return the command line of the peer's dry run over all namespaces, with the plugin for hard constraints."""
     policy = work / "descheduler.yaml"
-    profile = {
-        "name": "spread",
-        "pluginConfig": [{"name": peer.PLUGIN, "args": {"constraints": ["DoNotSchedule"]}}],
-        "plugins": {"balance": {"enabled": [peer.PLUGIN]}},
-    }
-    document = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": [profile]}
-    policy.write_text(yaml.safe_dump(document), encoding="utf-8")
+    policy.write_text(yaml.safe_dump(peer.policy()), encoding="utf-8")
     command = [str(peer.binary()), f"--policy-config-file={policy}", f"--kubeconfig={kubeconfig}"]
     # Without a rate limit of its own: here it lists in pages, many requests for what a cache answers in one.
     command += ["--client-connection-qps=10000", "--client-connection-burst=10000"]

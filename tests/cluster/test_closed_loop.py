@@ -24,6 +24,7 @@ from tests.closed_loop.scenarios import (
 )
 from tests.closed_loop.trial import set_up
 from tests.control_plane.plane import ControlPlane
+from tests.fidelity.reading import read_version
 
 
 def faults(scenario: Scenario, outcome: Outcome) -> list[str]:
@@ -58,8 +59,7 @@ back-off, up to ten seconds, and the replacement comes first and takes the place
 def check(plane: ControlPlane, scenarios: Sequence[Scenario]) -> None:
     """Repair the scenarios, and fail with every guarantee that is broken."""
     results = outcomes(plane, scenarios)
-    server = plane.api.get("/version")
-    waits = Version.parse(f"{server['major']}.{server['minor']}") < Version(1, 33)
+    waits = read_version(plane.api) < Version(1, 33)
     wrong = [
         f"{scenario.name} ({scenario.title}): {fault}"
         for scenario in scenarios

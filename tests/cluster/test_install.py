@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -92,26 +93,33 @@ SERVED = {
 }
 
 
-@pytest.fixture
-def operators(cluster: ControlPlane) -> Iterator[ControlPlane]:
-    """Serve the kinds of the Prometheus operator and of Karpenter."""
-    wanted = tuple(plural for plurals in SERVED.values() for plural in plurals)
+@contextmanager
+def serve(plane: ControlPlane, kinds: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """Serve kinds of the Prometheus operator and of Karpenter, by group and version, as long as the block runs."""
+    wanted = tuple(plural for plurals in kinds.values() for plural in plurals)
     files = [file for file in (*monitoring_definitions(), *karpenter_definitions()) if file.stem.endswith(wanted)]
     definitions = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
-    cluster.api.create_all({**definition, "apiVersion": "apiextensions.k8s.io/v1"} for definition in definitions)
+    plane.api.create_all({**definition, "apiVersion": "apiextensions.k8s.io/v1"} for definition in definitions)
 
     def served() -> bool:
         try:
             return not any(
-                cluster.api.list(f"/apis/{group}/{plural}") for group, plurals in SERVED.items() for plural in plurals
+                plane.api.list(f"/apis/{group}/{plural}") for group, plurals in kinds.items() for plural in plurals
             )
         except ApiError:
             return False
 
     wait_until(served, what="the kinds to be served")
-    yield cluster
+    yield
     for definition in definitions:
-        cluster.api.delete(f"{DEFINITIONS}/{definition['metadata']['name']}")
+        plane.api.delete(f"{DEFINITIONS}/{definition['metadata']['name']}")
+
+
+@pytest.fixture
+def operators(cluster: ControlPlane) -> Iterator[ControlPlane]:
+    """Serve the kinds of the Prometheus operator and of Karpenter."""
+    with serve(cluster, SERVED):
+        yield cluster
 
 
 def apply(plane: ControlPlane, manifests: Sequence[Manifest]) -> None:

@@ -8,13 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.cluster.controller import NAMESPACE
-from tests.cluster.test_install import DEFINITIONS
+from tests.cluster.test_install import serve
 from tests.cluster.test_pages import as_a_reader, run
-from tests.control_plane.api import ApiError, wait_until
-from tests.control_plane.build import karpenter_definitions
 from tests.control_plane.layout import deployment, lay_out, nodes
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.plane import ControlPlane
@@ -22,7 +19,7 @@ from tests.deploy.rendering import require_programs
 from tests.pages import RUNBOOKS, checkout, runbook_commands
 
 OF_A_KUBELET = (" logs ", "/proxy/")
-KARPENTER = ("nodepools", "nodeclaims")
+KARPENTER = {"karpenter.sh/v1": ("nodepools", "nodeclaims")}
 INSTALLATION = ("kubectl apply -k deploy/evict", "kubectl apply -k deploy/capacity")
 LEASE = {
     "apiVersion": "coordination.k8s.io/v1",
@@ -39,21 +36,9 @@ def _programs() -> None:
 @pytest.fixture
 def installed(cluster: ControlPlane) -> Iterator[ControlPlane]:
     """Serve the kinds of Karpenter, and lay out a workload."""
-    files = [file for file in karpenter_definitions() if file.stem.endswith(KARPENTER)]
-    definitions = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
-    cluster.api.create_all(definitions)
-
-    def served() -> bool:
-        try:
-            return not any(cluster.api.list(f"/apis/karpenter.sh/v1/{plural}") for plural in KARPENTER)
-        except ApiError:
-            return False
-
-    wait_until(served, what="the kinds to be served")
-    lay_out(cluster, [*nodes({"a": 2, "b": 2}), deployment("web", {"a-0": 2, "b-0": 1}, namespace="shop")])
-    yield cluster
-    for definition in definitions:
-        cluster.api.delete(f"{DEFINITIONS}/{definition['metadata']['name']}")
+    with serve(cluster, KARPENTER):
+        lay_out(cluster, [*nodes({"a": 2, "b": 2}), deployment("web", {"a-0": 2, "b-0": 1}, namespace="shop")])
+        yield cluster
 
 
 def fill_in(command: str, values: Mapping[str, str]) -> str:
