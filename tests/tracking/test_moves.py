@@ -151,12 +151,31 @@ def test_the_last_few_ended_moves_are_stored() -> None:
 
 
 def test_what_we_evicted_is_terminating() -> None:
-    """A view that lags does not bring a pod back that we have evicted, nor one whose answer was lost."""
-    for state in (MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING):
+    """A view that lags does not bring a pod back that we have evicted, nor one whose answer was lost.
+
+    Neither does the view of a new leader for whose moves another one has seen the end.
+    """
+    for state in set(MoveState) - {MoveState.REFUSED}:
         assert overlay_moves(seen(OLD), [moved(state)]).pod["old"].terminating
     snapshot = seen(OLD)
     assert overlay_moves(snapshot, [moved(MoveState.REFUSED)]) is snapshot
     assert overlay_moves(snapshot, []) is snapshot
+
+
+def test_a_watch_that_was_silent_before_the_eviction() -> None:
+    """Of several pods that a watch shows at last, the youngest replaces ours; the others replace pods lost before."""
+    older = new("a", created=LATER - timedelta(minutes=2), name="web-2", node="n1")
+    (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(older, new("b")), LATER)
+    assert (after.state, after.replacement) == (MoveState.VERIFIED, "b")
+
+
+def test_as_many_replacements_as_evictions() -> None:
+    """Two evictions of an owner have the two youngest pods as replacements, in the order of both."""
+    third = new("c", created=LATER - timedelta(minutes=2), name="web-2")
+    moves = (moved(MoveState.EVICTED), moved(MoveState.EVICTED, uid="older", pod="web-older"))
+    pods = (third, new("a", created=LATER - timedelta(seconds=9)), new("b"))
+    after = observe_moves(moves, BEFORE, seen(*pods), LATER)
+    assert [move.replacement for move in after] == ["a", "b"]
 
 
 @pytest.mark.parametrize("hours", [-1, 0, 1], ids=["created before the sibling", "at the same time", "after it"])
