@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from shlex import quote
 
-from tests.world.schedule import CHAOS, WHOLE, Cut
+from tests.world.schedule import WHOLE, Cut
 from tests.world.world import Result, run
 
 
@@ -28,8 +28,8 @@ def shrink(failed: Result, scenario: str = "", cut: Cut = WHOLE) -> tuple[Cut, R
     for replicas in range(1, failed.replicas):
         if fails(replace(best, replicas=replicas)):
             break
-    for chaos in (CHAOS / 8, CHAOS / 4, CHAOS / 2, CHAOS * 3 / 4):
-        if fails(replace(best, chaos=chaos)):
+    for part in (1 / 8, 1 / 4, 1 / 2, 3 / 4):
+        if fails(replace(best, chaos=cut.chaos * part)):
             break
     numbers = best.disturbances if best.disturbances is not None else tuple(range(failed.disturbances))
     leave_out(numbers, lambda left: fails(replace(best, disturbances=left)))

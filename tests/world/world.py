@@ -20,7 +20,7 @@ from tests.world.observer import WorldObserver
 from tests.world.port import Api, Faults
 from tests.world.replica import Replica
 from tests.world.scenarios import SCENARIOS, draw_cluster, draw_policy, draw_scenario, draw_timings
-from tests.world.schedule import QUIET, REST, WHOLE, Cut, Planned, draw_schedule
+from tests.world.schedule import WHOLE, Cut, Planned, draw_schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,10 +171,10 @@ class World:
                 self.hub.after(planned.at, lambda planned=planned: self._begin(planned))  # type: ignore[misc]
         self.cluster.advance(self.cut.chaos)
         self._heal()
-        self.cluster.advance(QUIET)
+        self.cluster.advance(self.cut.quiet)
         check_end(self)
         at_rest, begun = is_at_rest(self), len(self.monitor.begun)
-        self.cluster.advance(REST)
+        self.cluster.advance(self.cut.rest)
         if at_rest and len(self.monitor.begun) > begun:
             self.monitor.breach(f"evicts although all had come right: {self.monitor.begun[begun]}")
         for replica in self.living:
