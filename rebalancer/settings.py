@@ -127,6 +127,16 @@ def _parse_namespace(value: object) -> str:
     raise unexpected("the name of a namespace")
 
 
+def _parse_namespaces(value: object) -> tuple[str, ...]:
+    names = tuple(value.split(",")) if isinstance(value, str) else value
+    try:
+        if isinstance(names, tuple) and names:
+            return tuple(sorted({_parse_namespace(name) for name in names}))
+    except ValueError:
+        pass
+    raise unexpected("names of namespaces with commas between them")
+
+
 def own_namespace() -> str:
     """Return the namespace of the pod this process runs in, else `rebalancer-system`."""
     try:
@@ -175,6 +185,14 @@ class Settings(BaseSettings):
         str, PlainValidator(_parse_namespace), HelpText("NAME", "the pod's own, else rebalancer-system")
     ] = Field(default_factory=own_namespace)
     """The namespace of the rebalancer's own objects."""
+    workload_namespaces: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        PlainValidator(_parse_namespaces),
+        PlainSerializer(",".join, return_type=str),
+        HelpText("NAME,NAME", "all"),
+    ] = ()
+    """The only namespaces whose workloads, budgets and services are read, and are balanced; pods are read in all."""
     metrics_address: Annotated[ListenAddress, HelpText("HOST:PORT")] = Address("", 8080)
     """Where /metrics, /healthz and /readyz are served; without a host, on all addresses; with --once only if given."""
     page_address: Annotated[ListenAddress, HelpText("HOST:PORT")] = Address("127.0.0.1", 8081)

@@ -43,6 +43,7 @@ def test_the_defaults() -> None:
         "kubeconfig": None,
         "context": None,
         "namespace": "rebalancer-system",
+        "workload_namespaces": "",
         "metrics_address": ":8080",
         "page_address": "127.0.0.1:8081",
         "lease_duration": "15s",
@@ -81,6 +82,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch: pytest.MonkeyP
         "kubeconfig": "/k",
         "context": "c",
         "namespace": "n",
+        "workload_namespaces": "a,b",
         "metrics_address": "127.0.0.1:9000",
         "page_address": "127.0.0.1:9001",
         "lease_duration": "60s",
@@ -169,6 +171,7 @@ def test_where_metrics_can_be_served(text: str, address: Address) -> None:
         *[("metrics_address", text) for text in ("8080", ":", ":99999", "::1:80", "[1.2.3.4]:80", "host:80", ":-1")],
         *[("policy", text) for text in ("", "configmap:", "configmap:a", "configmap:a/", "configmap:a/b/c")],
         *[("namespace", text) for text in ("", "A", "a.b")],
+        *[("workload_namespaces", text) for text in ("", "a,", "a, b", "team-*")],
         *[("lease_duration", text) for text in ("15", "0s", "soon")],
         ("mode", "Ask"),
         ("log_level", "trace"),
@@ -196,6 +199,14 @@ def test_a_wrong_value_is_refused_with_its_flag(name: str, value: str) -> None:
 def test_lease_times_that_allow_two_leaders_are_refused(flags: dict[str, str], problem: str) -> None:
     """A leader must have stopped before another one may start, with an attempt left over."""
     assert refused(**flags) == problem
+
+
+def test_workloads_of_some_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By flag and by variable, each once; the log shows them as they are written."""
+    assert load_settings({}).workload_namespaces == ()
+    assert load_settings({"workload_namespaces": "shop,cart,shop"}).workload_namespaces == ("cart", "shop")
+    monkeypatch.setenv("REBALANCER_WORKLOAD_NAMESPACES", "b,a")
+    assert load_settings({}).describe()["workload_namespaces"] == "a,b"
 
 
 def test_a_namespace_has_at_most_63_characters() -> None:

@@ -24,6 +24,7 @@ VALUES: Final = CHART / "values.yaml"
 
 RIGHTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "cluster-role": ("base/cluster-role.yaml", "ClusterRole", "rebalancer"),
+    "workloads": ("base/workloads.yaml", "ClusterRole", "rebalancer-workloads"),
     "role": ("base/role.yaml", "Role", "rebalancer"),
     "view": ("base/people.yaml", "ClusterRole", "rebalancer-view"),
     "pause": ("base/people.yaml", "ClusterRole", "rebalancer-pause"),

@@ -49,6 +49,7 @@ def values_schema() -> Schema:
             imagePullSecrets={"type": "array", "items": _section(name=_TEXT)},
             policy=_section(**fields),
             rbac=_section(namespaced=_SWITCH, people=_SWITCH),
+            workloadNamespaces={**_NAMESPACES, "minItems": 0},
             replicas={"type": "integer", "minimum": 1, "maximum": 5},
             podDisruptionBudget=_section(
                 enabled=_SWITCH, maxUnavailable={"type": ["integer", "string"], "pattern": "^[0-9]+%$"}

@@ -161,6 +161,7 @@ class _Controller:
             instance=self._identity,
             version=server_version(transport),
             control=watch_pauses(transport, settings.namespace, self._tell),
+            scope=frozenset(settings.workload_namespaces),
         )
         identity = Identity(name=self._identity, policy_source=policy.name)
         page_address = settings.page_listen_address

@@ -212,10 +212,13 @@ class Telemetry:
         return f"ended: {', '.join(ended)}" if ended else ""
 
     def _watch_samples(self) -> Iterable[WatchSamples]:
-        return [
-            WatchSamples(kind=name, age=reflector.age, objects=len(reflector))
-            for name, reflector in self._cluster.reflectors.items()
-        ]
+        ages: dict[str, float] = {}
+        objects: Counter[str] = Counter()
+        for reflector in self._cluster.reflectors.values():  # with a scope, several are of one kind
+            kind = reflector.kind.name
+            ages[kind] = max(reflector.age, ages.get(kind, 0.0))
+            objects[kind] += len(reflector)
+        return [WatchSamples(kind=kind, age=age, objects=objects[kind]) for kind, age in ages.items()]
 
 
 class UnmatchedLog:

@@ -195,6 +195,7 @@ def make_snapshot(
     known: Iterable[str],
     version: Version = NEWEST,
     faults: Iterable[Fault] = (),
+    scope: frozenset[str] = frozenset(),
 ) -> Snapshot:
     """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
 
@@ -205,6 +206,7 @@ def make_snapshot(
         version=version,
         unknown=frozenset(KIND_NAMED) - frozenset(known),
         faults=tuple(faults),
+        scope=scope,
         **{field: tuple(sorted(rows, key=_get_sort_key)) for field, rows in objects.items()},
     )
 

@@ -49,8 +49,10 @@ class Fault:
 class Snapshot:
     """A cluster at one moment. Immutable; every index is derived from the fields and built at its first use.
 
-    `unknown` names the kinds that were not read at all: absent is not empty. Order of the objects carries no meaning
-    except where the scheduler itself goes by it (`nodes` are in the order in which the API server lists them).
+    `unknown` names the kinds that were not read at all: absent is not empty. `scope` names the namespaces whose
+    workloads were read, none means all; pods of others use capacity, and are part of nothing that is assessed.
+    Order of the objects carries no meaning except where the scheduler itself goes by it (`nodes` are in the order in
+    which the API server lists them).
     """
 
     taken_at: datetime
@@ -69,6 +71,7 @@ class Snapshot:
     node_pools: Sequence[NodePool] = ()
     autoscalers: Sequence[Autoscaler] = ()
     unknown: frozenset[str] = frozenset()
+    scope: frozenset[str] = frozenset()
     faults: tuple[Fault, ...] = field(default=())
 
     def at(self, moment: datetime) -> Self:
@@ -79,10 +82,10 @@ class Snapshot:
 
     def holds_same(self, other: Self) -> bool:
         """Return whether two snapshots are of the very same objects, at whatever times."""
-        if (self.version, self.unknown, self.faults) != (other.version, other.unknown, other.faults):
+        small = ("version", "unknown", "scope", "faults")
+        if any(getattr(self, name) != getattr(other, name) for name in small):
             return False
-        small = {"taken_at", "version", "unknown", "faults"}
-        names = {known.name for known in fields(self)} - small
+        names = {known.name for known in fields(self)} - {"taken_at", *small}
         return all(getattr(self, name) is getattr(other, name) for name in names)
 
     @cached_property

@@ -1,17 +1,21 @@
 """Every constraint of every living workload is evaluated, and nothing else."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
-from rebalancer.assessment.assess import assess
+from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.planner import plan
+from rebalancer.policy import Policy
+from rebalancer.policy.sections import Eligibility, EligibleNamespaces
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
@@ -107,3 +111,34 @@ def test_a_plan_in_words() -> None:
     assert "a-1 -> zone b" in text
     assert "\n2 other workloads satisfy all constraints and limits.\n" in text
     assert text.endswith(" Nothing was changed.\n")
+
+
+def evicted(view: View, assessment: Assessment, policy: Policy) -> list[str]:
+    """Return the pods that a plan evicts."""
+    return [eviction.pod.name for eviction in plan(view, assessment, policy, NO_MEMORY).evictions]
+
+
+@pytest.mark.parametrize(("others", "movable"), [(10, False), (5, True)])
+def test_only_workloads_of_the_scope_are_assessed_and_all_pods_use_capacity(others: int, movable: bool) -> None:
+    """What is outside is in no group and no limit; what is inside is planned as if all were known."""
+    blueprint = ClusterBuilder()
+    for zone in "abc":
+        blueprint.node(f"{zone}-1", zone=zone, cpu=1000)
+    blueprint.deployment("web", on={"a-1": 3, "b-1": 3}, spread={ZONE: 1}, namespace="shop")
+    blueprint.deployment("web", on={"c-1": others}, spread={ZONE: 1}, namespace="other")
+    whole = blueprint.snapshot()
+    inside = tuple(workload for workload in whole.workloads if workload.namespace == "shop")
+    full, scoped = View(whole), View(replace(whole, workloads=inside, scope=frozenset({"shop"})))
+    only_shop = EligibleNamespaces(include=("shop",))
+    policy = eager(eligibility=Eligibility(min_age=timedelta(0), namespaces=only_shop))
+    seen, all_seen = assess(scoped, policy, NO_MEMORY), assess(full, policy, NO_MEMORY)
+    assert {group.group.namespace for group in all_seen.groups} == {"shop", "other"}
+    (group,) = seen.groups
+    assert group.group.namespace == "shop"
+    (same,) = [other for other in all_seen.groups if other.group.namespace == "shop"]
+    assert [one.counts.by_node for one in group.hard] == [one.counts.by_node for one in same.hard]
+    members = [part.member for limit in seen.limits for part in limit.parts]
+    assert {member.reference.namespace for member in members} == {"shop"}
+    evictions = evicted(scoped, seen, policy)
+    assert bool(evictions) is movable, "c-1 is full, or not"
+    assert evictions == evicted(full, all_seen, policy)

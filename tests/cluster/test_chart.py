@@ -53,6 +53,7 @@ CHOICES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
         },
         ("overlays/one-namespace",),
     ),
+    "namespace-scoped": ({**EVICT, "workloadNamespaces": ["shop"]}, ("overlays/namespace-scoped",)),
     "prevention": ({"policy": {"prevention": {"scaleDown": "Steer"}}}, ("base", "prevention")),
     "capacity": (
         {"policy": {"mode": "Evict", "capacity": {"mode": "Request"}}},
@@ -112,10 +113,27 @@ def test_the_chart_installs_what_kustomize_installs(choice: str, tmp_path: Path)
     assert chart == expected
 
 
+def test_an_installation_for_one_namespace_reads_no_workload_of_another(tmp_path: Path) -> None:
+    """In the whole cluster it reads pods, nodes, volumes and classes, and writes nothing."""
+    manifests = by_identity(kustomize(tmp_path, ("overlays/namespace-scoped",)))
+    bound = [(key, manifest["roleRef"]["name"]) for key, manifest in manifests.items() if key[0].endswith("Binding")]
+    assert [role for (kind, _, _), role in bound if kind == "ClusterRoleBinding"] == ["rebalancer"]
+    assert {role for (_, namespace, _), role in bound if namespace == "shop"} == {
+        "rebalancer-evict",
+        "rebalancer-workloads",
+    }
+    rules = manifests["ClusterRole", "", "rebalancer"]["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
+    assert {resource for rule in rules for resource in rule["resources"]} == {
+        *("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims"),
+        *("storageclasses", "csinodes", "priorityclasses", "nodepools"),
+    }
+
+
 def test_the_names_of_the_choices_are_all_components() -> None:
     """A new component has a line above."""
     chosen = {part for _, parts in CHOICES.values() for part in parts}
-    overlays = {"components/namespaced"} if "overlays/one-namespace" in chosen else set()
+    overlays = {"components/namespaced"} if "overlays/namespace-scoped" in chosen else set()
     components = {f"components/{folder.name}" for folder in (DEPLOY / "components").iterdir()}
     assert components <= chosen | overlays
 
@@ -132,6 +150,7 @@ def test_the_names_of_the_choices_are_all_components() -> None:
         ({"extraArgs": ["--kubeconfig=x"]}, "/extraArgs/0"),
         ({"serviceMonitor": {"enabled": "yes"}}, "/serviceMonitor/enabled"),
         ({"image": {"digest": "sha256:abc"}}, "/image/digest"),
+        ({"workloadNamespaces": ["team-*"]}, "/workloadNamespaces/0"),
     ],
 )
 def test_a_misspelt_value_is_refused_before_anything_is_rendered(values: Mapping[str, Any], where: str) -> None:

@@ -51,6 +51,7 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
         "policy": {"mode": "Evict", "eligibility": {"namespaces": {"include": ["shop"]}}},
         "rbac": {"namespaced": True, "people": False},
     },
+    "workloads of two namespaces": {"policy": {"mode": "Approve"}, "workloadNamespaces": ["shop", "cart"]},
     "monitoring": {"serviceMonitor": ALL_ON, "prometheusRule": ALL_ON, "dashboard": ALL_ON, "networkPolicy": ALL_ON},
     "pod monitor": {"podMonitor": ALL_ON, "podDisruptionBudget": {"enabled": False}, "replicas": 1},
     "everything of a pod": {
@@ -141,7 +142,7 @@ def test_the_chart_is_taken_whole_by_the_api_server(operators: ControlPlane, nam
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_taken_whole_by_the_api_server(operators: ControlPlane, form: str) -> None:
     manifests = render_kustomization(DEPLOY / form)
-    if form in {"team", "namespace"}:  # `kubectl apply -n`
+    if form in {"team", "namespace", "workloads"}:  # `kubectl apply -n`
         manifests = [{**one, "metadata": {**one["metadata"], "namespace": "shop"}} for one in manifests]
     apply(operators, manifests)
 
@@ -323,6 +324,7 @@ class Variant:
     """A set of roles: the policy that they follow from, what else is done, and what is not needed by it."""
 
     policy: Mapping[str, Any]
+    values: Mapping[str, Any] = field(default_factory=dict)
     act: Callable[[ControlPlane], None] = lambda _: None
     lay_out: Callable[[ControlPlane], None] = lay_out_owners
     changed: Mapping[str, str] = field(default_factory=dict)
@@ -369,12 +371,16 @@ VARIANTS = {
     "teams": Variant(policy={"mode": "Observe", "teamPolicies": {"namespaces": ["shop"]}}, unused=FILE_ONLY),
     "one namespace": Variant(
         policy={"mode": "Evict", "eligibility": {"minAge": "0s", "namespaces": {"include": ["shop"]}}},
+        values={"rbac": {"namespaced": True}},
         unused=FILE_ONLY,
+    ),
+    "workloads of one namespace": Variant(
+        policy={"mode": "Evict"}, values={"workloadNamespaces": ["shop"]}, unused=FILE_ONLY
     ),
 }
 
 
-ORDINARY = {"observe", "evict", "capacity"}
+ORDINARY = {"observe", "evict", "capacity", "workloads of one namespace"}
 """The variants of every run; the others are thorough."""
 
 
@@ -388,8 +394,7 @@ def test_what_is_rendered_runs_with_the_rights_that_it_needs_and_no_other(
 ) -> None:
     """Probes, user, read-only files; no request is refused; every right is used."""
     variant = VARIANTS[name]
-    values: dict[str, Any] = {"policy": {**FAST, **variant.policy}, "rbac": {"namespaced": name == "one namespace"}}
-    manifests = render_chart(values)
+    manifests = render_chart({"policy": {**FAST, **variant.policy}, **variant.values})
     apply(operators, manifests)
     # The pods of the Deployment would be pods of the cluster, too; here the process runs in their place.
     operators.api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})

@@ -225,7 +225,12 @@ def test_a_person_who_views_reads_what_the_controller_reads_of_the_cluster_and_w
     """`report` lists the kinds that the controller watches."""
     manifests = build(DEPLOY / "base")
     view = rules(manifests["ClusterRole", "", "rebalancer-view"])
-    read = {rule[:3] for rule in rules(manifests["ClusterRole", "", "rebalancer"]) if rule[3] == "list"}
+    read = {
+        rule[:3]
+        for name in ("rebalancer", "rebalancer-workloads")
+        for rule in rules(manifests["ClusterRole", "", name])
+        if rule[3] == "list"
+    }
     assert {rule[:3] for rule in view if rule[3] == "list"} >= read
     assert {rule[3] for rule in view} == {"get", "list", "watch"}
 
@@ -259,7 +264,9 @@ def test_what_people_and_the_controller_write_is_shipped_without_data() -> None:
 def test_observing_has_no_right_that_changes_a_workload() -> None:
     """All it writes in the cluster are events; `*`, secrets and deletion appear nowhere."""
     manifests = build(DEPLOY / "base")
-    granted = rules(manifests["ClusterRole", "", "rebalancer"])
+    granted = {
+        rule for name in ("rebalancer", "rebalancer-workloads") for rule in rules(manifests["ClusterRole", "", name])
+    }
     assert {rule for rule in granted if rule[3] not in {"get", "list", "watch"}} == {
         ("events.k8s.io", "events", "any", "create"),
         ("events.k8s.io", "events", "any", "patch"),

@@ -62,6 +62,10 @@ _COUNT_SECONDS = 5.0
 
 _FORBIDDEN = frozenset({401, 403})
 _NEEDED = frozenset({"Pod", "Node"})
+_OF_WORKLOADS = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "PodDisruptionBudget", "Service"}
+)
+"""Kinds that need not be read in every namespace. Pods must be, with their claims: they all take what nodes have."""
 
 
 class _VersionInfo(msgspec.Struct, frozen=True):
@@ -86,18 +90,28 @@ def _are_same(before: Sequence[object], parts: Sequence[object]) -> bool:
 class KubernetesCluster:
     """A cluster that is watched as long as the process runs.
 
-    `control` watches the ConfigMap with the kill switch: without it the snapshot counts as stale, too.
+    `control` watches the ConfigMap with the kill switch: without it the snapshot counts as stale, too. Workloads are
+    those of `scope`, the names of namespaces; if it is empty, of all.
     """
 
     def __init__(
-        self, transport: Transport, *, namespace: str, instance: str, version: Version, control: Reflector
+        self,
+        transport: Transport,
+        *,
+        namespace: str,
+        instance: str,
+        version: Version,
+        control: Reflector,
+        scope: frozenset[str] = frozenset(),
     ) -> None:
         self._transport = transport
         self._version = version
+        self._scope = scope
         self._recorder = Recorder(transport, instance=instance)
         self._status = StatusMap(transport, namespace)
         self._control = ControlMap(transport, namespace)
-        self.reflectors = {kind.name: Reflector(transport, kind) for kind in KINDS}
+        self._of_kind = {kind.name: _make_reflectors(transport, kind, scope) for kind in KINDS}
+        self.reflectors = {name: reflector for made in self._of_kind.values() for name, reflector in made.items()}
         self.reflectors[CONFIG_MAPS.name] = control
         self.optional = {NODE_POOLS.name: Reflector(transport, NODE_POOLS, optional=True)}
         self._all = (*self.reflectors.values(), *self.optional.values())
@@ -150,9 +164,9 @@ class KubernetesCluster:
     def snapshot(self, now: datetime) -> Snapshot:
         """Return all objects that the watches have received; nothing is made anew if nothing was."""
         autoscalers = [self._autoscalers] if self._autoscalers is not None else []
-        followed = [*self.optional.values(), *autoscalers, *(self.reflectors[kind.name] for kind in KINDS)]
-        held = [(reflector, reflector.contents()) for reflector in followed]
-        known = tuple(kind.name for kind in KINDS if self.reflectors[kind.name].synced.is_set())
+        required = [reflector for made in self._of_kind.values() for reflector in made.values()]
+        held = [(reflector, reflector.contents()) for reflector in (*self.optional.values(), *autoscalers, *required)]
+        known = tuple(name for name in self._of_kind if self._is_listed(name))
         parts = (known, *(part for _, contents in held for part in (contents.objects, contents.faults)))
         if self._last is not None and _are_same(self._last[0], parts):
             self._last = parts, self._last[1].at(now)
@@ -161,9 +175,14 @@ class KubernetesCluster:
         for reflector, contents in held:
             objects.setdefault(reflector.kind.field, []).extend(contents.objects)
         faults = [fault for reflector, contents in held if reflector.kind in KINDS for fault in contents.faults]
-        made = make_snapshot(objects, taken_at=now, known=known, version=self._version, faults=faults)
+        made = make_snapshot(
+            objects, taken_at=now, known=known, version=self._version, faults=faults, scope=self._scope
+        )
         self._last = parts, made
         return made
+
+    def _is_listed(self, kind: str) -> bool:
+        return all(reflector.synced.is_set() for reflector in self._of_kind[kind].values())
 
     def evict(self, move: Move) -> EvictionAnswer:
         """Request an eviction; see `evictions`."""
@@ -189,9 +208,10 @@ class KubernetesCluster:
     def record(self, event: Event) -> None:
         """Publish an event; see `events`. Workloads get their UID: `kubectl describe` selects events by it."""
         regarding = event.regarding
-        if not regarding.uid and regarding.kind in self.reflectors:
-            workload = self.reflectors[regarding.kind].get(regarding.namespace, regarding.name)
-            uid = getattr(workload, "uid", "")
+        if not regarding.uid:
+            followed = self._of_kind.get(regarding.kind, {}).values()
+            workloads = (reflector.get(regarding.namespace, regarding.name) for reflector in followed)
+            uid = next((uid for workload in workloads if (uid := getattr(workload, "uid", ""))), "")
             event = msgspec.structs.replace(event, regarding=msgspec.structs.replace(regarding, uid=uid))
         self._recorder.record(event)
 
@@ -251,6 +271,13 @@ class KubernetesCluster:
     def load(self, key: str) -> str:
         """Return a stored document."""
         return self._status.load(key)
+
+
+def _make_reflectors(transport: Transport, kind: ResourceKind, scope: frozenset[str]) -> dict[str, Reflector]:
+    """Make the reflectors of a kind, by the names that messages use: one, or one for each namespace of the scope."""
+    if not scope or kind.name not in _OF_WORKLOADS:
+        return {kind.name: Reflector(transport, kind)}
+    return {f"{kind.name} in {name}": Reflector(transport, kind, namespace=name) for name in sorted(scope)}
 
 
 def _is_ready_pod_of(workload: Workload, pod: object) -> bool:

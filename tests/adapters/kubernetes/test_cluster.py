@@ -242,6 +242,51 @@ def test_node_pools_are_read_where_they_are_served(code: int, unknown: set[str])
         assert not cluster.snapshot(now).holds_same(before), "pods are not known any more"
 
 
+def test_only_workloads_are_read_by_namespace() -> None:
+    """Owners, budgets and services of the scope, pods and nodes of all; one namespace that is not listed is named."""
+    lists: list[str] = []
+    refused = "/apis/apps/v1/namespaces/shop/deployments"
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        path = request.path.split("?")[0]
+        if path == refused:
+            answer(request, 403, {"message": "deployments is forbidden in the namespace shop"})
+        elif "watch=" in request.path:
+            begin_stream(request)
+            time.sleep(0.5)
+            request.wfile.write(b"0\r\n\r\n")
+        else:
+            lists.append(path)
+            uid = path.replace("/", "-")
+            items = [{"metadata": {"name": "web", "namespace": "cart", "uid": uid}, "spec": {"replicas": 1}}]
+            mine = items if path.endswith("cart/statefulsets") else []
+            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": mine})
+
+    with served(handle) as transport:
+        control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
+        scope = frozenset({"shop", "cart"})
+        cluster = KubernetesCluster(
+            transport, namespace="ns", instance="i", version=NEWEST, control=control, scope=scope
+        )
+        cluster.start()
+        limit = time.monotonic() + 20
+        while "not listed yet (" not in (stale := cluster.staleness()) or len(set(lists)) < 21:
+            assert time.monotonic() < limit, (stale, sorted(set(lists)))
+            time.sleep(0.02)
+        assert stale.startswith("Deployment in shop: not listed yet (")
+        made = cluster.snapshot(datetime.now(UTC))
+        assert "is forbidden in the namespace shop" in cluster.forbidden()
+        cluster.stop()
+    assert made.scope == scope
+    assert made.unknown == {"Deployment"}, "half of a kind is not the kind"
+    assert [workload.namespace for workload in made.workloads] == ["cart"]
+    workloads = ("deployments", "replicasets", "statefulsets", "replicationcontrollers", "services")
+    plurals = {path.rsplit("/", 1)[1]: path for path in lists if "namespaces/shop/" not in path}
+    inside = {plural for plural, path in plurals.items() if "/namespaces/cart/" in path}
+    assert inside == {*workloads, "poddisruptionbudgets"}
+    assert {"/api/v1/pods", "/api/v1/nodes", "/api/v1/persistentvolumeclaims"} <= set(lists)
+
+
 def make_cluster(transport: Transport) -> KubernetesCluster:
     """Return a cluster that watches nothing yet."""
     control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
