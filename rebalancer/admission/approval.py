@@ -38,9 +38,11 @@ def expires_at(proposal: Proposal, policy: Policy) -> datetime:
 def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now: datetime) -> Proposal | None:
     """Return the stored proposal if it is still in force, with what a person has approved since.
 
-    One that is not approved needs all its evictions in the plan. An approved one lasts while any of them is in flight,
-    held back by planning, or possible now: a step that begins with another pod is another step. A team policy that
-    changes does not end it, else any team could keep plans from being approved; what it forbids is not in the plan.
+    One that is not approved needs all its evictions in the plan. An approved one lasts while any of them is in flight
+    or possible now: a step that begins with another pod is another step. It also lasts while planning holds one back,
+    unless others are possible now: budgets count those first, and they cannot be approved as long as this one lasts. A
+    team policy that changes does not end it, else any team could keep plans from being approved; what it forbids is not
+    in the plan.
     """
     proposal = memory.proposal
     if proposal is None or proposal.policy != policy.cluster.hash:
@@ -52,7 +54,7 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
     held_back = {waiting.eviction.pod.uid for waiting in plan.waiting}
     if proposal.approved:
         possible = any(approved_part(step, proposal) for step in split_steps(plan.evictions))
-        left = held_back | {move.uid for move in memory.in_flight}
+        left = {move.uid for move in memory.in_flight} | (frozenset() if plan.evictions else held_back)
         return proposal if possible or not left.isdisjoint(proposal.uids) else None
     planned = held_back | {eviction.pod.uid for eviction in plan.evictions}
     if not planned.issuperset(proposal.uids):

@@ -204,6 +204,22 @@ def test_an_approved_plan_lasts_until_nothing_of_it_is_left_to_do() -> None:
     assert proposal_of(cycle(done, later=MINUTE)[1]).uids == tuple(uids(PLAN.evictions))
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_an_approved_plan_that_is_held_back_holds_back_no_others(others: bool) -> None:
+    """Budgets may count the evictions that are possible now before the approved: both would wait for each other."""
+    memory = proposed(approved=True)
+    blocked = cycle(pause=Pause())[0].waiting[0].refusal
+    waiting = tuple(Waiting(eviction=eviction, refusal=blocked) for eviction in PLAN.evictions)
+    pod = structs.replace(PLAN.evictions[0].pod, uid="another", name="another")
+    possible = (structs.replace(PLAN.evictions[0], pod=pod),) if others else ()
+    admission, after = cycle(memory, later=MINUTE, plan=structs.replace(PLAN, evictions=possible, waiting=waiting))
+    assert admission.evictions == ()
+    if others:
+        assert (proposal_of(after).uids, proposal_of(after).approved) == (("another",), False)
+    else:
+        assert after.proposal == memory.proposal
+
+
 def test_steps_that_begin_with_other_pods_are_another_plan() -> None:
     """The rest of an approved plan cannot be carried out then, and would hold back everything until it expires."""
     last = tuple(step[-1].pod.uid for step in steps(PLAN))
