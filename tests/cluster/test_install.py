@@ -340,10 +340,16 @@ def pause_twice(plane: ControlPlane) -> None:
 
 
 def approve(plane: ControlPlane) -> None:
+    """Approve what is proposed until something is evicted: the first proposals may end before they are approved."""
     status = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status"
-    plan = wait_until(lambda: plane.api.get(status).get("data", {}).get("plan.json"), what="the proposal")
     approval = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-approval"
-    plane.api.patch(approval, {"data": {"approved": json.loads(str(plan))["planHash"]}})
+
+    def evicts() -> bool:
+        if plan := plane.api.get(status).get("data", {}).get("plan.json"):
+            plane.api.patch(approval, {"data": {"approved": json.loads(plan)["planHash"]}})
+        return bool(plane.audit.evictions(USER))
+
+    wait_until(evicts, what="an approved eviction")
 
 
 VARIANTS = {
