@@ -349,7 +349,7 @@ def approve(plane: ControlPlane) -> None:
             plane.api.patch(approval, {"data": {"approved": json.loads(plan)["planHash"]}})
         return bool(plane.audit.evictions(USER))
 
-    wait_until(evicts, what="an approved eviction")
+    wait_until(evicts, what="an approved eviction", interval=1)
 
 
 VARIANTS = {
