@@ -118,6 +118,7 @@ def repair(plane: ControlPlane, folder: Path) -> None:
     assert set(failed_scheduling(api)) <= set(before)
 
 
+@pytest.mark.thorough
 def test_karpenter_creates_the_node_that_placeholders_ask_for(
     cluster: ControlPlane, karpenter: Karpenter, tmp_path: Path
 ) -> None:

@@ -83,7 +83,7 @@ DESCHEDULER: Final = Program(
 KARPENTER: Final = Program(
     name="karpenter", folder="karpenter", package="sigs.k8s.io/karpenter/kwok", module="sigs.k8s.io/karpenter"
 )
-"""Karpenter with its provider of simulated nodes, which KWOK makes Ready: for the tests of requested capacity."""
+"""Karpenter with its provider of simulated nodes, which KWOK makes Ready. Only thorough tests need it and build it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +275,7 @@ def _say(line: str) -> None:
 
 def main() -> int:
     """Find or build everything and say where it is."""
-    everything = (*PROGRAMS, *MONITORING, HELM, KARPENTER)
+    everything = (*PROGRAMS, *MONITORING, HELM)
     try:
         before = {program.name: path for program in everything if (path := _find(program))}
         paths = programs(everything)
