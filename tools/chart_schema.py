@@ -13,6 +13,7 @@ _SWITCH: Final = {"type": "boolean"}
 _NAMES: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _KUBERNETES: Final = {"type": "object"}
 _KUBERNETES_LIST: Final = {"type": "array", "items": {"type": "object"}}
+_NAMESPACE: Final = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"}
 _NAMESPACES: Final = {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^[a-z0-9-]{1,63}$"}}
 _DURATION: Final = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d))+$"}
 _PROBE: Final = {
@@ -49,7 +50,7 @@ def values_schema() -> Schema:
             imagePullSecrets={"type": "array", "items": _section(name=_TEXT)},
             policy=_section(**fields),
             rbac=_section(namespaced=_SWITCH, people=_SWITCH),
-            workloadNamespaces={**_NAMESPACES, "minItems": 0},
+            workloadNamespaces={"type": "array", "uniqueItems": True, "items": _NAMESPACE},
             replicas={"type": "integer", "minimum": 1, "maximum": 5},
             podDisruptionBudget=_section(
                 enabled=_SWITCH, maxUnavailable={"type": ["integer", "string"], "pattern": "^[0-9]+%$"}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from rebalancer.admission.approval import approved_part, expires_at, find_proposal, propose, split_steps
+from rebalancer.admission.approval import approved_part, expires_at, find_proposal, is_displaced, propose, split_steps
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.causes import (
     AwaitsApproval,
@@ -109,6 +109,9 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     rates = _Rates(context.policy, snapshot, memory, context.now)
     if context.mode is Mode.APPROVE:
         proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
+        possible = [step for step, obstacle in _pairs(steps, obstacles) if obstacle is None]
+        if proposal is not None and proposal.approved and is_displaced(proposal, plan, memory, possible):
+            proposal = None
         return _admit_approved(steps, obstacles, rates, proposal, context)
     return _admit_steps(steps, obstacles, rates)
 
@@ -245,7 +248,7 @@ class _Rates:
         """Yield (evictions sent, evictions allowed, field of `budgets`) for each rate that counts an eviction."""
         budgets, snapshot = self._budgets, self._snapshot
         node, namespace = eviction.pod.node or "", eviction.pod.namespace
-        everything = len(snapshot.pods)
+        everything = len(snapshot.covered_pods)
         yield self._cycle, budgets.per_cycle.resolve(everything), "perCycle"
         yield self._last_minute, budgets.per_minute.resolve(everything), "perMinute"
         yield self._nodes[node], budgets.per_node.resolve(len(snapshot.pods_on.get(node, ()))), "perNode"

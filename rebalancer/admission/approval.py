@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from rebalancer.model.moves import Memory, Proposal
+from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.policy import Policy
 
@@ -38,11 +39,9 @@ def expires_at(proposal: Proposal, policy: Policy) -> datetime:
 def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now: datetime) -> Proposal | None:
     """Return the stored proposal if it is still in force, with what a person has approved since.
 
-    One that is not approved needs all its evictions in the plan. An approved one lasts while any of them is in flight
-    or possible now: a step that begins with another pod is another step. It also lasts while planning holds one back,
-    unless others are possible now: budgets count those first, and they cannot be approved as long as this one lasts. A
-    team policy that changes does not end it, else any team could keep plans from being approved; what it forbids is not
-    in the plan.
+    One that is not approved needs all its evictions in the plan. An approved one lasts while any of them is in flight,
+    held back by planning, or possible now: a step that begins with another pod is another step. A team policy that
+    changes does not end it, else any team could keep plans from being approved; what it forbids is not in the plan.
     """
     proposal = memory.proposal
     if proposal is None or proposal.policy != policy.cluster.hash:
@@ -54,12 +53,29 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
     held_back = {waiting.eviction.pod.uid for waiting in plan.waiting}
     if proposal.approved:
         possible = any(approved_part(step, proposal) for step in split_steps(plan.evictions))
-        left = {move.uid for move in memory.in_flight} | (frozenset() if plan.evictions else held_back)
+        left = held_back | {move.uid for move in memory.in_flight}
         return proposal if possible or not left.isdisjoint(proposal.uids) else None
     planned = held_back | {eviction.pod.uid for eviction in plan.evictions}
     if not planned.issuperset(proposal.uids):
         return None
     return msgspec.structs.replace(proposal, approved=True, since=now) if approved == proposal.hash else proposal
+
+
+def is_displaced(proposal: Proposal, plan: Plan, memory: Memory, possible: Iterable[tuple[Eviction, ...]]) -> bool:
+    """Return whether what is left of an approved proposal waits for evictions that are not approved.
+
+    Planning may count other pods of the same workloads first, whose evictions then use up the budget. They would wait
+    for an approval that cannot be given as long as this one lasts. `possible` are the steps that nothing else holds
+    back.
+    """
+    uids = frozenset(proposal.uids)
+    if not uids.isdisjoint(move.uid for move in memory.in_flight) or any(
+        approved_part(step, proposal) for step in split_steps(plan.evictions)
+    ):
+        return False
+    blocked = [waiting for waiting in plan.waiting if waiting.eviction.pod.uid in uids]
+    groups = {waiting.eviction.group for waiting in blocked if waiting.refusal.reason is Reason.BLOCKED_BY_BUDGET}
+    return any(step[0].group in groups for step in possible)
 
 
 def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Proposal | None:

@@ -76,16 +76,14 @@ def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
 
 
 def unowned_pods(view: View) -> tuple[Pod, ...]:
-    """Return the living pods that no known workload owns, in the snapshot's order; none of outside its scope."""
+    """Return the living pods that no known workload owns, in the snapshot's order, from its scope only."""
     return view.memo("unowned", lambda: tuple(_unowned(view.snapshot)))
 
 
 def _unowned(snapshot: Snapshot) -> Iterator[Pod]:
-    known, scope = snapshot.workload, snapshot.scope
+    known = snapshot.workload
     if sum(len(pods) for uid, pods in snapshot.pods_of.items() if uid in known) < len(snapshot.pods):
-        for pod in snapshot.pods:
-            if scope and pod.namespace not in scope:
-                continue
+        for pod in snapshot.covered_pods:
             if (pod.owner is None or pod.owner.uid not in known) and not pod.terminating and not pod.finished:
                 yield pod
 

@@ -57,9 +57,8 @@ def find_deadlocks(view: View) -> tuple[Deadlock, ...]:
     """Find every deadlock, by namespace and name. Placed pods cost nothing; equal pods are evaluated once."""
     deadlocks: list[Deadlock] = []
     conflicts: dict[tuple[object, ...], str] = {}
-    scope = view.snapshot.scope
     for pod in view.snapshot.unplaced:
-        if view.where(pod) is not None or (scope and pod.namespace not in scope):
+        if view.where(pod) is not None or not view.snapshot.covers(pod.namespace):
             continue
         pod_class = (pod.namespace, pod.labels, pod.spec)
         if pod_class not in conflicts:

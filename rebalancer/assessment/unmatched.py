@@ -117,7 +117,7 @@ def _unmatched_namespaces(group: PolicyGroup, view: View) -> Iterator[Unmatched]
 def _known_namespaces(view: View) -> frozenset[str]:
     def make() -> frozenset[str]:
         snapshot = view.snapshot
-        return frozenset(snapshot.namespace) | snapshot.pods_in.keys()
+        return frozenset(filter(snapshot.covers, snapshot.namespace.keys() | snapshot.pods_in.keys()))
 
     return view.memo("namespaces there are", make)
 
@@ -128,7 +128,7 @@ def _label_sets(namespaces: NamespaceFilter, view: View) -> list[Labels]:
     def make() -> Mapping[str, Mapping[Labels, None]]:
         snapshot = view.snapshot
         there: dict[str, dict[Labels, None]] = {}
-        for pod in snapshot.pods:
+        for pod in snapshot.covered_pods:
             there.setdefault(pod.namespace, {})[pod.labels] = None
         for workload in snapshot.workloads:
             if workload.template is not None:

@@ -214,7 +214,8 @@ def _suspend_unread(state: LoopState, snapshot: Snapshot, now: datetime) -> Loop
     """
     home = state.pause_object.namespace if state.pause_object is not None else ""
     cluster = state.policy.cluster
-    unread = select_team_namespaces(cluster, snapshot.pods_in.keys() - state.teams.keys(), home)
+    populated = filter(snapshot.covers, snapshot.pods_in.keys() - state.teams.keys())
+    unread = select_team_namespaces(cluster, populated, home)
     if not unread:
         return state
     return _put_in_force(state, cluster, {**state.teams, **dict.fromkeys(unread, UNREAD)}, now)

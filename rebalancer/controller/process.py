@@ -161,7 +161,7 @@ class _Controller:
             instance=self._identity,
             version=server_version(transport),
             control=watch_pauses(transport, settings.namespace, self._tell),
-            scope=frozenset(settings.workload_namespaces),
+            scope=frozenset(settings.workload_namespaces) or None,
         )
         identity = Identity(name=self._identity, policy_source=policy.name)
         page_address = settings.page_listen_address
@@ -266,7 +266,8 @@ class _Controller:
 
     def _list_team_namespaces(self) -> list[str]:
         namespaces = self._cluster.reflectors["Namespace"].contents().objects
-        names = (namespace.name for namespace in namespaces)
+        scope = self._settings.workload_namespaces
+        names = (namespace.name for namespace in namespaces if not scope or namespace.name in scope)
         return select_team_namespaces(self._runner.state.policy.cluster, names, self._settings.namespace)
 
     def _read_team_policy(self, namespace: str) -> ConfigMap | None:

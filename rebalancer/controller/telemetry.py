@@ -214,7 +214,7 @@ class Telemetry:
     def _watch_samples(self) -> Iterable[WatchSamples]:
         ages: dict[str, float] = {}
         objects: Counter[str] = Counter()
-        for reflector in self._cluster.reflectors.values():  # with a scope, several are of one kind
+        for reflector in self._cluster.watches:  # with a scope, several are of one kind
             kind = reflector.kind.name
             ages[kind] = max(reflector.age, ages.get(kind, 0.0))
             objects[kind] += len(reflector)

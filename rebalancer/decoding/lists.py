@@ -195,7 +195,7 @@ def make_snapshot(
     known: Iterable[str],
     version: Version = NEWEST,
     faults: Iterable[Fault] = (),
-    scope: frozenset[str] = frozenset(),
+    scope: frozenset[str] | None = None,
 ) -> Snapshot:
     """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
 

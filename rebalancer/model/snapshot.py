@@ -50,7 +50,7 @@ class Snapshot:
     """A cluster at one moment. Immutable; every index is derived from the fields and built at its first use.
 
     `unknown` names the kinds that were not read at all: absent is not empty. `scope` names the namespaces whose
-    workloads were read, none means all; pods of others use capacity, and are part of nothing that is assessed.
+    workloads were read, None for all; pods of other namespaces use capacity, and are part of nothing that is assessed.
     Order of the objects carries no meaning except where the scheduler itself goes by it (`nodes` are in the order in
     which the API server lists them).
     """
@@ -71,7 +71,7 @@ class Snapshot:
     node_pools: Sequence[NodePool] = ()
     autoscalers: Sequence[Autoscaler] = ()
     unknown: frozenset[str] = frozenset()
-    scope: frozenset[str] = frozenset()
+    scope: frozenset[str] | None = None
     faults: tuple[Fault, ...] = field(default=())
 
     def at(self, moment: datetime) -> Self:
@@ -87,6 +87,15 @@ class Snapshot:
             return False
         names = {known.name for known in fields(self)} - {"taken_at", *small}
         return all(getattr(self, name) is getattr(other, name) for name in names)
+
+    def covers(self, namespace: str) -> bool:
+        """Return whether the workloads of a namespace were read."""
+        return self.scope is None or namespace in self.scope
+
+    @cached_property
+    def covered_pods(self) -> Sequence[Pod]:
+        """Pods of the namespaces whose workloads were read."""
+        return self.pods if self.scope is None else [pod for pod in self.pods if pod.namespace in self.scope]
 
     @cached_property
     def node(self) -> Mapping[str, Node]:

@@ -199,7 +199,7 @@ def find_removals(
     costs stay. Without anything of our own it is a look at one number of every pod.
     """
     by_owner: dict[str, list[Pod]] = {}
-    for pod in snapshot.pods:
+    for pod in snapshot.covered_pods:
         if (pod.own_deletion_cost or (pod.annotations and is_overwritten(pod))) and not pod.terminating:
             late = _find_late(pod, written)
             if late is None or late.cost is not None:

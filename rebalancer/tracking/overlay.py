@@ -2,20 +2,22 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 
 import msgspec
 
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.tracking.moves import REPLACEMENT_TIMEOUT
 
 
 def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
-    """Return the snapshot in which the pod of every move is at least terminating, but of those that were refused.
+    """Return the snapshot in which the pod of every move is at least terminating, unless it was refused.
 
     A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available. The moves of
-    another leader may have ended before this process's watch shows that they began.
+    another leader may have ended before this process's watch shows that they began; after a while they count no more.
     """
-    evicted = {move.uid: move for move in moves if move.state is not MoveState.REFUSED}
+    evicted = {move.uid: move for move in moves if not move.state.over or _has_just_ended(move, snapshot.taken_at)}
     if not any(uid in snapshot.pod and not snapshot.pod[uid].terminating for uid in evicted):
         return snapshot
     pods = tuple(
@@ -25,3 +27,7 @@ def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
         for pod in snapshot.pods
     )
     return replace(snapshot, pods=pods)
+
+
+def _has_just_ended(move: Move, now: datetime) -> bool:
+    return move.state is not MoveState.REFUSED and now - move.changed_at < REPLACEMENT_TIMEOUT

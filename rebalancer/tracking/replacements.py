@@ -1,9 +1,11 @@
 """Which new pod replaces an evicted one, and whether any will.
 
 The controller's clock and the API server's never agree exactly, so a replacement is never recognised by comparing its
-creation with the time of the request. It is a pod of the same owner that was not in the snapshot before, and of more
-such pods than evictions the youngest are taken; their creation times come from one clock. The first snapshot after a
-change of leader has none before it: there the owner's counts say how many replacements exist already.
+creation with the time of the request. It is a pod of the same owner that was not in the snapshot before, and the oldest
+such pod: the next one replaces a pod that was lost since. Where the watch of pods was silent at the request, the
+replacement of a pod that was lost before may be taken for it; then a prediction may count as failed that was none. The
+first snapshot after a change of leader has none before it. There the owner's counts say how many replacements exist
+already, and the youngest pods are these; their creation times come from one clock.
 
 An owner that wants no pod in place of the evicted one, because it was scaled down, rolled out or deleted since, has
 overtaken the move: nothing is to be expected any more, and no prediction has failed.
@@ -55,13 +57,11 @@ class Replacements:
             new = [pod for pod in pods if pod.name == move.pod]
         elif self._before is not None:
             new = [pod for pod in pods if pod.uid not in self._before.pod]
-            if not self._was_scaled(move):
-                # After a watch was silent, the older of them replaced pods that were lost before the eviction.
-                new = _youngest(new, self._waiting[move.owner_uid])
         elif self._was_scaled(move):
             new = []
         else:
-            new = _youngest(pods, self._waiting[move.owner_uid] - max(0, self._missing(move)))
+            existing = self._waiting[move.owner_uid] - max(0, self._missing(move))
+            new = sorted(pods, key=lambda pod: (pod.created, pod.uid), reverse=True)[: max(0, existing)]
         if not new:
             return None
         replacement = min(new, key=lambda pod: (pod.created, pod.name))
@@ -99,7 +99,3 @@ class Replacements:
             for pod in self._snapshot.pods_of.get(move.owner_uid, ())
             if pod.uid not in self._victims and not pod.terminating and not pod.finished
         ]
-
-
-def _youngest(pods: Iterable[Pod], number: int) -> list[Pod]:
-    return sorted(pods, key=lambda pod: (pod.created, pod.uid), reverse=True)[: max(0, number)]

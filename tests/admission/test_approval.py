@@ -13,11 +13,12 @@ from msgspec import structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, admit
 from rebalancer.admission.approval import MOST_PROPOSED, approved_part, find_proposal, plan_hash, propose
-from rebalancer.admission.causes import AwaitsApproval, NotProposed
+from rebalancer.admission.causes import AwaitsApproval, NotProposed, Paused
 from rebalancer.admission.memory import update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Proposal
 from rebalancer.model.reasons import Reason
+from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Amount, Mode, Policy
 from tests.admission.test_admit import assess_and_plan, reasons, rules
@@ -204,20 +205,48 @@ def test_an_approved_plan_lasts_until_nothing_of_it_is_left_to_do() -> None:
     assert proposal_of(cycle(done, later=MINUTE)[1]).uids == tuple(uids(PLAN.evictions))
 
 
-@pytest.mark.parametrize("others", [False, True])
-def test_an_approved_plan_that_is_held_back_holds_back_no_others(others: bool) -> None:
-    """Budgets may count the evictions that are possible now before the approved: both would wait for each other."""
-    memory = proposed(approved=True)
-    blocked = cycle(pause=Pause())[0].waiting[0].refusal
-    waiting = tuple(Waiting(eviction=eviction, refusal=blocked) for eviction in PLAN.evictions)
+def held_back(reason: Reason, *, by: str = "") -> Plan:
+    """Return a plan that holds back all that was proposed; `by` is the group of an eviction that is possible."""
+    refusal = Refusal(reason, Paused("a test"))
+    waiting = tuple(Waiting(eviction=eviction, refusal=refusal) for eviction in PLAN.evictions)
     pod = structs.replace(PLAN.evictions[0].pod, uid="another", name="another")
-    possible = (structs.replace(PLAN.evictions[0], pod=pod),) if others else ()
-    admission, after = cycle(memory, later=MINUTE, plan=structs.replace(PLAN, evictions=possible, waiting=waiting))
+    repair = structs.replace(PLAN.evictions[0].repair, group=by)
+    possible = (structs.replace(PLAN.evictions[0], pod=pod, repair=repair),) if by else ()
+    return structs.replace(PLAN, evictions=possible, waiting=waiting)
+
+
+def test_an_approved_plan_that_waits_for_what_is_not_approved_ends() -> None:
+    """The budget counts another pod of the same workload first: both would wait for each other until it expires."""
+    memory = proposed(approved=True)
+    plan = held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.evictions[0].group)
+    admission, after = cycle(memory, later=MINUTE, plan=plan)
     assert admission.evictions == ()
-    if others:
-        assert (proposal_of(after).uids, proposal_of(after).approved) == (("another",), False)
-    else:
-        assert after.proposal == memory.proposal
+    assert (proposal_of(after).uids, proposal_of(after).approved) == (("another",), False)
+
+
+@pytest.mark.parametrize(
+    ("plan", "fields"),
+    [
+        (held_back(Reason.BLOCKED_BY_BUDGET), {}),
+        (held_back(Reason.BLOCKED_BY_BUDGET, by="another group"), {}),
+        (held_back(Reason.NODE_SETTLING, by=PLAN.evictions[0].group), {}),
+        (held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.evictions[0].group), {"stale": "no watch event"}),
+    ],
+    ids=["nothing else is possible", "another workload is", "no budget holds it back", "nothing can be sent"],
+)
+def test_an_approved_plan_that_is_held_back_for_a_while_stays(plan: Plan, fields: dict[str, Any]) -> None:
+    """What is possible elsewhere is proposed later; an approval is not lost between two evictions."""
+    memory = proposed(approved=True)
+    admission, after = cycle(memory, later=MINUTE, plan=plan, **fields)
+    assert admission.evictions == ()
+    assert after.proposal == memory.proposal
+
+
+def test_an_approved_plan_with_an_eviction_in_flight_stays() -> None:
+    """Its budget is free again afterwards."""
+    memory = structs.replace(proposed(approved=True), moves=(move(PLAN.evictions[0].pod.uid, NOW),))
+    plan = held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.evictions[0].group)
+    assert cycle(memory, later=MINUTE, plan=plan)[1].proposal == memory.proposal
 
 
 def test_steps_that_begin_with_other_pods_are_another_plan() -> None:

@@ -49,6 +49,13 @@ def test_the_relaxed_limit_frees_it() -> None:
     assert find(three_shards(last="c1")) == ()
 
 
+def test_a_deadlock_outside_the_scope_is_none_of_ours() -> None:
+    """Workloads of its namespace are not read, and events about them may not be written."""
+    deadlocked = three_shards()
+    assert len(find(replace(deadlocked, scope=frozenset({"cache"})))) == 1
+    assert find(replace(deadlocked, scope=frozenset({"shop"}))) == ()
+
+
 def conflicting(hostname: int) -> Snapshot:
     """Return the documentation's conflict: the zone wants b, the node wants node2."""
     nodes = [node("node1", {ZONE: "a"}), node("node2", {ZONE: "a"}), node("node3", {ZONE: "b"})]

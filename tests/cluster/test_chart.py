@@ -151,6 +151,7 @@ def test_the_names_of_the_choices_are_all_components() -> None:
         ({"serviceMonitor": {"enabled": "yes"}}, "/serviceMonitor/enabled"),
         ({"image": {"digest": "sha256:abc"}}, "/image/digest"),
         ({"workloadNamespaces": ["team-*"]}, "/workloadNamespaces/0"),
+        ({"workloadNamespaces": ["shop", "shop"]}, "/workloadNamespaces"),
     ],
 )
 def test_a_misspelt_value_is_refused_before_anything_is_rendered(values: Mapping[str, Any], where: str) -> None:
@@ -171,6 +172,18 @@ def test_a_misspelt_value_is_refused_before_anything_is_rendered(values: Mapping
                 "rbac": {"namespaced": True},
             },
             'found the glob "team-*"',
+        ),
+        (
+            {
+                "policy": {"mode": "Evict", "eligibility": {"namespaces": {"include": ["cart"]}}},
+                "rbac": {"namespaced": True},
+                "workloadNamespaces": ["shop"],
+            },
+            'namespaces.include has "cart", which is not in workloadNamespaces',
+        ),
+        (
+            {"policy": {"teamPolicies": {"namespaces": ["cart"]}}, "workloadNamespaces": ["shop"]},
+            'teamPolicies.namespaces has "cart", which is not in workloadNamespaces',
         ),
     ],
 )

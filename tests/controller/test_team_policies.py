@@ -1,5 +1,6 @@
 """Team policies are read from many namespaces, and what one of them has concerns no other."""
 
+import dataclasses
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
@@ -326,6 +327,14 @@ def test_nothing_is_evicted_before_a_team_policy_has_been_read() -> None:
     state, _ = after(structs.replace(led(cluster_policy("*")), pause_object=home), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
+
+
+def test_a_namespace_whose_workloads_are_not_read_has_no_team_policy() -> None:
+    """It is neither waited for nor reported: events may not be written there."""
+    for scope, teams in ((frozenset({"default"}), {"default"}), (frozenset({"elsewhere"}), set())):
+        seen = dataclasses.replace(SNAPSHOT, scope=scope)
+        state, _ = after(led(cluster_policy("*")), CycleDue(snapshot=seen))
+        assert state.teams.keys() == teams
 
 
 def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:

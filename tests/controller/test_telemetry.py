@@ -64,6 +64,23 @@ def test_a_process_whose_threads_have_not_started_is_alive(shown: tuple[Telemetr
     assert ask(telemetry, "/healthz") == (200, "ok\n")
 
 
+def test_the_watches_of_one_kind_in_several_namespaces_are_one_sample() -> None:
+    """The oldest counts: a namespace that nothing is heard of must not hide behind another one."""
+    with served(lambda request: answer(request, 403, {})) as transport:
+        control = Reflector(transport, CONFIG_MAPS, namespace="home", name="control")
+        cluster = KubernetesCluster(
+            transport, namespace="home", instance="me", version=NEWEST, control=control, scope=frozenset({"a", "b"})
+        )
+        deployments = [watch for watch in cluster.watches if watch.kind.name == "Deployment"]
+        assert len(deployments) == 2
+        deployments[0]._last_heard -= 1000
+        samples = list(Telemetry(cluster, None, transport, interval=60)._watch_samples())
+        assert len({sample.kind for sample in samples}) == len(samples)
+        (sample,) = [sample for sample in samples if sample.kind == "Deployment"]
+        assert sample.age > 999
+        cluster.stop()
+
+
 def test_the_end_of_a_thread_is_a_failure_of_liveness(shown: tuple[Telemetry, KubernetesCluster]) -> None:
     """A process without the thread that reads its policy or renews its lease must be restarted."""
     telemetry, _ = shown

@@ -159,23 +159,17 @@ def test_what_we_evicted_is_terminating() -> None:
         assert overlay_moves(seen(OLD), [moved(state)]).pod["old"].terminating
     snapshot = seen(OLD)
     assert overlay_moves(snapshot, [moved(MoveState.REFUSED)]) is snapshot
+    long_ago = LATER - REPLACEMENT_TIMEOUT
+    assert overlay_moves(snapshot, [moved(MoveState.VERIFIED, changed_at=long_ago)]) is snapshot, "etcd was restored"
+    assert overlay_moves(snapshot, [moved(MoveState.PENDING, changed_at=long_ago)]).pod["old"].terminating
     assert overlay_moves(snapshot, []) is snapshot
 
 
-def test_a_watch_that_was_silent_before_the_eviction() -> None:
-    """Of several pods that a watch shows at last, the youngest replaces ours; the others replace pods lost before."""
-    older = new("a", created=LATER - timedelta(minutes=2), name="web-2", node="n1")
-    (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(older, new("b")), LATER)
-    assert (after.state, after.replacement) == (MoveState.VERIFIED, "b")
-
-
-def test_as_many_replacements_as_evictions() -> None:
-    """Two evictions of an owner have the two youngest pods as replacements, in the order of both."""
-    third = new("c", created=LATER - timedelta(minutes=2), name="web-2")
-    moves = (moved(MoveState.EVICTED), moved(MoveState.EVICTED, uid="older", pod="web-older"))
-    pods = (third, new("a", created=LATER - timedelta(seconds=9)), new("b"))
-    after = observe_moves(moves, BEFORE, seen(*pods), LATER)
-    assert [move.replacement for move in after] == ["a", "b"]
+def test_a_pod_that_was_lost_after_the_eviction_has_another_replacement() -> None:
+    """Of several new pods the oldest replaces the evicted one."""
+    later = new("b", created=LATER + timedelta(seconds=20), name="web-2", node="n1")
+    (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(new("a"), later), LATER)
+    assert (after.state, after.replacement) == (MoveState.VERIFIED, "a")
 
 
 @pytest.mark.parametrize("hours", [-1, 0, 1], ids=["created before the sibling", "at the same time", "after it"])

@@ -132,7 +132,7 @@ class Port:
         before = pod is None or pod.terminating
         answer = self._api.cluster.evict(move)
         if answer.result is EvictionResult.EVICTED and not before:
-            self._monitor.records.is_granted(move)
+            self._monitor.records.is_granted(move, self.sender.stale_for())
             self._api.begins("granted")
         self._hub.sleep(random.uniform(*LATENCY))
         return EvictionAnswer(EvictionResult.UNKNOWN, "no answer") if lost else answer

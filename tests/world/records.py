@@ -32,6 +32,8 @@ class Records:
         """When the evictions that took place did, by UID."""
         self.moves: list[Move] = []
         """These evictions."""
+        self._blind: set[str] = set()
+        """UIDs of those whose sender had a silent watch: pods created since then are all as new as the replacement."""
         self._owners: dict[str, list[float]] = {}
         """The same by the UIDs of the pods' owners."""
         self._created: dict[str, float] = {}
@@ -59,8 +61,10 @@ class Records:
             assert workload is not None
             self._disturbed[workload.uid] = self._hub.seconds
 
-    def is_granted(self, move: Move) -> None:
-        """Note an eviction that took place."""
+    def is_granted(self, move: Move, stale_for: float) -> None:
+        """Note an eviction that took place; `stale_for` is how old the view of its sender was, in seconds."""
+        if stale_for > 0:
+            self._blind.add(move.uid)
         if move.uid in self.granted:
             self._breach(f"{move.pod} was evicted twice")
         self.granted[move.uid] = self._hub.seconds
@@ -121,7 +125,7 @@ class Records:
             return  # its owner has created and deleted pods for other reasons too
         if move.state is MoveState.OVERTAKEN:
             self._breach(f"{who} awaits no replacement of {move.pod}, and its owner was not changed")
-        if move.state in {MoveState.VERIFIED, MoveState.INEFFECTIVE}:
+        if move.state in {MoveState.VERIFIED, MoveState.INEFFECTIVE} and move.uid not in self._blind:
             # Replacements of one owner are as good as each other, so the first eviction of a series counts.
             first = min(moment for moment in self._owners[move.owner_uid] if moment > granted - REPLACING_SECONDS)
             if self._created.get(move.replacement, -1e9) < first:

@@ -21,7 +21,7 @@ CHUNKS, SEEDS = 20, 200
 """In the ordinary run; `python -m tests.world FIRST LAST` runs any others."""
 
 THOROUGH_SEEDS = 100_000
-"""Each is 30 simulated minutes. WORLD_SEEDS=FIRST-LAST runs a part of them."""
+"""Each is 35 simulated minutes. WORLD_SEEDS=FIRST-LAST runs a part of them."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -40,7 +40,7 @@ def test_no_promise_is_broken(chunk: int) -> None:
 
 @pytest.mark.thorough
 def test_no_promise_is_broken_by_any_seed() -> None:
-    """The same for a hundred thousand seeds, or for the part of them that WORLD_SEEDS names."""
+    """The same for less time of a hundred thousand seeds, or of the part of them that WORLD_SEEDS names."""
     first, _, last = os.environ.get("WORLD_SEEDS", f"1-{THOROUGH_SEEDS}").partition("-")
     subprocess.run([sys.executable, "-m", "tests.world", first, last, "--brief"], cwd=ROOT, check=True)
 

@@ -16,7 +16,7 @@ from rebalancer.adapters.kubernetes.deletion_costs import find_missing_restricti
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
-from rebalancer.adapters.kubernetes.reflector import Reflector
+from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
@@ -62,7 +62,8 @@ _COUNT_SECONDS = 5.0
 
 _FORBIDDEN = frozenset({401, 403})
 _NEEDED = frozenset({"Pod", "Node"})
-_OF_WORKLOADS = frozenset(
+_NAMESPACE = "Namespace"
+_BY_NAMESPACE = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "PodDisruptionBudget", "Service"}
 )
 """Kinds that need not be read in every namespace. Pods must be, with their claims: they all take what nodes have."""
@@ -91,7 +92,8 @@ class KubernetesCluster:
     """A cluster that is watched as long as the process runs.
 
     `control` watches the ConfigMap with the kill switch: without it the snapshot counts as stale, too. Workloads are
-    those of `scope`, the names of namespaces; if it is empty, of all.
+    those of `scope`, the names of namespaces; None means all. A namespace whose workloads may not be read, since it or
+    its RoleBinding does not exist, say, is left out, and concerns no other.
     """
 
     def __init__(
@@ -102,19 +104,21 @@ class KubernetesCluster:
         instance: str,
         version: Version,
         control: Reflector,
-        scope: frozenset[str] = frozenset(),
+        scope: frozenset[str] | None = None,
     ) -> None:
         self._transport = transport
         self._version = version
-        self._scope = scope
+        self._is_scoped = scope is not None
         self._recorder = Recorder(transport, instance=instance)
         self._status = StatusMap(transport, namespace)
         self._control = ControlMap(transport, namespace)
-        self._of_kind = {kind.name: _make_reflectors(transport, kind, scope) for kind in KINDS}
-        self.reflectors = {name: reflector for made in self._of_kind.values() for name, reflector in made.items()}
+        everywhere = [kind for kind in KINDS if scope is None or kind.name not in _BY_NAMESPACE]
+        self.reflectors = {kind.name: Reflector(transport, kind) for kind in everywhere}
         self.reflectors[CONFIG_MAPS.name] = control
+        self._scoped = {name: _watch_namespace(transport, name) for name in sorted(scope or ())}
         self.optional = {NODE_POOLS.name: Reflector(transport, NODE_POOLS, optional=True)}
-        self._all = (*self.reflectors.values(), *self.optional.values())
+        scoped = [reflector for watched in self._scoped.values() for reflector in watched]
+        self._all = (*self.reflectors.values(), *self.optional.values(), *scoped)
         self._autoscalers: Reflector | None = None
         self._last: tuple[tuple[object, ...], Snapshot] | None = None
         """The last snapshot, with what it was made of."""
@@ -137,6 +141,11 @@ class KubernetesCluster:
             reflector.join(max(0.0, deadline - time.monotonic()))
 
     @property
+    def watches(self) -> list[Reflector]:
+        """All watches that a snapshot is made of, but those of optional kinds."""
+        return [*self.reflectors.values(), *(reflector for watched in self._scoped.values() for reflector in watched)]
+
+    @property
     def threads(self) -> list[Thread]:
         """The threads that run from `start` to `stop`."""
         return [self._recorder.thread, *(reflector.thread for reflector in self._all)]
@@ -152,7 +161,13 @@ class KubernetesCluster:
 
     def staleness(self) -> str:
         """Say why the snapshot is stale, "" if it is not; optional kinds decide no placement."""
-        for name, reflector in self.reflectors.items():
+        read = {
+            f"{reflector.kind.name} in {name}": reflector
+            for name, watched in self._scoped.items()
+            if self._is_read(name)
+            for reflector in watched
+        }
+        for name, reflector in (self.reflectors | read).items():
             if not reflector.synced.is_set():
                 return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
             if reflector.failing > FAILING_AFTER:
@@ -163,11 +178,9 @@ class KubernetesCluster:
 
     def snapshot(self, now: datetime) -> Snapshot:
         """Return all objects that the watches have received; nothing is made anew if nothing was."""
-        autoscalers = [self._autoscalers] if self._autoscalers is not None else []
-        required = [reflector for made in self._of_kind.values() for reflector in made.values()]
-        held = [(reflector, reflector.contents()) for reflector in (*self.optional.values(), *autoscalers, *required)]
-        known = tuple(name for name in self._of_kind if self._is_listed(name))
-        parts = (known, *(part for _, contents in held for part in (contents.objects, contents.faults)))
+        held, unread = self._read_watches()
+        known = tuple(kind.name for kind in KINDS if self._is_known(kind.name))
+        parts = ((known, unread), *(part for _, contents in held for part in (contents.objects, contents.faults)))
         if self._last is not None and _are_same(self._last[0], parts):
             self._last = parts, self._last[1].at(now)
             return self._last[1]
@@ -176,13 +189,45 @@ class KubernetesCluster:
             objects.setdefault(reflector.kind.field, []).extend(contents.objects)
         faults = [fault for reflector, contents in held if reflector.kind in KINDS for fault in contents.faults]
         made = make_snapshot(
-            objects, taken_at=now, known=known, version=self._version, faults=faults, scope=self._scope
+            objects,
+            taken_at=now,
+            known=known,
+            version=self._version,
+            faults=(*faults, *unread.values()),
+            scope=frozenset(self._scoped.keys() - unread.keys()) if self._is_scoped else None,
         )
         self._last = parts, made
         return made
 
-    def _is_listed(self, kind: str) -> bool:
-        return all(reflector.synced.is_set() for reflector in self._of_kind[kind].values())
+    def _read_watches(self) -> tuple[list[tuple[Reflector, Contents]], dict[str, Fault]]:
+        """Return what a snapshot is made of, and the namespaces of the scope that are left out.
+
+        A watch forgets that it has listed before it forgets its objects, so that its contents are read first.
+        """
+        autoscalers = [self._autoscalers] if self._autoscalers is not None else []
+        required = [reflector for reflector in self.reflectors.values() if reflector.kind in KINDS]
+        held = [(reflector, reflector.contents()) for reflector in (*self.optional.values(), *autoscalers, *required)]
+        unread = {}
+        for name, watched in self._scoped.items():
+            contents = [(reflector, reflector.contents()) for reflector in watched]
+            if self._is_read(name):
+                held += contents
+            else:
+                unread[name] = self._describe_unread(name)
+        return held, unread
+
+    def _is_known(self, kind: str) -> bool:
+        return kind not in self.reflectors or self.reflectors[kind].synced.is_set()
+
+    def _is_read(self, namespace: str) -> bool:
+        exists = self.reflectors[_NAMESPACE].get("", namespace) is not None
+        return exists and all(reflector.has_listed for reflector in self._scoped[namespace])
+
+    def _describe_unread(self, namespace: str) -> Fault:
+        errors = [reflector.error for reflector in self._scoped[namespace] if not reflector.has_listed]
+        unknown = "not listed yet" if errors else "there is no such namespace"
+        why = next((error for error in errors if error), unknown)
+        return Fault(kind="Namespace", namespace=namespace, name="", message=f"its workloads are left out: {why}")
 
     def evict(self, move: Move) -> EvictionAnswer:
         """Request an eviction; see `evictions`."""
@@ -209,9 +254,9 @@ class KubernetesCluster:
         """Publish an event; see `events`. Workloads get their UID: `kubectl describe` selects events by it."""
         regarding = event.regarding
         if not regarding.uid:
-            followed = self._of_kind.get(regarding.kind, {}).values()
-            workloads = (reflector.get(regarding.namespace, regarding.name) for reflector in followed)
-            uid = next((uid for workload in workloads if (uid := getattr(workload, "uid", ""))), "")
+            watched = (reflector for reflector in self._all if reflector.kind.name == regarding.kind)
+            regarded = (reflector.get(regarding.namespace, regarding.name) for reflector in watched)
+            uid = next((uid for known in regarded if (uid := getattr(known, "uid", ""))), "")
             event = msgspec.structs.replace(event, regarding=msgspec.structs.replace(regarding, uid=uid))
         self._recorder.record(event)
 
@@ -273,11 +318,9 @@ class KubernetesCluster:
         return self._status.load(key)
 
 
-def _make_reflectors(transport: Transport, kind: ResourceKind, scope: frozenset[str]) -> dict[str, Reflector]:
-    """Make the reflectors of a kind, by the names that messages use: one, or one for each namespace of the scope."""
-    if not scope or kind.name not in _OF_WORKLOADS:
-        return {kind.name: Reflector(transport, kind)}
-    return {f"{kind.name} in {name}": Reflector(transport, kind, namespace=name) for name in sorted(scope)}
+def _watch_namespace(transport: Transport, namespace: str) -> tuple[Reflector, ...]:
+    kinds = (kind for kind in KINDS if kind.name in _BY_NAMESPACE)
+    return tuple(Reflector(transport, kind, namespace=namespace, optional=True) for kind in kinds)
 
 
 def _is_ready_pod_of(workload: Workload, pod: object) -> bool:

@@ -113,6 +113,8 @@ class Reflector:
         self.observe: Callable[[object, object], None] | None = None
         """Called with each object of the watch before and after its change, None where there is none."""
         self.synced = threading.Event()
+        self.has_listed = False
+        """Whether its objects are known: they have been listed, and may still be."""
         self.error = ""
         """What the last attempt failed with, "" while all is well."""
         self.status = 0
@@ -200,6 +202,7 @@ class Reflector:
                 self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
 
     def _wait_until_served(self, error: RequestRefused) -> None:
+        self.has_listed, self.error = False, str(error)
         with self._lock:
             self._objects, self._contents, self._version = {}, None, ""
         if not self.synced.is_set():
@@ -230,7 +233,7 @@ class Reflector:
             self._objects, self._intern, self._version = objects, intern, version
             self._contents = None
         self._last_heard = time.monotonic()
-        self.error, self.status, self._failing_since = "", 0, None
+        self.error, self.status, self._failing_since, self.has_listed = "", 0, None, True
         self._notify()  # before `synced`: who waits for `synced` relies on it
         self.synced.set()
 

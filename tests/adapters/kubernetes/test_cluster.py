@@ -18,6 +18,7 @@ from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.model.cluster import NEWEST
+from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import Reference
 from rebalancer.ports import Document, ReadFailedError, ReplicaCount, SaveAnswer
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
@@ -243,48 +244,93 @@ def test_node_pools_are_read_where_they_are_served(code: int, unknown: set[str])
 
 
 def test_only_workloads_are_read_by_namespace() -> None:
-    """Owners, budgets and services of the scope, pods and nodes of all; one namespace that is not listed is named."""
-    lists: list[str] = []
-    refused = "/apis/apps/v1/namespaces/shop/deployments"
+    """Owners, budgets and services of the scope, pods and nodes of all; what may not be read is left out alone."""
+    lists: set[str] = set()
+    refused = "/apis/apps/v1/namespaces/gone/deployments"
 
     def handle(request: BaseHTTPRequestHandler) -> None:
         path = request.path.split("?")[0]
         if path == refused:
-            answer(request, 403, {"message": "deployments is forbidden in the namespace shop"})
+            answer(request, 403, {"message": "deployments is forbidden"})
         elif "watch=" in request.path:
             begin_stream(request)
             time.sleep(0.5)
             request.wfile.write(b"0\r\n\r\n")
         else:
-            lists.append(path)
-            uid = path.replace("/", "-")
-            items = [{"metadata": {"name": "web", "namespace": "cart", "uid": uid}, "spec": {"replicas": 1}}]
-            mine = items if path.endswith("cart/statefulsets") else []
+            lists.add(path)
+            namespace = path.split("/")[-2]
+            items = [{"metadata": {"name": "web", "namespace": namespace, "uid": path}, "spec": {"replicas": 1}}]
+            mine = items if path.endswith("/statefulsets") else []
+            if path.endswith("/namespaces"):
+                mine = [{"metadata": {"name": name}} for name in ("shop", "gone", "other")]
             answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": mine})
 
-    with served(handle) as transport:
+    def scoped(transport: Transport) -> KubernetesCluster:
         control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
-        scope = frozenset({"shop", "cart"})
-        cluster = KubernetesCluster(
-            transport, namespace="ns", instance="i", version=NEWEST, control=control, scope=scope
-        )
+        scope = frozenset({"shop", "gone", "shpo"})
+        return KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control, scope=scope)
+
+    with served(handle) as transport:
+        cluster = scoped(transport)
+        now = datetime.now(UTC)
+        assert cluster.snapshot(now).scope == frozenset(), "nothing is assessed before it is read"
         cluster.start()
         limit = time.monotonic() + 20
-        while "not listed yet (" not in (stale := cluster.staleness()) or len(set(lists)) < 21:
-            assert time.monotonic() < limit, (stale, sorted(set(lists)))
+        while not cluster.synced or cluster.snapshot(now).scope != frozenset({"shop"}):
+            assert time.monotonic() < limit, cluster.staleness()
             time.sleep(0.02)
-        assert stale.startswith("Deployment in shop: not listed yet (")
-        made = cluster.snapshot(datetime.now(UTC))
-        assert "is forbidden in the namespace shop" in cluster.forbidden()
+        made = cluster.snapshot(now)
+        assert (cluster.staleness(), cluster.forbidden()) == ("", "")
+        watched = [(watch.kind.name, watch.has_listed) for watch in cluster.watches]
         cluster.stop()
-    assert made.scope == scope
-    assert made.unknown == {"Deployment"}, "half of a kind is not the kind"
-    assert [workload.namespace for workload in made.workloads] == ["cart"]
-    workloads = ("deployments", "replicasets", "statefulsets", "replicationcontrollers", "services")
-    plurals = {path.rsplit("/", 1)[1]: path for path in lists if "namespaces/shop/" not in path}
-    inside = {plural for plural, path in plurals.items() if "/namespaces/cart/" in path}
-    assert inside == {*workloads, "poddisruptionbudgets"}
-    assert {"/api/v1/pods", "/api/v1/nodes", "/api/v1/persistentvolumeclaims"} <= set(lists)
+    assert (watched.count(("Deployment", True)), watched.count(("Deployment", False))) == (2, 1)
+    assert [workload.namespace for workload in made.workloads] == ["shop"], "and none of the namespace left out"
+    assert made.unknown == frozenset()
+    gone, misspelt = map(str, made.faults)
+    assert gone.startswith("Namespace gone: its workloads are left out: ")
+    assert "deployments is forbidden" in gone
+    assert misspelt == "Namespace shpo: its workloads are left out: there is no such namespace"
+    inside = {path.rsplit("/", 1)[1] for path in lists if "/namespaces/shop/" in path}
+    assert inside == {
+        *("deployments", "replicasets", "statefulsets", "replicationcontrollers", "services", "poddisruptionbudgets")
+    }
+    everywhere = {path.rsplit("/", 1)[1] for path in lists if "/namespaces/" not in path}
+    assert {"pods", "nodes", "namespaces", "persistentvolumeclaims"} <= everywhere
+    assert not everywhere & inside
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Deployment"])
+def test_an_event_has_the_uid_of_the_object_it_is_about(kind: str) -> None:
+    """`kubectl describe` selects events by it."""
+    recorded: list[dict[str, Any]] = []
+    item = {"metadata": {"name": "rebalancer-control", "namespace": "ns", "uid": "U1", "resourceVersion": "1"}}
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        if request.command == "POST":
+            recorded.append(json.loads(request.rfile.read(int(request.headers["Content-Length"]))))
+            answer(request, 201, {})
+        elif "watch=" in request.path:
+            begin_stream(request)
+            time.sleep(0.5)
+            request.wfile.write(b"0\r\n\r\n")
+        else:
+            items = [item] if request.path.split("?")[0].endswith(("/configmaps", "/deployments")) else []
+            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items})
+
+    with served(handle) as transport:
+        cluster = make_cluster(transport)
+        cluster.start()
+        limit = time.monotonic() + 20
+        while not cluster.synced:
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+        regarding = Regarding(kind=kind, namespace="ns", name="rebalancer-control")
+        cluster.record(Event(reason=EventReason.REBALANCE_PAUSED, note="a test", regarding=regarding))
+        while not recorded:
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+        cluster.stop()
+    assert recorded[0]["regarding"]["uid"] == "U1"
 
 
 def make_cluster(transport: Transport) -> KubernetesCluster:
