@@ -278,3 +278,9 @@ def test_a_null_selector_is_scored_as_nobody() -> None:
     nobody = pod({"app": "web"}, spec=PodSpec(spread=(spread(soft=True, selects=None),)))
     view = View(snapshot([node("a", {ZONE: "a"}), node("b", {ZONE: "b"})], webs(a=5)))
     assert pod_topology_spread_score.score(nobody, view, ["a", "b"]) == {"a": 100, "b": 100}
+
+
+def test_raw_scores_of_zero_are_all_the_best() -> None:
+    """As kube-scheduler's: nothing is divided by zero, and no node is better than another."""
+    assert pod_topology_spread_score.normalize_scores({"n1": 0, "n2": 0}) == {"n1": 100, "n2": 100}
+    assert pod_topology_spread_score.normalize_scores({}) == {}

@@ -140,10 +140,13 @@ class World:
             self.hub.after(delay, replica.hear_pause)
 
     def set_policy(self, policy: Policy, random: Random) -> None:
-        """Change the policy; every replica reads it within a second."""
+        """Change the policy; every replica reads it within a second, or the next one if that comes sooner."""
         self.in_force = policy
         for replica in self.living:
-            self.hub.after(random.random(), lambda replica=replica: replica.load_policy(policy))  # type: ignore[misc]
+            self.hub.after(
+                random.random(),
+                lambda replica=replica: replica.load_policy(self.in_force),  # type: ignore[misc]
+            )
 
     def refuse_for_ever(self, namespace: str, result: EvictionResult) -> None:
         """Let the webhook of a namespace answer so to the end."""
