@@ -136,7 +136,7 @@ class Process:
         blueprint = ClusterBuilder()
         blueprint.zones("a", 1)
         cluster = SimulatedCluster(blueprint.snapshot())
-        fake = SimpleNamespace(threads=[], reflectors={}, staleness=lambda: "")
+        fake = SimpleNamespace(threads=[], watches=[], staleness=lambda: "")
         transport = cast("Any", SimpleNamespace())
         self.telemetry = Telemetry(cast("Any", fake), Address("127.0.0.1", 0), transport, interval=60)
         clocks = Clocks(now=lambda: datetime.now(UTC), monotonic=time.monotonic)
