@@ -52,9 +52,8 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
         return None
     held_back = {waiting.eviction.pod.uid for waiting in plan.waiting}
     if proposal.approved:
-        possible = any(approved_part(step, proposal) for step in split_steps(plan.evictions))
-        left = held_back | {move.uid for move in memory.in_flight}
-        return proposal if possible or not left.isdisjoint(proposal.uids) else None
+        lasts = _is_under_way(proposal, plan, memory) or not held_back.isdisjoint(proposal.uids)
+        return proposal if lasts else None
     planned = held_back | {eviction.pod.uid for eviction in plan.evictions}
     if not planned.issuperset(proposal.uids):
         return None
@@ -68,14 +67,18 @@ def is_displaced(proposal: Proposal, plan: Plan, memory: Memory, possible: Itera
     for an approval that cannot be given as long as this one lasts. `possible` are the steps that nothing else holds
     back.
     """
-    uids = frozenset(proposal.uids)
-    if not uids.isdisjoint(move.uid for move in memory.in_flight) or any(
-        approved_part(step, proposal) for step in split_steps(plan.evictions)
-    ):
+    if _is_under_way(proposal, plan, memory):
         return False
-    blocked = [waiting for waiting in plan.waiting if waiting.eviction.pod.uid in uids]
+    blocked = [waiting for waiting in plan.waiting if waiting.eviction.pod.uid in proposal.uids]
     groups = {waiting.eviction.group for waiting in blocked if waiting.refusal.reason is Reason.BLOCKED_BY_BUDGET}
     return any(step[0].group in groups for step in possible)
+
+
+def _is_under_way(proposal: Proposal, plan: Plan, memory: Memory) -> bool:
+    """Return whether something of an approved proposal is in flight, or possible as planning sees it."""
+    in_flight = {move.uid for move in memory.in_flight}
+    possible = any(approved_part(step, proposal) for step in split_steps(plan.evictions))
+    return possible or not in_flight.isdisjoint(proposal.uids)
 
 
 def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Proposal | None:
