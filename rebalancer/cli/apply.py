@@ -38,6 +38,7 @@ _ENDS: Final = {
     MoveState.LOST: "not replaced in time",
     MoveState.OVERTAKEN: "not wanted any more by its owner",
     MoveState.REFUSED: "not evicted: the API server refused",
+    MoveState.GONE: "not evicted: somebody else has removed it",
 }
 _NEW_PLAN: Final = "make a new one with `rebalancer plan --out FILE`"
 
@@ -174,7 +175,7 @@ class ApplyViewer:
         """Show the sum; the exit code says whether all of the plan was carried out."""
         states = list(self._states.values())
         verified = states.count(MoveState.VERIFIED)
-        done = sum(state not in {MoveState.PLANNED, MoveState.REFUSED} for state in states)
+        done = sum(state not in {MoveState.PLANNED, MoveState.REFUSED, MoveState.GONE} for state in states)
         say([f"{done} of {plural(len(self._planned), 'pod')} evicted, {verified} replaced where predicted."])
         if done < len(self._planned):
             say([f"The rest is not needed any more, or cannot be evicted now: {_NEW_PLAN}."])

@@ -9,7 +9,7 @@ import structlog
 from rebalancer.controller.election import Election, next_record, observe_lease, record_renewal, release_record
 from rebalancer.controller.state import Clocks, Leading, LoopEvent
 from rebalancer.model.moves import Memory
-from rebalancer.ports import Lease, LeaseUnavailable
+from rebalancer.ports import Lease, LeaseRecord, LeaseUnavailable
 
 _log = structlog.get_logger("rebalancer.lease")
 
@@ -37,7 +37,8 @@ class Elector:
         self._clocks = clocks
         self._load_memory = load_memory
         self._tell = tell
-        self._announced = False
+        self._announced: LeaseRecord | None = None
+        self._term = 0
         self._holder_logged = ""
         self._releases = True
         self._stopping = threading.Event()
@@ -53,7 +54,16 @@ class Elector:
 
     def leads(self) -> bool:
         """Return whether this process may act, by the monotonic clock and now."""
-        return self._announced and self._election.leads(self._clocks.monotonic())
+        election, announced = self._election, self._announced
+        known = announced is not None and _is_same_term(announced, election.seen)
+        return known and election.leads(self._clocks.monotonic())
+
+    def leads_in(self, term: int) -> bool:
+        """Return whether this process may act on what it has begun in a term of its leadership (`Leading.term`).
+
+        Who led in between has evicted and stored what the plans of an earlier term do not know.
+        """
+        return term == self._term and self.leads()
 
     @property
     def holder(self) -> str:
@@ -116,7 +126,8 @@ class Elector:
     def _announce(self) -> str:
         """Tell the loop when leadership has begun or ended; return what keeps this process from leading."""
         leads = self._election.leads(self._clocks.monotonic()) and self._holds_lease()
-        if leads == self._announced:
+        seen = self._election.seen if leads else None
+        if _is_same_term(self._announced, seen):
             return ""
         memory = None
         if leads:
@@ -127,8 +138,12 @@ class Elector:
                 return f"the memory of the last leader cannot be read: {error}"
         _log.info("leading" if leads else "no longer leading", identity=self._election.identity)
         # If this fails it is announced again; an end of leadership counts at once, by the election itself.
-        self._tell(Leading(leads=leads, memory=memory) if memory is not None else Leading(leads=leads))
-        self._announced = leads
+        if memory is not None:
+            self._term += 1
+            self._tell(Leading(leads=True, memory=memory, term=self._term))
+        else:
+            self._tell(Leading(leads=False))
+        self._announced = seen
         return ""
 
     def _holds_lease(self) -> bool:
@@ -143,3 +158,10 @@ class Elector:
             self._lease.write(record)
         except Exception as error:  # noqa: BLE001  # it runs out by itself
             _log.warning("lease not released", error=str(error))
+
+
+def _is_same_term(announced: LeaseRecord | None, held: LeaseRecord | None) -> bool:
+    """Return whether a lease has been held without a break: a process that was stopped may find it free again."""
+    if announced is None or held is None:
+        return announced is held
+    return (announced.acquired, announced.transitions) == (held.acquired, held.transitions)

@@ -133,7 +133,7 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
     while (eviction := _next_eviction(state)) is not None:
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
         expected = () if _is_required(state.sent, eviction) else _expected(state, eviction)
-        requests.append(Evict(move=move, expected=expected))
+        requests.append(Evict(move=move, term=state.term, expected=expected))
         state = structs.replace(
             state,
             queue=tuple(queued for queued in state.queue if queued is not eviction),
@@ -197,6 +197,8 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
     move = requested
     if result is EvictionResult.EVICTED:
         move = advance_move(requested, MoveEvent.GRANTED, now)
+    elif result is EvictionResult.GONE:
+        move = advance_move(requested, MoveEvent.GONE, now)
     elif result is not EvictionResult.UNKNOWN:
         move = advance_move(requested, MoveEvent.REFUSED, now)
     moves = tuple(move if other.uid == event.uid else other for other in state.memory.moves)

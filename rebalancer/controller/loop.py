@@ -118,6 +118,7 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
     following = structs.replace(
         state,
         leads=True,
+        term=event.term,
         memory=memory,
         violated=violated,
         reported=dict.fromkeys(violated, State.VIOLATED),

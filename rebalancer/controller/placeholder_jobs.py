@@ -12,9 +12,9 @@ _log = structlog.get_logger("rebalancer")
 
 
 class PlaceholderJobs:
-    """Carries out the loop's requests about placeholders; `find_objection` says why this process may not act now."""
+    """Carries out the loop's requests about placeholders; `find_objection` is that of `Sender`."""
 
-    def __init__(self, jobs: Placeholders | None, find_objection: Callable[[], str]) -> None:
+    def __init__(self, jobs: Placeholders | None, find_objection: Callable[[int], str]) -> None:
         self._jobs = jobs
         self._find_objection = find_objection
 
@@ -22,7 +22,7 @@ class PlaceholderJobs:
         """Create placeholders one after the other until one is refused; the cycle that follows releases the others."""
         refused: dict[str, str] = {}
         for placeholder in request.placeholders:
-            if placeholder.token in refused or self._jobs is None or self._find_objection():
+            if placeholder.token in refused or self._jobs is None or self._find_objection(request.term):
                 continue
             try:
                 problem = self._jobs.create_placeholder(placeholder, rules)

@@ -29,7 +29,7 @@ def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     requests: list[CreatePlaceholders | DeletePlaceholders] = []
     if creating:
         following = structs.replace(following, creating=frozenset(placeholder.name for placeholder in creating))
-        requests.append(CreatePlaceholders(placeholders=creating))
+        requests.append(CreatePlaceholders(placeholders=creating, term=state.term))
     if deleting:
         requests.append(DeletePlaceholders(names=deleting))
     return following, tuple(requests)

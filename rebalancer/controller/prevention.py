@@ -63,8 +63,9 @@ class PatchedCluster(Cluster, PodAnnotator, Protocol):
 class Prevention:
     """The order of deletion of every workload, kept by one process.
 
-    `get_state` returns the loop's state, `may_act` says whether this process still leads, `tell` passes an event to the
-    loop and `count` a result to the metrics. `burst` is how many seconds' worth of patches may be sent at once.
+    `get_state` returns the loop's state, `may_act` says whether this process still leads in a term, `tell` passes an
+    event to the loop and `count` a result to the metrics. `burst` is how many seconds' worth of patches may be sent at
+    once.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Prevention:
         cluster: PatchedCluster,
         clocks: Clocks,
         get_state: Callable[[], LoopState],
-        may_act: Callable[[], bool],
+        may_act: Callable[[int], bool],
         tell: Callable[[LoopEvent], None],
         count: Callable[[PatchResult], None] = lambda _: None,
         burst: float = 1.0,
@@ -268,7 +269,9 @@ class Prevention:
     def _is_outdated(self, cycle: Cycle) -> bool:
         """Return whether the patches of a cycle are no longer this process's to send, or to be planned anew."""
         state = self._get_state()
-        if not state.leads or state.stopping or self._ending.is_set() or not self._may_act():
+        if not state.leads or state.stopping or self._ending.is_set() or not self._may_act(state.term):
+            return True
+        if state.cycle is None:  # this process leads again, and has not planned since
             return True
         if self._latest is not cycle or self._clocks.monotonic() - state.read_at > VALID_FOR.total_seconds():
             return True

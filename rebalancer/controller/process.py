@@ -184,7 +184,7 @@ class _Controller:
             cluster=self._cluster,
             clocks=clocks,
             get_state=lambda: self._runner.state,
-            may_act=self._leads,
+            may_act=self._may_act,
             tell=self._runner.tell,
             count=self._telemetry.patched,
         )
@@ -219,7 +219,7 @@ class _Controller:
             cluster=self._cluster,
             clocks=self._clocks,
             observer=self._telemetry,
-            may_act=self._leads,
+            may_act=self._may_act,
             identity=identity,
             spawn=spawn_thread,
             cycle_ended=self._cycle_ended,
@@ -316,8 +316,11 @@ class _Controller:
                 raise StartError(f"the cluster could not be listed: {self._cluster.staleness()}")
 
     def _leads(self) -> bool:
-        """Return whether a request may be sent: not once the process ends, whatever the loop still plans."""
         return not self._ending and self._elector.leads()
+
+    def _may_act(self, term: int) -> bool:
+        """Return whether a request may be sent: not once the process ends, whatever the loop still plans."""
+        return not self._ending and self._elector.leads_in(term)
 
     def _tell(self, event: LoopEvent) -> None:
         """Hand an event to the loop, and have a cycle follow: a change of leader or policy must not wait for the next.

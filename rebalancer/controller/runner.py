@@ -117,9 +117,9 @@ def _log_event(event: Event) -> None:
 class Runner:
     """Runs one loop over one cluster.
 
-    `may_act` says right before each eviction whether this process still leads, since a lease can run out between two
-    events. `cycle_ended` is called after every cycle that did not fail, and instead of a cycle where another process
-    leads.
+    `may_act` says right before each eviction whether this process still leads in the term of the plan, since a lease
+    can run out between two events, and even be won again. `cycle_ended` is called after every cycle that did not fail,
+    and instead of a cycle where another process leads.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Runner:
         cluster: Cluster,
         clocks: Clocks,
         observer: Observer,
-        may_act: Callable[[], bool],
+        may_act: Callable[[int], bool],
         identity: Identity,
         spawn: Spawn = run_at_once,
         cycle_ended: Callable[[], None] = lambda: None,
@@ -340,7 +340,7 @@ class Runner:
 
         What is left of them is requested again by the next cycle, or by the next leader.
         """
-        if not self._may_act():  # the Jobs of another leader are not ours to delete
+        if not self._may_act(self.state.term):  # the Jobs of another leader are not ours to delete
             return
         work = partial(self._jobs.delete, request, self.state.policy.capacity)
         if self.state.stopping:
@@ -348,10 +348,10 @@ class Runner:
         else:
             self._begin(work)
 
-    def _find_objection(self) -> str:
-        """Return why no eviction may be sent now, whatever was requested before; called by the requests' threads."""
+    def _find_objection(self, term: int) -> str:
+        """Return why no eviction that was planned in a term may be sent now; called by the requests' threads."""
         state = self.state
-        if not self._may_act():
+        if not self._may_act(term):
             return "this process no longer leads"
         if state.pause is not None:
             return state.pause.message
@@ -359,7 +359,7 @@ class Runner:
 
     def _save(self) -> list[LoopEvent]:
         """Save memory and status, unless another process may lead: it has a memory of its own by now."""
-        if not self._may_act():
+        if not self._may_act(self.state.term):
             return [Saved(problem="this process no longer leads")]
         answer = self._cluster.save(status_documents(self.state, self._identity.name, self._identity.policy_source))
         if self.state.unsaved and not answer.problem:  # nothing was admitted for this reason: plan again

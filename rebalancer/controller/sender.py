@@ -28,14 +28,15 @@ _log = structlog.get_logger("rebalancer")
 class Sender:
     """Sends eviction requests, from any number of threads.
 
-    `find_objection` says why this process may not evict now, "" if it may; `tell` passes an event to the loop.
+    `find_objection` says why this process may not evict now what it has planned in a term of its leadership, "" if it
+    may; `tell` passes an event to the loop.
     """
 
     def __init__(
         self,
         *,
         cluster: Cluster,
-        find_objection: Callable[[], str],
+        find_objection: Callable[[int], str],
         clocks: Clocks,
         tell: Callable[[LoopEvent], None],
     ) -> None:
@@ -116,7 +117,7 @@ class Sender:
         if pause is not None:
             self._tell(PauseRead(pause=pause))
             return NotSent(uid=uid, why=pause.message, held=Held.ALL)
-        objection = self._find_objection()
+        objection = self._find_objection(request.term)
         if objection:
             return NotSent(uid=uid, why=objection, held=Held.ALL)
         age = self._clocks.monotonic() - read_at  # the reads before this one may have been slow

@@ -137,10 +137,11 @@ class PreventionReported:
 
 @dataclass(frozen=True, kw_only=True)
 class Leading:
-    """Leadership was won, with the memory that the last leader saved, or lost."""
+    """Leadership was won, with the memory that the last leader saved, or lost. `term` counts how often it was won."""
 
     leads: bool
     memory: Memory = NO_MEMORY
+    term: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,10 +181,12 @@ class Evict:
     """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`.
 
     `expected` says of each workload concerned how many pods it must want at the API server, and how many of them must
-    be Ready at least, before it is sent; it is empty within a step that has begun and needs this eviction.
+    be Ready at least, before it is sent; it is empty within a step that has begun and needs this eviction. `term` is
+    the one in which it was planned.
     """
 
     move: Move
+    term: int
     expected: tuple[tuple[Reference, ReplicaCount], ...] = ()
 
 
@@ -204,6 +207,7 @@ class CreatePlaceholders:
     """Create placeholders, until one is refused; the shell answers with `PlaceholdersCreated`."""
 
     placeholders: tuple[Placeholder, ...]
+    term: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,21 +233,20 @@ class LoopState(Struct, frozen=True, kw_only=True):
     """The state of the loop.
 
     `violated`, `reported` and `deadlocked` are what the last events reported: groups and limits that are not Satisfied,
-    by token, and pending pods by UID.
-    `cycle` is the last one, None before the first, `read_at` when the cluster was read for it, by the monotonic clock;
-    `turn` counts them. `queue` has the admitted evictions that are not
-    yet requested, `under_way` the requests without an answer. `sent` counts the evictions of the present step that were
-    requested, by group. `silent` are the namespaces of requests that had no answer or a server's error in this cycle.
-    `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in the stored memory.
-    `policy` is the one in force, with what `teams` add; `team_problems` says by namespace what of a team policy is not.
-    `unsaved` says why the memory could not be saved the last time, "" if it was. `overload` says since when and for how
-    long the API server has asked to send nothing, None if it has not. `forbidden` says by namespace why this account
-    may not evict there, as far as it has tried. `policy_error` says why the newest policy is not in force, "" if it is.
-    `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`. `pause` is the pause in force.
-    `approved` is the hash of the plan that a person has approved last, "" if there is none.
-    `to_create` and `to_delete` are placeholders that wait until the memory is saved, `creating` are the names of those
-    whose creation has not been answered, `refused_capacity` says by token why one was not created.
-    `prevention` is its last report.
+    by token, and pending pods by UID. `term` is that of `Leading`. `cycle` is the last one, None before the first,
+    `read_at` when the cluster was read for it, by the monotonic clock; `turn` counts them. `queue` has the admitted
+    evictions that are not yet requested, `under_way` the requests without an answer. `sent` counts the evictions of the
+    present step that were requested, by group. `silent` are the namespaces of requests that had no answer or a server's
+    error in this cycle. `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in
+    the stored memory. `policy` is the one in force, with what `teams` add; `team_problems` says by namespace what of a
+    team policy is not. `unsaved` says why the memory could not be saved the last time, "" if it was. `overload` says
+    since when and for how long the API server has asked to send nothing, None if it has not. `forbidden` says by
+    namespace why this account may not evict there, as far as it has tried. `policy_error` says why the newest policy is
+    not in force, "" if it is. `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`.
+    `pause` is the pause in force. `approved` is the hash of the plan that a person has approved last, "" if there is
+    none. `to_create` and `to_delete` are placeholders that wait until the memory is saved, `creating` are the names of
+    those whose creation has not been answered, `refused_capacity` says by token why one was not created. `prevention`
+    is its last report.
     """
 
     policy: Policy
@@ -260,6 +263,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     approved: str = ""
     approval_object: Regarding | None = None
     leads: bool = False
+    term: int = 0
     stopping: bool = False
     memory: Memory = NO_MEMORY
     violated: frozenset[str] = frozenset()

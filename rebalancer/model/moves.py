@@ -47,6 +47,8 @@ class MoveState(StrEnum):
     """Its owner was scaled down, rolled out or deleted since, and wants no replacement: the prediction is void."""
     REFUSED = "refused"
     """The API server refused the eviction: nothing was moved."""
+    GONE = "gone"
+    """The pod was gone before the request: somebody else removed it."""
 
     @property
     def over(self) -> bool:

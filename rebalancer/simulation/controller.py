@@ -44,14 +44,14 @@ class SimulatedController:
             cluster=cluster,
             clocks=clocks,
             observer=self._observer,
-            may_act=lambda: True,
+            may_act=lambda _: True,
             identity=Identity(name=name, policy_source=name),
         )
         self._prevention = Prevention(
             cluster=cluster,
             clocks=clocks,
             get_state=lambda: self._runner.state,
-            may_act=lambda: True,
+            may_act=lambda _: True,
             tell=self._runner.tell,
             burst=policy.interval.total_seconds(),  # a cycle's patches are sent at once here
         )

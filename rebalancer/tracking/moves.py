@@ -2,8 +2,8 @@
 
     planned ── granted ──► evicted ── replaced ──► pending ── ready ──► verified
        │                    │ │ ╰ overtaken         │ │ ╰──── elsewhere ─► ineffective
-       ╰ refused ► refused  │ ╰◄────── vanished ────╯ │
-                            ╰──────── overdue ────────┴───────────────────► lost
+       │ ╰ refused ► refused│ ╰◄────── vanished ────╯ │
+       ╰ gone ► gone        ╰──────── overdue ────────┴───────────────────► lost
 
 A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged for so
 long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
@@ -36,6 +36,7 @@ class MoveEvent(StrEnum):
 
     GRANTED = "granted"
     REFUSED = "refused"
+    GONE = "gone"
     REPLACED = "replaced"
     READY_THERE = "ready"
     READY_ELSEWHERE = "elsewhere"
@@ -47,6 +48,7 @@ class MoveEvent(StrEnum):
 TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
     (MoveState.PLANNED, MoveEvent.GRANTED): MoveState.EVICTED,
     (MoveState.PLANNED, MoveEvent.REFUSED): MoveState.REFUSED,
+    (MoveState.PLANNED, MoveEvent.GONE): MoveState.GONE,
     (MoveState.EVICTED, MoveEvent.REPLACED): MoveState.PENDING,
     (MoveState.EVICTED, MoveEvent.OVERTAKEN): MoveState.OVERTAKEN,
     (MoveState.EVICTED, MoveEvent.OVERDUE): MoveState.LOST,

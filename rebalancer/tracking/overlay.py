@@ -14,8 +14,9 @@ from rebalancer.tracking.moves import REPLACEMENT_TIMEOUT
 def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
     """Return the snapshot in which the pod of every move is at least terminating, unless it was refused.
 
-    A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available. The moves of
-    another leader may have ended before this process's watch shows that they began; after a while they count no more.
+    A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available. Moves may
+    have ended before the watch shows that they began, those of another leader or of pods that somebody else removed;
+    after a while they count no more.
     """
     evicted = {move.uid: move for move in moves if not move.state.over or _has_just_ended(move, snapshot.taken_at)}
     if not any(uid in snapshot.pod and not snapshot.pod[uid].terminating for uid in evicted):

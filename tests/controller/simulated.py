@@ -77,7 +77,7 @@ class Simulation:
             cluster=self.cluster,
             clocks=Clocks(now=lambda: self.cluster.now + self._ahead, monotonic=self.cluster.seconds),
             observer=self._telling,
-            may_act=lambda: True,
+            may_act=lambda _: True,
             identity=Identity(name="test", policy_source="test"),
             cycle_ended=self._cycle_ended,
             spawn=self._spawn,

@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
@@ -184,3 +185,34 @@ def test_who_leads_instead_is_logged_once() -> None:
         for _ in range(3):
             candidate.take_part()
     assert [entry["holder"] for entry in logs if entry["event"] == "another process leads"] == ["other"]
+
+
+def test_a_lease_that_is_free_again_begins_a_new_term() -> None:
+    """Who was stopped while another process led and went must read what that one stored before it may act again."""
+    lease, reported, readable = Shaky(), list[LoopEvent](), [True]
+    saved = Memory(sent=(datetime.now(UTC),))
+
+    def load_memory() -> Memory:
+        if not readable[0]:
+            raise ConnectionError("no status")
+        return saved
+
+    candidate = elector(lease, reported, load_memory, election=Election(identity="me", duration=20.0, deadline=10.0))
+    candidate.take_part()
+    candidate.take_part()
+    assert leads(reported) == [True], "a renewal begins nothing"
+    assert candidate.leads_in(1)
+    ours = lease.store.record
+    assert ours is not None
+    theirs = lease.store.write(replace(ours, holder="other", acquired=datetime.now(UTC), transitions=1))
+    assert theirs is not None
+    lease.store.write(replace(theirs, holder=""))
+    readable[0] = False
+    candidate.take_part()
+    assert not candidate.leads(), "it holds the lease, and does not know what the other one did"
+    readable[0] = True
+    candidate.take_part()
+    assert leads(reported) == [True, True]
+    assert reported[-1] == Leading(leads=True, memory=saved, term=2)
+    assert candidate.leads_in(2)
+    assert not candidate.leads_in(1)

@@ -144,8 +144,9 @@ def test_an_answer_that_was_not_planned_for(result: EvictionResult) -> None:
 def test_a_pod_that_was_gone_already() -> None:
     """A pod that somebody else removed is nobody's failure: the next eviction is requested."""
     state, requested = evicting()
-    _, requests = after(state, answered(requested, EvictionResult.GONE))
+    state, requests = after(state, answered(requested, EvictionResult.GONE))
     assert kinds(requests) == ["Evict"]
+    assert MoveState.GONE in {move.state for move in state.memory.moves}
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ class Process:
             cluster=cluster,
             clocks=clocks,
             observer=self.telemetry,
-            may_act=lambda: True,
+            may_act=lambda _: True,
             identity=Identity(name="storm", policy_source="storm"),
         )
         self.watcher = PolicyWatcher(

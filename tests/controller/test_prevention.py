@@ -66,7 +66,7 @@ class Steered(Simulation):
             cluster=self.cluster,
             clocks=Clocks(now=lambda: self.cluster.now, monotonic=self.cluster.seconds),
             get_state=lambda: self.runner.state,
-            may_act=lambda: True,
+            may_act=lambda _: True,
             tell=self.runner.tell,
             count=self.results.append,
             burst=self._burst,

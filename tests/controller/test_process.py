@@ -167,7 +167,7 @@ def test_a_process_that_plans_at_its_end_releases_the_lease(
     run(cluster, once=False)
     assert time.monotonic() - sent[0] < 4
     assert cluster.holder == ""
-    assert loops[0]._find_objection() == "this process no longer leads"
+    assert loops[0]._find_objection(1) == "this process no longer leads"
     planned.set()
 
 

@@ -60,13 +60,13 @@ class Sending:
         self.events: list[LoopEvent] = []
         self.sender = Sender(
             cluster=self.cluster,
-            find_objection=lambda: "" if leads else "this process no longer leads",
+            find_objection=lambda _: "" if leads else "this process no longer leads",
             clocks=Clocks(now=lambda: NOW, monotonic=lambda: self.cluster.time),
             tell=self.events.append,
         )
 
     def send(self, expected: tuple[tuple[Reference, ReplicaCount], ...] = (), index: int = 0) -> Answered | NotSent:
-        return self.sender.send(Evict(move=victim(index), expected=expected), read_at=self.cluster.time)
+        return self.sender.send(Evict(move=victim(index), term=1, expected=expected), read_at=self.cluster.time)
 
 
 def victim(index: int) -> Move:
@@ -106,7 +106,7 @@ def test_a_workload_that_may_not_be_read_is_no_right_to_evict() -> None:
 
 def test_a_step_does_not_begin_on_an_old_plan() -> None:
     """However the clock was set meanwhile; what a step requires that has begun is sent all the same."""
-    late, read_at = Evict(move=victim(0), expected=((WEB, AS_IT_IS),)), -PLAN_VALID_FOR.total_seconds() - 0.1
+    late, read_at = Evict(move=victim(0), term=1, expected=((WEB, AS_IT_IS),)), -PLAN_VALID_FOR.total_seconds() - 0.1
     outcome = Sending().sender.send(late, read_at)
     assert isinstance(outcome, NotSent)
     assert (outcome.why, outcome.held) == ("its plan is too old; waiting for the next one", Held.GROUP)

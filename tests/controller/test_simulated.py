@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -25,8 +26,8 @@ from rebalancer.adapters.simulator import (
 )
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.placeholders import Placeholder
-from rebalancer.controller.state import ApprovalRead, LoopEvent, LoopState, PauseRead, Saved
-from rebalancer.controller.status import PLAN
+from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved
+from rebalancer.controller.status import MEMORY, PLAN
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.pods import NOTHING, OwnerReference
@@ -418,6 +419,30 @@ def test_a_metric_that_fails_stops_no_request() -> None:
         simulation.cycles(8, apart=30)
     assert {entry["event"] for entry in logs} >= {"state not observed"}
     assert standing(cluster.snapshot(cluster.now), [[4], [0]]) == [[2], [2]]
+
+
+def test_what_was_planned_in_an_earlier_term_is_neither_stored_nor_evicted() -> None:
+    """A process may lose the lease and win it again while it plans: another one has led in between."""
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 1).snapshot())
+    simulation, term = Simulation(cluster, eager()), [0]
+    simulation.runner._may_act = lambda of: of == term[0]
+
+    class Deposed(Watching):
+        @contextmanager
+        def phase(self, name: str) -> Iterator[None]:
+            yield
+            term[0] += name == "plan"
+
+    simulation.runner._observer = Deposed()
+    simulation.runner.tick()
+    assert simulation.runner.state.cycle is not None
+    assert simulation.runner.state.cycle.admission.evictions
+    assert cluster.load(MEMORY) == ""
+    assert simulation.evictions == 0
+    simulation.runner._observer = simulation.observer
+    simulation.runner.tell(Leading(leads=True, term=1))
+    simulation.runner.tick()
+    assert simulation.evictions == 1
 
 
 def test_a_thread_that_cannot_be_had_loses_no_request() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import MoveState
 from rebalancer.policy import Mode
+from tests.world.monitor import CHECK_TO_SEND
 
 if TYPE_CHECKING:
     from tests.world.replica import Replica
@@ -41,6 +42,7 @@ class WorldObserver:
     def changed(self, state: LoopState) -> None:
         """Let the monitor see what was admitted and requested, and how moves ended."""
         monitor, name = self._world.monitor, self._replica.name
+        self._replica.note_requests(state)
         self._requested |= {request.group for request in state.under_way}
         if state.turn != self._turn and state.cycle is not None:
             self._turn = state.turn
@@ -71,6 +73,7 @@ class WorldObserver:
                 continue
             moves = [move for move in state.memory.moves if move.group == group and move.requested_at >= since]
             goes_on = all(move.state is MoveState.EVICTED or move.uid in under_way for move in moves)
-            if moves and goes_on and not world.was_unreachable:
+            was_stopped = self._replica.resumed_for() < CHECK_TO_SEND  # what it read of the kill switch came too late
+            if moves and goes_on and not was_stopped and not world.was_unreachable:
                 self._torn.add((state.turn, group))
                 world.monitor.breach(f"{self._replica.name} leaves a step of {group} after {number} evictions")

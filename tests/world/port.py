@@ -87,9 +87,10 @@ class Port:
         """Let a request travel; return whether it is carried out although its answer is lost. Raise if it is not."""
         faults, random = self._api.faults, self._random
         self._api.begins(what)
-        if faults.refused or faults.lost or faults.slow:
-            self._api.unreachable_at = self._hub.seconds
+        before = faults.refused or faults.lost or faults.slow
         self._hub.sleep(random.uniform(*LATENCY) + faults.slow)
+        if before or faults.refused or faults.lost:
+            self._api.unreachable_at = self._hub.seconds
         if faults.refused and random.random() < faults.refused:
             raise NoAnswerError(f"{what}: HTTP 500")
         if faults.lost and random.random() < faults.lost:

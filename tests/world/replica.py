@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
+from typing import NamedTuple
 
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
@@ -31,6 +32,14 @@ STOP_SECONDS = 5.0
 """How long a request that is under way may still take once a process is to end, as `controller.process` has it."""
 
 
+class Requested(NamedTuple):
+    """A request when it was begun: when its step was planned, which of the step it is, how many the step needs."""
+
+    planned_at: float
+    number: int
+    needed: int
+
+
 class Replica:
     """A process with its clocks; `ahead` is the error of its time in seconds, `rate` that of its monotonic clock."""
 
@@ -54,6 +63,7 @@ class Replica:
         self._clock_set_at = -1e9
         self.alive = True
         self.planned_at = 0.0
+        self._requests: dict[str, Requested] = {}
         self._tasks: list[Task] = []
         self.view = View(state, hub, self._changed)  # type: ignore[arg-type]  # the simulator's, which it keeps to itself
         self.port = Port(name, api, hub, self.view, monitor, random)
@@ -66,7 +76,7 @@ class Replica:
             cluster=self.port,
             clocks=clocks,
             observer=Watching(),
-            may_act=self._leads,
+            may_act=self._may_act,
             identity=Identity(name=name, policy_source="world"),
             spawn=self._spawn_request,
         )
@@ -94,8 +104,8 @@ class Replica:
     def _monotonic(self) -> float:
         return self._hub.seconds * self._rate
 
-    def _leads(self) -> bool:
-        return self.elector.leads()
+    def _may_act(self, term: int) -> bool:
+        return self.elector.leads_in(term)
 
     def _ready_at(self) -> float:
         return self.stopped_until
@@ -121,18 +131,24 @@ class Replica:
 
     def plan_age(self, move: Move) -> float | None:
         """Return how old the plan of a step is that begins with this move, None if the step has begun before."""
-        state = self.runner.state
-        if state.cycle is None or state.sent.get(move.group, 0) != 1:
-            return None
-        return self._hub.seconds - self.planned_at
+        requested = self._requests.get(move.uid)
+        return None if requested is None or requested.number != 1 else self._hub.seconds - requested.planned_at
+
+    def note_requests(self, state: LoopState) -> None:
+        """Note what has to be known of each request when it begins: a newer plan may be there when it is sent."""
+        known = self._requests
+        self._requests = {}
+        for request in state.under_way:
+            if request.uid in known:
+                self._requests[request.uid] = known[request.uid]
+            elif state.cycle is not None:
+                needed = next((one.needed for one in state.cycle.plan.evictions if one.pod.uid == request.uid), 1)
+                self._requests[request.uid] = Requested(self.planned_at, state.sent.get(request.group, 0), needed)
 
     def is_required(self, move: Move) -> bool:
         """Return whether a step that has begun is none without this move."""
-        state = self.runner.state
-        if state.cycle is None:
-            return False
-        needed = next((one.needed for one in state.cycle.plan.evictions if one.pod.uid == move.uid), 1)
-        return 1 < state.sent.get(move.group, 0) <= needed
+        requested = self._requests.get(move.uid)
+        return requested is not None and 1 < requested.number <= requested.needed
 
     def stale_for(self) -> float:
         """Return for how many seconds one of its watches has been silent."""
