@@ -93,19 +93,39 @@ class Transport:
 
         `timeout` is how many seconds it may take in all, however slowly the response comes; None: the transport's own.
         """
+        return self.begin(method, path, query=query, body=body, content_type=content_type, timeout=timeout)()
+
+    def begin(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: float | None = None,
+    ) -> Callable[[], bytes]:
+        """Send a request and await the header of its response; call the result, in any thread, for the body.
+
+        See `request`. Until the body is read, its connection serves no other request.
+        """
         seconds = timeout or self._read_timeout
         with self._connections.limit(seconds):
             timeouts = (min(CONNECT_TIMEOUT, seconds), seconds)
             response = self._send(method, path, query or {}, body, content_type, timeouts)
+
+        def read() -> bytes:
             try:
                 data = response.read()
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {error}") from error
             finally:
                 response.release_conn()
-        if response.status >= 400:
-            raise _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
-        return data
+            if response.status >= 400:
+                raise _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
+            return data
+
+        return read
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> BaseHTTPResponse:
         """Start a request whose response is streamed; raise RequestRefused or Unreachable.
