@@ -1,10 +1,11 @@
 """Plays recorded answers back over TLS, as an API server: lists in pages, watches with bookmarks, protobuf and JSON.
 
-    python -m benchmarks.recorded.server FOLDER KUBECONFIG [--events N]
+    python -m benchmarks.recorded.server FOLDER KUBECONFIG [--events N] [--live SCENARIO SIZE]
 
 Writes the kubeconfig, then serves until it is ended. Nothing is computed for an answer: pages are slices of a file that
 is mapped into memory. Writes are accepted and forgotten, except the controller's ConfigMaps and its Lease, which are
-stored. `--events` sends so many changes of pods a second to a watch of pods.
+stored. `--events` sends so many changes of pods a second to a watch of pods. With `--live` pods can be evicted, and
+nodes lost: see `benchmarks.recorded.live`.
 """
 
 import argparse
@@ -15,15 +16,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from benchmarks.recorded.live import FIGURES, LOST, LiveCluster, bookmark
 from benchmarks.recorded.pages import INDEX, VERSION
 from benchmarks.recorded.protobuf import CONTENT_TYPE
 
@@ -115,6 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16
     recording: ClassVar[Recording]
     events: ClassVar[float] = 0.0
+    live: ClassVar[LiveCluster | None] = None
 
     def log_message(self, *_: Any) -> None:
         """Write no log."""
@@ -133,7 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
         encoding = "pb" if CONTENT_TYPE in self.headers.get("Accept", "") else "json"
         page = self.recording.page(path, encoding, int(query.get("continue", "0")))
         fixed = _FIXED.get(path) or self.recording.stored.get(path)
-        if path == SENT:
+        if self.live is not None and (made := _read_live(self.live, path, query)) is not None:
+            self._answer(200, made)
+        elif path == SENT:
             self._answer(200, str(self.recording.sent).encode())
         elif page is not None:
             self._answer(200, page, CONTENT_TYPE if encoding == "pb" else _JSON)
@@ -158,12 +164,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         if encoding == "json" and self.events and path.endswith("/pods"):
             self._send_changes(path)
-        bookmark = {"type": "BOOKMARK", "object": {"kind": "", "metadata": {"resourceVersion": VERSION}}}
+        if encoding == "json" and self.live is not None and path.rpartition("/")[2] in {"pods", "nodes"}:
+            for event in self.live.watch(path.rpartition("/")[2]):
+                self._chunk(event)
         until = time.monotonic() + float(query.get("timeoutSeconds", "300"))
         while time.monotonic() < until:
             time.sleep(_BOOKMARK_SECONDS)
             if encoding == "json" and "allowWatchBookmarks" in query:
-                self._chunk(json.dumps(bookmark).encode() + b"\n")
+                self._chunk(bookmark(int(VERSION)))
 
     def _send_changes(self, path: str) -> None:
         began = time.monotonic()
@@ -182,6 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         self.recording.writes.append((self.command, path, len(body)))
+        if self.live is not None and self._write_live(self.live, path, body):
+            return
         stored = self.recording.stored.get(path)
         if stored is None and not path.endswith("/events"):
             self._refuse(403, f"nothing is written to {path}")
@@ -192,10 +202,28 @@ class _Handler(BaseHTTPRequestHandler):
                 stored[key] = {**stored.get(key, {}), **sent.get(key, {})}
         self._answer(200 if stored is not None else 201, json.dumps(stored or sent).encode())
 
+    def _write_live(self, live: LiveCluster, path: str, body: bytes) -> bool:
+        """Carry out what changes the cluster; return whether it was answered."""
+        if path.endswith("/eviction"):
+            _, _, _, _, namespace, _, name, _ = path.split("/")
+            if live.evict(namespace, name, json.loads(body)["deleteOptions"]["preconditions"]["uid"]):
+                self._answer(201, b'{"kind":"Status","apiVersion":"v1","status":"Success","code":201}')
+            else:
+                self._refuse(404, f'pods "{name}" not found', {"kind": "pods", "name": name})
+            return True
+        if path == LOST:
+            live.lose(int(body))
+            self._answer(200, b"{}")
+            return True
+        if path.endswith("/events"):
+            live.note_event(body)
+        return False
+
     do_POST = do_PUT = do_PATCH = _write  # noqa: N815  # the names that the standard library calls
 
-    def _refuse(self, code: int, message: str) -> None:
+    def _refuse(self, code: int, message: str, details: Mapping[str, str] = MappingProxyType({})) -> None:
         status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+        status["details"] = dict(details)
         reason = {400: "BadRequest", 403: "Forbidden", 404: "NotFound"}[code]
         self._answer(code, json.dumps({**status, "reason": reason}).encode())
 
@@ -206,6 +234,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         self.connection.sendall(data)
+
+
+def _read_live(live: LiveCluster, path: str, query: Mapping[str, str]) -> bytes | None:
+    """Return what is read of the live cluster beside its recorded lists, None if it is something else."""
+    if path == FIGURES:
+        return live.figures()
+    parts = path.split("/")
+    if "namespaces" not in parts[:-2]:
+        return None
+    namespace, plural, *name = parts[parts.index("namespaces") + 1 :]
+    if plural == "pods" and not name:
+        return live.list_pods(namespace, query.get("labelSelector", ""))
+    return live.read(namespace, plural, name[0]) if len(name) == 1 else None
 
 
 class _Server(ThreadingHTTPServer):
@@ -250,8 +291,11 @@ def write_kubeconfig(path: Path, port: int, certificate: Path) -> None:
 
 
 @contextmanager
-def served(folder: Path, work: Path, *, events: float = 0.0) -> Iterator[Path]:
-    """Serve a recorded folder from a process of its own as long as the block runs; gives the kubeconfig."""
+def served(folder: Path, work: Path, *, events: float = 0.0, live: Sequence[str] = ()) -> Iterator[Path]:
+    """Serve a recorded folder from a process of its own as long as the block runs; gives the kubeconfig.
+
+    `live` are the scenario and the size of a cluster in which pods can be evicted and nodes lost.
+    """
     kubeconfig = work / f"{folder.name}.kubeconfig"
     kubeconfig.unlink(missing_ok=True)
     command = [
@@ -262,6 +306,7 @@ def served(folder: Path, work: Path, *, events: float = 0.0) -> Iterator[Path]:
         str(kubeconfig),
         "--events",
         str(events),
+        *(("--live", *live) if live else ()),
     ]
     process = subprocess.Popen(command)
     try:
@@ -282,11 +327,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("kubeconfig", type=Path)
     parser.add_argument("--events", type=float, default=0.0)
+    parser.add_argument("--live", nargs=2, metavar=("SCENARIO", "SIZE"))
     options = parser.parse_args(arguments)
     certificate, key = make_certificate(options.kubeconfig.parent)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    members = {"recording": Recording(options.folder), "events": options.events}
+    live = LiveCluster(*options.live) if options.live else None
+    members = {"recording": Recording(options.folder), "events": options.events, "live": live}
     server = _Server(context, type("_RecordedHandler", (_Handler,), members))
     write_kubeconfig(options.kubeconfig, server.server_address[1], certificate)
     threading.Thread(target=server.serve_forever).start()
