@@ -155,6 +155,7 @@ benchmarks: install ## Print the figures of docs/benchmarks.md (the descheduler 
 	$(BIN)/python -m benchmarks.divided
 	$(BIN)/python -m benchmarks.steady
 	$(BIN)/python -m benchmarks.execution
+	$(BIN)/python -m benchmarks.large_execution
 
 .PHONY: scale-downs
 scale-downs: install ## Scale down on a real control plane with and without prevention (minutes); writes docs/scale-downs.md

@@ -101,11 +101,11 @@ def measure_loss(size: str, work: Path) -> None:
         known = len(server.figures()["events"])
         lost = time.monotonic()
         server.lose(0)
-        while not (told := [at for at, reason in server.figures()["events"][known:] if reason in VIOLATED]):
+        while not (reported := [at for at, reason in server.figures()["events"][known:] if reason in VIOLATED]):
             if time.monotonic() - lost > LONGEST:
                 raise SystemExit(f"nothing reported; the log ends:\n{log_file.read_text()[-3000:]}")
             time.sleep(0.1)
-    print(f"a node of {SIZES[size][0]:,} is lost: the first violation is reported after {told[0] - lost:.1f} s")
+    print(f"a node of {SIZES[size][0]:,} is lost: the first violation is reported after {reported[0] - lost:.1f} s")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

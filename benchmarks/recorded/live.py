@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.recorded import objects
 from benchmarks.recorded.pages import VERSION
-from benchmarks.recorded.states import SCENARIOS, SIZES, ZONES, Workload, zone_of
+from benchmarks.recorded.states import ZONES, State, Workload, zone_of
 
 LOST: Final = "/recorded/lost"
 """A write of a node's number there takes the node away."""
@@ -56,10 +56,9 @@ class _Pods:
 
 
 class LiveCluster:
-    """The pods of a scenario; every method may be called by any thread."""
+    """The pods of a made state; every method may be called by any thread."""
 
-    def __init__(self, scenario: str, size: str) -> None:
-        state = SCENARIOS[scenario](*SIZES[size])
+    def __init__(self, state: State) -> None:
         self._lock = threading.Lock()
         self._workloads: dict[tuple[str, str], _Pods] = {}
         self._of_owner: dict[tuple[str, str], _Pods] = {}

@@ -29,6 +29,7 @@ import yaml
 from benchmarks.recorded.live import FIGURES, LOST, LiveCluster, bookmark
 from benchmarks.recorded.pages import INDEX, VERSION
 from benchmarks.recorded.protobuf import CONTENT_TYPE
+from benchmarks.recorded.states import SCENARIOS, SIZES
 
 NAMESPACE: Final = "rebalancer-system"
 STORED: Final = ("rebalancer-status", "rebalancer-control", "rebalancer-policy", "rebalancer-approval")
@@ -332,7 +333,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     certificate, key = make_certificate(options.kubeconfig.parent)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    live = LiveCluster(*options.live) if options.live else None
+    live = None
+    if options.live:
+        scenario, size = options.live
+        live = LiveCluster(SCENARIOS[scenario](*SIZES[size]))
     members = {"recording": Recording(options.folder), "events": options.events, "live": live}
     server = _Server(context, type("_RecordedHandler", (_Handler,), members))
     write_kubeconfig(options.kubeconfig, server.server_address[1], certificate)

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from benchmarks.recorded import objects
+from benchmarks.recorded.live import LiveCluster
 from benchmarks.recorded.pages import INDEX, record
 from benchmarks.recorded.protobuf import CONTENT_TYPE, MAGIC
 from benchmarks.recorded.server import served
-from benchmarks.recorded.states import SCENARIOS, State
+from benchmarks.recorded.states import SCENARIOS, ZONES, State, zone_of, zone_returned
 from rebalancer.adapters.kubernetes.cluster import read_once
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.model.snapshot import Snapshot
@@ -105,3 +106,25 @@ def _get_protobuf(transport: Transport, query: dict[str, str]) -> bytes:
     assert response.headers["Content-Type"] == CONTENT_TYPE
     data: bytes = response.read()
     return data
+
+
+def test_an_evicted_pod_is_replaced_where_its_workload_has_the_fewest() -> None:
+    """The watch shows both, once; another UID evicts nothing, and a lost node holds nothing any more."""
+    live = LiveCluster(zone_returned(NODES, PODS))
+    events = live.watch("pods")
+    assert json.loads(next(events))["type"] == "BOOKMARK"
+    pod = json.loads(live.list_pods("team-00", "app=w00000"))["items"][0]["metadata"]
+    assert not live.evict("team-00", pod["name"], "another")
+    assert live.evict("team-00", pod["name"], pod["uid"])
+    assert not live.evict("team-00", pod["name"], pod["uid"])
+    gone, new = (json.loads(next(events)) for _ in range(2))
+    assert (gone["type"], gone["object"]["metadata"]["uid"]) == ("DELETED", pod["uid"])
+    assert new["type"] == "ADDED"
+    node = new["object"]["spec"]["nodeName"]
+    assert zone_of(int(node.rpartition("-")[2])) == ZONES - 1
+    assert json.loads(next(events))["type"] == "BOOKMARK"
+    live.lose(int(node.rpartition("-")[2]))
+    left = json.loads(live.list_pods("team-00", "app=w00000"))["items"]
+    assert len(left) == 30
+    assert node not in {item["spec"]["nodeName"] for item in left}
+    assert len(json.loads(live.figures())["evictions"]) == 1
