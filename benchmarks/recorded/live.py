@@ -100,11 +100,15 @@ class LiveCluster:
         events: SimpleQueue[bytes] = SimpleQueue()
         with self._lock:
             self._watches[plural].append(events)
-        while True:
-            try:
-                yield events.get(timeout=1.0)
-            except Empty:
-                yield bookmark(self._version)
+        try:
+            while True:
+                try:
+                    yield events.get(timeout=1.0)
+                except Empty:
+                    yield bookmark(self._version)
+        finally:
+            with self._lock:
+                self._watches[plural].remove(events)
 
     def figures(self) -> bytes:
         """Return what has happened."""

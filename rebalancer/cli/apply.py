@@ -38,7 +38,7 @@ _ENDS: Final = {
     MoveState.LOST: "not replaced in time",
     MoveState.OVERTAKEN: "not wanted any more by its owner",
     MoveState.REFUSED: "not evicted: the API server refused",
-    MoveState.GONE: "not evicted: somebody else has removed it",
+    MoveState.GONE: "not evicted: gone already",
 }
 _NEW_PLAN: Final = "make a new one with `rebalancer plan --out FILE`"
 

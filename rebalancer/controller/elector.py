@@ -63,7 +63,7 @@ class Elector:
 
         Who led in between has evicted and stored what the plans of an earlier term do not know.
         """
-        return term == self._term and self.leads()
+        return self.leads() and term == self._term
 
     @property
     def holder(self) -> str:
@@ -126,24 +126,23 @@ class Elector:
     def _announce(self) -> str:
         """Tell the loop when leadership has begun or ended; return what keeps this process from leading."""
         leads = self._election.leads(self._clocks.monotonic()) and self._holds_lease()
-        seen = self._election.seen if leads else None
-        if _is_same_term(self._announced, seen):
-            return ""
-        memory = None
-        if leads:
-            try:
-                memory = self._load_memory()
-            except Exception as error:  # noqa: BLE001  # see above
-                _log.warning("memory not read, not leading yet", error=str(error))
-                return f"the memory of the last leader cannot be read: {error}"
-        _log.info("leading" if leads else "no longer leading", identity=self._election.identity)
-        # If this fails it is announced again; an end of leadership counts at once, by the election itself.
-        if memory is not None:
-            self._term += 1
-            self._tell(Leading(leads=True, memory=memory, term=self._term))
-        else:
+        held = self._election.seen if leads else None
+        # If telling fails it is announced again; an end of leadership counts at once, by the election itself.
+        if self._announced is not None and not _is_same_term(self._announced, held):
+            _log.info("no longer leading", identity=self._election.identity)
             self._tell(Leading(leads=False))
-        self._announced = seen
+            self._announced = None
+        if held is None or self._announced is not None:
+            return ""
+        try:
+            memory = self._load_memory()
+        except Exception as error:  # noqa: BLE001  # see above
+            _log.warning("memory not read, not leading yet", error=str(error))
+            return f"the memory of the last leader cannot be read: {error}"
+        _log.info("leading", identity=self._election.identity)
+        self._term += 1
+        self._tell(Leading(leads=True, memory=memory, term=self._term))
+        self._announced = held
         return ""
 
     def _holds_lease(self) -> bool:
@@ -160,8 +159,8 @@ class Elector:
             _log.warning("lease not released", error=str(error))
 
 
-def _is_same_term(announced: LeaseRecord | None, held: LeaseRecord | None) -> bool:
-    """Return whether a lease has been held without a break: a process that was stopped may find it free again."""
-    if announced is None or held is None:
-        return announced is held
+def _is_same_term(announced: LeaseRecord, held: LeaseRecord | None) -> bool:
+    """Return whether nobody else has had the lease since: a process that was stopped may find it free again."""
+    if held is None:
+        return False
     return (announced.acquired, announced.transitions) == (held.acquired, held.transitions)

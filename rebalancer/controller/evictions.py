@@ -241,7 +241,13 @@ def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetim
 
 
 def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[LoopState, Requests]:
-    """Forget a request that was not sent, and the evictions after it: those of its group, or of others too."""
+    """Forget a request that was not sent, and the evictions after it: those of its group, or of others too.
+
+    One of an earlier term holds back nothing of what has been planned since. Its move is resolved as one without an
+    answer: another leader may have stored one for the same pod.
+    """
+    if event.term != state.term:
+        return _continue(_end_request(state, event.uid), now)
     move = next((move for move in state.memory.moves if move.uid == event.uid), None)
     following = _forget(_end_request(state, event.uid), event.uid)
     if move is not None:

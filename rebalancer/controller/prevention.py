@@ -271,9 +271,8 @@ class Prevention:
         state = self._get_state()
         if not state.leads or state.stopping or self._ending.is_set() or not self._may_act(state.term):
             return True
-        if state.cycle is None:  # this process leads again, and has not planned since
-            return True
-        if self._latest is not cycle or self._clocks.monotonic() - state.read_at > VALID_FOR.total_seconds():
+        # Another cycle may be one of another term of its leadership, too.
+        if state.cycle is not cycle or self._clocks.monotonic() - state.read_at > VALID_FOR.total_seconds():
             return True
         return self._clocks.now() - cycle.context.now > VALID_FOR
 

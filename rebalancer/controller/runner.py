@@ -282,7 +282,8 @@ class Runner:
                 match request:
                     case Evict():
                         if why := self._begin(partial(self._evict, request, self.state.read_at)):
-                            pending.append(NotSent(uid=request.move.uid, why=why, held=Held.STEPS))
+                            uid, term = request.move.uid, request.term
+                            pending.append(NotSent(uid=uid, why=why, term=term, held=Held.STEPS))
                     case Publish():
                         _log_event(request.event)
                         self._cluster.record(request.event)

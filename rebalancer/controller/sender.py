@@ -78,49 +78,51 @@ class Sender:
             return None
         left = self._overloaded_until - self._clocks.monotonic()
         why = f"the API server is overloaded; waiting for {left:.0f}s more"
-        return NotSent(uid=request.move.uid, why=why, held=Held.STEPS) if left > 0 else None
+        return _hold(request, why, Held.STEPS) if left > 0 else None
 
     def _check_pods(self, request: Evict) -> NotSent | Answered | None:
         """Return why a step may not begin: a stale watch, or a workload that is not as the plan assumes.
 
         A workload that may not be read is the answer to the eviction: the right to evict comes with that to read.
         """
-        uid = request.move.uid
         if not request.expected:
             return None
         stale = self._cluster.staleness()
         if stale:
-            return NotSent(uid=uid, why=stale, held=Held.STEPS)
+            return _hold(request, stale, Held.STEPS)
         for workload, expected in request.expected:
             try:
                 count = self._cluster.count_replicas(workload)
             except ReadForbiddenError as error:
-                return Answered(uid=uid, answer=EvictionAnswer(EvictionResult.FORBIDDEN, str(error)))
+                return Answered(uid=request.move.uid, answer=EvictionAnswer(EvictionResult.FORBIDDEN, str(error)))
             except ReadFailedError as error:
-                return NotSent(uid=uid, why=str(error))
+                return _hold(request, str(error))
             differs = ""
             if count.wanted != expected.wanted:
                 differs = f"{workload} wants {count.wanted} pods, {expected.wanted}"
             elif count.ready < expected.ready:
                 differs = f"{count.ready} pods of {workload} are Ready, {expected.ready}"
             if differs:
-                return NotSent(uid=uid, why=f"{differs} when it was planned; waiting for the next plan")
+                return _hold(request, f"{differs} when it was planned; waiting for the next plan")
         return None
 
     def _check_permission(self, request: Evict, read_at: float) -> NotSent | None:
         """Return why nothing may be sent any more: a pause, an unreadable kill switch, a lost lease, the mode, time."""
-        uid = request.move.uid
         try:
             pause = self._kill_switch.read()
         except ReadFailedError as error:
-            return NotSent(uid=uid, why=f"the kill switch cannot be read: {error}", held=Held.ALL)
+            return _hold(request, f"the kill switch cannot be read: {error}", Held.ALL)
         if pause is not None:
             self._tell(PauseRead(pause=pause))
-            return NotSent(uid=uid, why=pause.message, held=Held.ALL)
+            return _hold(request, pause.message, Held.ALL)
         objection = self._find_objection(request.term)
         if objection:
-            return NotSent(uid=uid, why=objection, held=Held.ALL)
+            return _hold(request, objection, Held.ALL)
         age = self._clocks.monotonic() - read_at  # the reads before this one may have been slow
         if request.expected and age > PLAN_VALID_FOR.total_seconds():
-            return NotSent(uid=uid, why="its plan is too old; waiting for the next one")
+            return _hold(request, "its plan is too old; waiting for the next one")
         return None
+
+
+def _hold(request: Evict, why: str, held: Held = Held.GROUP) -> NotSent:
+    return NotSent(uid=request.move.uid, why=why, term=request.term, held=held)

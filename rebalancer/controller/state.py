@@ -71,10 +71,14 @@ class Held(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class NotSent:
-    """A requested eviction was not sent, because it is no longer certain that it is allowed."""
+    """A requested eviction was not sent, because it is no longer certain that it is allowed.
+
+    `term` is that of the request.
+    """
 
     uid: str
     why: str
+    term: int
     held: Held = Held.GROUP
 
 

@@ -48,7 +48,7 @@ class MoveState(StrEnum):
     REFUSED = "refused"
     """The API server refused the eviction: nothing was moved."""
     GONE = "gone"
-    """The pod was gone before the request: somebody else removed it."""
+    """The API server knows no such pod any more: somebody else removed it, or a request whose answer was lost."""
 
     @property
     def over(self) -> bool:

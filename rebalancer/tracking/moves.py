@@ -27,6 +27,9 @@ ANSWER_TIMEOUT = timedelta(minutes=2)
 REPLACEMENT_TIMEOUT = timedelta(minutes=10)
 """After an eviction: how long its replacement may take to become Ready."""
 
+_UNMOVED = frozenset({MoveState.REFUSED, MoveState.GONE})
+"""States of a request that has moved nothing: another leader's for the same pod may have."""
+
 ENDED_MOVES_STORED = 20
 """How many ended moves are stored, for the status."""
 
@@ -75,7 +78,7 @@ def observe_moves(
     """Return the moves after a snapshot, several transitions at once where it shows them.
 
     `before` is the snapshot of the last cycle, None in the first cycle of a leader. The last `ENDED_MOVES_STORED` moves
-    that ended are included; older ones are dropped.
+    that ended are included, and those whose pod a watch still shows; older ones are dropped.
     """
     moves = tuple(_without_future(move, now) for move in moves)
     replacements = Replacements(moves, before, snapshot)
@@ -89,8 +92,20 @@ def observe_moves(
             current = after
         followed.append(current)
     over = [move for move in followed if move.state.over]
-    forgotten = {move.uid for move in over[:-ENDED_MOVES_STORED]}
+    forgotten = {move.uid for move in over[:-ENDED_MOVES_STORED] if not overlays(move, snapshot)}
     return tuple(move for move in followed if move.uid not in forgotten)
+
+
+def overlays(move: Move, snapshot: Snapshot) -> bool:
+    """Return whether a snapshot shows the pod of a move as it was, though it is gone: its watch lags behind.
+
+    A move may have ended before, that of another leader, or of a pod that somebody else removed; it counts no more
+    after `REPLACEMENT_TIMEOUT`, in case the cluster is one that was restored.
+    """
+    pod = snapshot.pod.get(move.uid)
+    if pod is None or pod.terminating or move.state is MoveState.REFUSED:
+        return False
+    return not move.state.over or snapshot.taken_at - move.changed_at < REPLACEMENT_TIMEOUT
 
 
 def _without_future(move: Move, now: datetime) -> Move:
@@ -116,15 +131,16 @@ def _choose(own: Move, saved: Move) -> Move:
     """Return what holds of a pod of which two memories have a move.
 
     A pod is evicted once, but may be refused to one leader and then requested by the next: a request that may be under
-    way must not be forgotten for the older one. Else what has ended is newer, as a leader in between has followed it.
+    way must not be forgotten for the older one. Else what has come further is newer, as a leader in between has
+    followed it.
     """
-    if own.state is MoveState.REFUSED or saved.state is MoveState.REFUSED:
-        refused, other = (own, saved) if own.state is MoveState.REFUSED else (saved, own)
+    if own.state in _UNMOVED or saved.state in _UNMOVED:
+        refused, other = (own, saved) if own.state in _UNMOVED else (saved, own)
         is_answer = other.state is MoveState.PLANNED and other.requested_at == refused.requested_at
         return refused if is_answer else other
     if own.state is saved.state is MoveState.PLANNED:
         return max(saved, own, key=attrgetter("requested_at"))
-    return saved if saved.state.over else own
+    return saved if saved.state.over or own.state is MoveState.PLANNED else own
 
 
 def adopt_moves(own: Memory, saved: Memory, unsent: Container[tuple[str, datetime]] = ()) -> Memory:
@@ -143,7 +159,7 @@ def adopt_moves(own: Memory, saved: Memory, unsent: Container[tuple[str, datetim
 def _is_foreign(move: Move, own: Move | None, unsent: Container[tuple[str, datetime]]) -> bool:
     if move.state.over or (move.uid, move.requested_at) in unsent:
         return False
-    return own is None or (own.state is MoveState.REFUSED and _choose(own, move) is move)
+    return own is None or (own.state in _UNMOVED and _choose(own, move) is move)
 
 
 def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:

@@ -15,6 +15,7 @@ from tests.control_plane.layout import lay_out
 from tests.control_plane.plane import ControlPlane
 from tests.faults.cases import NESTED
 from tests.faults.choosing import Chooser
+from tests.faults.matrix import EVERY
 from tests.faults.process import Process
 from tests.faults.proxy import Loop, Proxy
 from tests.faults.scenario import Lane, run_schedules
@@ -28,6 +29,27 @@ def test_two_hundred_schedules_of_faults(cluster: ControlPlane, tmp_path: Path) 
     began = time.monotonic()
     outcomes = run_schedules(cluster, range(1, 221), lanes=LANES, report=lambda outcome: print(outcome, flush=True))
     check(outcomes, time.monotonic() - began, tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(4 * 3600)
+def test_every_fault_of_every_kind_of_request(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Each combination happens, and breaks nothing."""
+    began = time.monotonic()
+    seeds = [schedule.seed for schedule in EVERY]
+    outcomes = run_schedules(cluster, seeds, lanes=LANES, report=lambda outcome: print(outcome, flush=True))
+    combinations, missed = 0, []
+    for outcome in outcomes:
+        exchanges = outcome.history.exchanges
+        happened = {(one.target.verb, one.target.resource, one.fault) for one in exchanges if one.fault is not None}
+        planned = {(rule.verb, rule.resource, rule.fault) for rule in outcome.schedule.rules}
+        combinations += len(planned & happened)
+        missed += [
+            f"{outcome.schedule.seed}: {verb} {resource} {fault}" for verb, resource, fault in planned - happened
+        ]
+    print(f"\n{combinations} combinations happened; not: {missed}")
+    check(outcomes, time.monotonic() - began, tmp_path)
+    assert missed == []
 
 
 @pytest.mark.parametrize(

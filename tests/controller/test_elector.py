@@ -210,9 +210,10 @@ def test_a_lease_that_is_free_again_begins_a_new_term() -> None:
     readable[0] = False
     candidate.take_part()
     assert not candidate.leads(), "it holds the lease, and does not know what the other one did"
+    assert leads(reported) == [True, False]
     readable[0] = True
     candidate.take_part()
-    assert leads(reported) == [True, True]
+    assert leads(reported) == [True, False, True]
     assert reported[-1] == Leading(leads=True, memory=saved, term=2)
     assert candidate.leads_in(2)
     assert not candidate.leads_in(1)

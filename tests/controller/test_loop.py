@@ -296,10 +296,10 @@ def test_a_move_is_remembered_before_it_is_sent() -> None:
 def test_an_eviction_that_was_held_back_is_no_move() -> None:
     """What was not sent leaves no trace but the end of the queue, and who no longer leads writes nothing."""
     state, requested = evicting()
-    dropped, requests = after(state, NotSent(uid=requested.move.uid, why="stale", held=Held.STEPS))
+    dropped, requests = after(state, NotSent(uid=requested.move.uid, why="stale", term=0, held=Held.STEPS))
     assert (dropped.queue, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
     assert dropped.memory.sent == ()
-    _, requests = after(state, Leading(leads=False), NotSent(uid=requested.move.uid, why="no longer leading"))
+    _, requests = after(state, Leading(leads=False), NotSent(uid=requested.move.uid, why="no longer leading", term=0))
     assert requests == ()
 
 
@@ -531,9 +531,21 @@ def test_what_another_group_may_tear(held: Held, left: int) -> None:
     state, _ = after(led(), CycleDue(snapshot=two_workloads()))
     state, requests = after(with_needed(state, 3), Saved())
     first, other = evictions(requests)
-    dropped, _ = after(state, NotSent(uid=other.move.uid, why="a reason", held=held))
+    dropped, _ = after(state, NotSent(uid=other.move.uid, why="a reason", term=0, held=held))
     assert sum(eviction.group == first.move.group for eviction in dropped.queue) == left
     assert not [eviction for eviction in dropped.queue if eviction.group == other.move.group]
+
+
+def test_a_request_of_an_earlier_term_holds_back_nothing_of_this_one() -> None:
+    """It hung while another process led; its move is resolved by what is seen, as one without an answer."""
+    state, _ = after(led(), CycleDue(snapshot=two_workloads()))
+    state, requests = after(with_needed(state, 3), Saved())
+    first, other = evictions(requests)
+    state = msgspec.structs.replace(state, term=1)
+    following, _ = after(state, NotSent(uid=other.move.uid, why="no longer leads", term=0, held=Held.ALL))
+    assert following.memory.moves == state.memory.moves
+    left = {eviction.pod.uid for eviction in following.queue} | {request.uid for request in following.under_way}
+    assert left == {eviction.pod.uid for eviction in state.queue} | {first.move.uid}
 
 
 def test_three_silent_namespaces_tear_no_step() -> None:

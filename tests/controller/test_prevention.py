@@ -53,7 +53,9 @@ def cluster(
 
 
 class Steered(Simulation):
-    """A controller with prevention, whose patches are sent right after each cycle."""
+    """A controller with prevention, whose patches are sent right after each cycle, if it `works`."""
+
+    works = True
 
     def __init__(self, made: SimulatedCluster, policy: Policy, *, burst: float = 60.0, wait: bool = False) -> None:
         self.results: list[PatchResult] = []
@@ -74,7 +76,8 @@ class Steered(Simulation):
 
     def _ended(self) -> None:
         self.prevention.cycle_ended()
-        self.prevention.work()
+        if self.works:
+            self.prevention.work()
 
     def restart(self) -> None:
         super().restart()
@@ -277,6 +280,22 @@ def test_only_the_leader_patches() -> None:
     run.runner.tell(Leading(leads=False))
     run.cycles(3)
     assert run.patches == 0
+
+
+def test_what_an_earlier_term_has_evaluated_is_not_patched() -> None:
+    """A process that leads again plans anew first: another one may have patched in between."""
+    made = cluster(12)
+    run = Steered(made, steering())
+    run.works = False  # its thread is late
+    run.runner.tick()
+    run.runner.tell(Leading(leads=False))
+    run.runner.tell(Leading(leads=True, term=1))
+    run.runner.drain()
+    run.prevention.work()
+    assert run.patches == 0
+    run.runner.tick()
+    run.prevention.work()
+    assert run.patches > 0
 
 
 def test_only_named_namespaces_are_steered_and_the_others_cleaned() -> None:

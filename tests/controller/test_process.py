@@ -174,7 +174,7 @@ def test_a_process_that_plans_at_its_end_releases_the_lease(
 def test_a_request_under_way_at_the_end_keeps_the_lease(
     run: Callable[..., None], terminate: Terminate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next leader must not act beside it: the Lease runs out by itself."""
+    """The next leader must not act beside it: the Lease runs out by itself. The process ends within ten seconds."""
     sending, answered = threading.Event(), threading.Event()
 
     class Loop(Runner):
@@ -185,12 +185,41 @@ def test_a_request_under_way_at_the_end_keeps_the_lease(
                 answered.wait(20)
 
     monkeypatch.setattr(process, "Runner", Loop)
-    monkeypatch.setattr(process, "LOOP_STOP_SECONDS", 0.3)
     cluster = EmptyCluster()
-    terminate(sending.is_set)
+    sent = terminate(sending.is_set)
     run(cluster, once=False)
+    assert time.monotonic() - sent[0] < 10
     assert cluster.holder
     answered.set()
+
+
+def test_a_follower_leads_without_listing_again(
+    run: Callable[..., None], terminate: Terminate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its watches go on while it waits, so that the first cycle comes right after the Lease."""
+    lists: list[str] = []
+    waiting, planned = threading.Event(), threading.Event()
+
+    class Counted(EmptyCluster):
+        def __call__(self, request: BaseHTTPRequestHandler) -> None:
+            if request.command == "GET" and "watch=" not in request.path:
+                lists.append(request.path.partition("?")[0])
+            super().__call__(request)
+
+    class Loop(Runner):
+        def _run_cycle(self) -> None:
+            super()._run_cycle()
+            (planned if self.state.leads else waiting).set()
+
+    monkeypatch.setattr(process, "Runner", Loop)
+    cluster = Counted()
+    record = {"holderIdentity": "another", "leaseDurationSeconds": 3, "leaseTransitions": 1}
+    cluster._lease = {"metadata": {"resourceVersion": "1"}, "spec": record}
+    terminate(planned.is_set)
+    run(cluster, once=False, lease_duration="3s", renew_deadline="2s", retry_period="1s")
+    assert waiting.is_set(), "it had to wait for the Lease"
+    assert cluster._lease["spec"]["holderIdentity"] in {None, ""}
+    assert lists.count("/api/v1/pods") == lists.count("/api/v1/nodes") == 1
 
 
 def test_a_missing_namespace_is_named_at_once(run: Callable[..., None]) -> None:

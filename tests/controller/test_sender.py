@@ -132,7 +132,7 @@ def test_a_stale_watch_holds_everything() -> None:
     sending = Sending()
     sending.cluster.stale = "Pod: nothing heard for 200s"
     outcome = sending.send(((WEB, AS_IT_IS),))
-    assert outcome == NotSent(uid=victim(0).uid, why="Pod: nothing heard for 200s", held=Held.STEPS)
+    assert outcome == NotSent(uid=victim(0).uid, why="Pod: nothing heard for 200s", term=1, held=Held.STEPS)
     assert isinstance(sending.send(()), Answered)
 
 
@@ -187,4 +187,4 @@ def test_an_answer_serves_for_half_a_second() -> None:
 def test_who_does_not_lead_sends_nothing() -> None:
     """A lease can run out between the loop's decision and the request."""
     outcome = Sending(leads=False).send()
-    assert outcome == NotSent(uid=victim(0).uid, why="this process no longer leads", held=Held.ALL)
+    assert outcome == NotSent(uid=victim(0).uid, why="this process no longer leads", term=1, held=Held.ALL)

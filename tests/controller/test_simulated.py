@@ -445,6 +445,46 @@ def test_what_was_planned_in_an_earlier_term_is_neither_stored_nor_evicted() -> 
     assert simulation.evictions == 1
 
 
+def test_a_request_that_hung_while_another_process_led_is_not_sent() -> None:
+    """The term counts in which it was planned, not that in which its checks are done."""
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 1).snapshot())
+    hanging: list[Callable[[], None]] = []
+    simulation, term = Simulation(cluster, eager(), spawn=hanging.append), [0]
+    simulation.runner._may_act = lambda of: of == term[0]
+    simulation.runner.tick()
+    (request,) = hanging
+    term[0] = 1
+    simulation.runner.tell(Leading(leads=False))
+    simulation.runner.tell(Leading(leads=True, term=1))
+    simulation.runner.drain()
+    with capture_logs() as logs:
+        request()
+    assert simulation.evictions == 0
+    assert [entry["why"] for entry in logs] == ["this process no longer leads"]
+
+
+class Saving(SimulatedCluster):
+    """A cluster that counts what is stored."""
+
+    sizes: tuple[int, ...] = ()
+
+    def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
+        self.sizes += (sum(len(document.text) for document in documents),)
+        return super().save(documents)
+
+
+@pytest.mark.parametrize("pods", [6, 24])
+def test_the_status_is_stored_twice_a_cycle_however_many_evictions_it_has(pods: int) -> None:
+    """Before the first request, and after the last answer; etcd keeps every revision of it."""
+    cluster = Saving(skewed([[pods], [0]], 1, 1, budget=pods).snapshot(), seed=1)
+    budgets = Budgets.model_validate({"maxUnavailable": "100%", "perWorkload": "100%", "perNode": 100, "perCycle": 100})
+    simulation = Simulation(cluster, eager(budgets=budgets))
+    simulation.runner.tick()
+    assert simulation.evictions >= pods // 4
+    assert len(cluster.sizes) == 2
+    assert max(cluster.sizes) < 6_000 + 1_500 * simulation.evictions
+
+
 def test_a_thread_that_cannot_be_had_loses_no_request() -> None:
     """The eviction is not sent; the next plan has it again."""
     threads = iter([False, False, True, True, True])

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from rebalancer.controller.runner import EARLY_SECONDS
 from rebalancer.controller.state import Leading, Stopping
 from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaited
 from rebalancer.model.pods import Pod
-from tests.controller.simulated import Simulation, eager
+from tests.controller.simulated import Simulation, Watching, eager
 from tests.controller.test_loop import BUDGETS, CYCLE, SNAPSHOT, after, led
 from tests.controller.test_simulated import skewed
 from tests.scheduling.build import node
@@ -108,6 +109,30 @@ def test_an_early_cycle_in_a_running_loop() -> None:
     assert len(cycles) == 1
     runner.tell(Stopping())
     wait_until(lambda: not runner.thread.is_alive())
+
+
+def test_a_change_during_a_cycle_has_another_one_follow() -> None:
+    """What the cycle's snapshot does not have must not wait for the interval."""
+    cluster = SimulatedCluster(skewed([[2, 2], [2, 2]], 1, 1).snapshot())
+
+    class Changing(Watching):
+        @contextmanager
+        def phase(self, name: str) -> Iterator[None]:
+            yield
+            if name == "plan" and simulation.runner.state.turn == 0:
+                simulation.runner.observe(NODE, None)
+
+    simulation = Simulation(cluster, eager(), telling=Changing())
+    simulation.runner.tick()
+    assert simulation.runner.state.turn == 1
+    due = simulation.runner.time_to_cycle()
+    assert due is not None
+    assert due <= EARLY_SECONDS
+    cluster.advance(due)
+    simulation.runner.ask_cycle()
+    simulation.runner.drain()
+    assert simulation.runner.state.turn == 2
+    assert simulation.runner.time_to_cycle() is None
 
 
 def test_a_cycle_that_waits_for_answers_does_not_spin() -> None:

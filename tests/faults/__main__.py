@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tests.control_plane.plane import ControlPlane
 from tests.faults.cases import CASES, NESTED
+from tests.faults.matrix import schedule_of
 from tests.faults.scenario import Outcome, run_all, run_schedules, summarize
-from tests.faults.schedule import draw, kill_after
+from tests.faults.schedule import kill_after
 
 
 def main() -> int:
@@ -27,7 +28,7 @@ def main() -> int:
     seeds = [*args.seeds, *range(1, args.count + 1)]
     if args.show:
         for seed in seeds:
-            print(draw(seed))
+            print(schedule_of(seed))
         return 0
 
     def report(outcome: Outcome) -> None:

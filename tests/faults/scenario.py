@@ -34,10 +34,11 @@ from tests.faults.choosing import Chooser
 from tests.faults.evidence import describe
 from tests.faults.history import Exchange, Frozen, History, Pause, Write
 from tests.faults.history import Final as FinalState
+from tests.faults.matrix import schedule_of
 from tests.faults.process import Process
 from tests.faults.proxy import Loop, Proxy
 from tests.faults.recorder import PodRecorder
-from tests.faults.schedule import LEASE_SECONDS, Clock, Schedule, Start, draw
+from tests.faults.schedule import LEASE_SECONDS, Clock, Schedule, Start
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -511,7 +512,7 @@ def run_schedules(
     plane: ControlPlane, seeds: Sequence[int], *, lanes: int, report: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
     """Carry out the schedules of some seeds."""
-    return run_all(plane, [(draw(seed), None) for seed in seeds], lanes=lanes, report=report)
+    return run_all(plane, [(schedule_of(seed), None) for seed in seeds], lanes=lanes, report=report)
 
 
 def summarize(outcomes: Sequence[Outcome], seconds: float) -> str:

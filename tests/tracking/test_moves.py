@@ -150,6 +150,21 @@ def test_the_last_few_ended_moves_are_stored() -> None:
     assert [move.uid for move in remaining] == [str(number) for number in range(5, ENDED_MOVES_STORED + 5)] + ["old"]
 
 
+@pytest.mark.parametrize("state", sorted(state for state in MoveState if state.over))
+def test_an_ended_move_is_stored_as_long_as_the_watch_shows_its_pod(state: MoveState) -> None:
+    """Else the pod would be a candidate again; but for one that was refused, and not for ever."""
+    later = tuple(moved(MoveState.VERIFIED, uid=str(number)) for number in range(ENDED_MOVES_STORED))
+
+    def is_stored(snapshot: Snapshot, **fields: object) -> bool:
+        return MOVE.uid in {
+            move.uid for move in observe_moves((moved(state, **fields), *later), BEFORE, snapshot, LATER)
+        }
+
+    assert is_stored(seen(OLD)) is (state is not MoveState.REFUSED)
+    assert not is_stored(seen(OLD), changed_at=LATER - REPLACEMENT_TIMEOUT)
+    assert not is_stored(seen())
+
+
 def test_what_we_evicted_is_terminating() -> None:
     """A view that lags does not bring a pod back that we have evicted, nor one whose answer was lost.
 

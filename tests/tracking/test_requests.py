@@ -112,6 +112,12 @@ LATER = NOW + timedelta(minutes=2)
         ((MoveState.EVICTED, LATER), (MoveState.VERIFIED, NOW), (MoveState.VERIFIED, NOW)),
         ((MoveState.VERIFIED, NOW), (MoveState.PLANNED, NOW), (MoveState.VERIFIED, NOW)),
         ((MoveState.REFUSED, NOW), (MoveState.REFUSED, LATER), (MoveState.REFUSED, LATER)),
+        # gone when this process asked for it, as another leader had evicted it
+        ((MoveState.GONE, LATER), (MoveState.EVICTED, NOW), (MoveState.EVICTED, NOW)),
+        ((MoveState.EVICTED, NOW), (MoveState.GONE, LATER), (MoveState.EVICTED, NOW)),
+        ((MoveState.GONE, NOW), (MoveState.PLANNED, NOW), (MoveState.GONE, NOW)),
+        ((MoveState.PLANNED, LATER), (MoveState.EVICTED, NOW), (MoveState.EVICTED, NOW)),
+        ((MoveState.PENDING, NOW), (MoveState.EVICTED, NOW), (MoveState.PENDING, NOW)),
     ],
 )
 def test_a_request_that_may_be_under_way_is_not_forgotten_for_one_that_was_refused(
@@ -128,7 +134,7 @@ def test_a_request_that_may_be_under_way_is_not_forgotten_for_one_that_was_refus
     adopted = adopt_moves(
         msgspec.structs.replace(NO_MEMORY, moves=(one,)), msgspec.structs.replace(NO_MEMORY, moves=(other,))
     )
-    takes_other = one.state is MoveState.REFUSED and expected == other and not other.state.over
+    takes_other = one.state in {MoveState.REFUSED, MoveState.GONE} and expected == other and not other.state.over
     assert adopted.moves == ((other,) if takes_other else (one,))
     assert adopted.sent == ((other.requested_at,) if takes_other else ())
 

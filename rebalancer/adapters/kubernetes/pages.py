@@ -68,10 +68,12 @@ def request_pages(
         early = _find_token(data)
         following = _start(partial(begin, early)) if early else None
         made, token = read(data)
+        # Before the page is used, which may take longer than a request may.
+        body = _finish(following) if following is not None else None
         yield made
         if not token:
             return
-        data = (following.result() if following is not None else begin(token))()
+        data = body.result() if body is not None else begin(token)()
 
 
 def _find_token(data: bytes) -> str:
@@ -83,6 +85,16 @@ def _find_token(data: bytes) -> str:
         return _HEAD.decode(data[:end] + _ITEMS + b"[]}").metadata.continue_
     except msgspec.DecodeError:
         return ""
+
+
+def _finish(begun: "Future[Callable[[], bytes]]") -> "Future[bytes]":
+    """Read a body now; what goes wrong is raised where it is used."""
+    body: Future[bytes] = Future()
+    try:
+        body.set_result(begun.result()())
+    except Exception as error:  # noqa: BLE001  # see above
+        body.set_exception(error)
+    return body
 
 
 def _start(function: Callable[[], T]) -> "Future[T]":

@@ -1,6 +1,7 @@
 """Lists in pages: the next one is requested before this one is decoded, and nothing is lost or out of order."""
 
 import threading
+import time
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,12 +18,15 @@ PATH = NAMESPACES.path
 
 
 class Pages:
-    """Five pages of one namespace each; `refused` is the token whose page is refused, `tail` puts metadata last."""
+    """Five pages of one namespace each; `refused` is the token whose page is refused, `tail` puts metadata last.
 
-    def __init__(self, *, refused: str = "", tail: bool = False) -> None:
+    `padding` is how many bytes larger a page is.
+    """
+
+    def __init__(self, *, refused: str = "", tail: bool = False, padding: int = 0) -> None:
         self.tokens: list[str] = []
         self.requested = threading.Condition()
-        self._refused, self._tail = refused, tail
+        self._refused, self._tail, self._padding = refused, tail, padding
 
     def __call__(self, request: BaseHTTPRequestHandler) -> None:
         query = parse_qs(urlsplit(request.path).query)
@@ -36,7 +40,8 @@ class Pages:
             return
         number = int(token)
         metadata: dict[str, Any] = {"resourceVersion": "7", "continue": str(number + 1) if number < 4 else ""}
-        items = {"items": [{"metadata": {"name": f"team-{number}"}}]}
+        annotations = {"note": "x" * self._padding}
+        items = {"items": [{"metadata": {"name": f"team-{number}", "annotations": annotations}}]}
         body = {"kind": "NamespaceList", **items, "metadata": metadata}
         if not self._tail:
             body = {"kind": "NamespaceList", "metadata": metadata, **items}
@@ -80,6 +85,16 @@ def test_the_pages_before_one_that_is_refused_are_read() -> None:
         assert [next(pages).objects[0].name for _ in range(2)] == ["team-0", "team-1"]
         with pytest.raises(RequestRefused, match="the token has expired"):
             next(pages)
+
+
+def test_a_page_may_be_used_for_longer_than_a_request_may_take() -> None:
+    """The next one has been read before: its time does not run while this one is used."""
+    pages = Pages(padding=100_000)
+    with served(pages) as transport:
+        for page in read_pages(transport, NAMESPACES, PATH, timeout=0.5):
+            assert page.objects
+            time.sleep(0.6 if page.objects[0].name == "team-0" else 0)
+    assert len(pages.tokens) == 5
 
 
 def test_a_list_that_is_left_holds_nobody() -> None:

@@ -1,0 +1,52 @@
+"""Every kind of fault for every kind of request, each in a schedule that is printed and repeated by its number.
+
+Drawn schedules find what nobody thought of, and miss combinations. These name them: one fault, once for each kind of
+request that the controller sends in one part of its life.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tests.faults.requests import WRITES
+from tests.faults.schedule import EVENT_FAULTS, POSSIBLE, Fault, Rule, Schedule, Start, draw
+
+FIRST: Final = 1_000_001
+"""The number of the first of them; smaller ones are drawn."""
+
+_PARTS: Final[Mapping[Start, Sequence[tuple[str, str]]]] = {
+    Start.PROCESS: (("list", "pods"), ("watch", "pods"), ("watch", "nodes"), ("get", "leases"), ("list", "configmaps")),
+    Start.LEADING: (("get", "configmaps"), ("update", "configmaps"), ("update", "leases"), ("watch", "configmaps")),
+    Start.EVICTION: (("get", "deployments"), ("list", "pods"), ("create", "pods/eviction"), ("create", "events")),
+}
+"""What is requested while it starts, while it leads, and for each eviction."""
+
+_SECONDS: Final = 12.0
+_HANGING: Final = frozenset({Fault.TIMEOUT, Fault.SLOW, Fault.UNANSWERED})
+"""Faults that hold a request until it times out: the requests after it come later."""
+
+
+def _kind(verb: str) -> str:
+    return "write" if verb in WRITES else verb
+
+
+def _make_every() -> tuple[Schedule, ...]:
+    made: list[Schedule] = []
+    for start, targets in _PARTS.items():
+        for fault in Fault:
+            rules = tuple(
+                Rule(verb=verb, resource=resource, fault=fault, probability=0.5 if fault in EVENT_FAULTS else 0.0)
+                for verb, resource in targets
+                if fault in POSSIBLE[_kind(verb)]
+            )
+            if rules:
+                seconds = _SECONDS * (4 if fault in _HANGING else 1)
+                made.append(Schedule(seed=FIRST + len(made), rules=rules, start=start, seconds=seconds))
+    return tuple(made)
+
+
+EVERY: Final = _make_every()
+
+
+def schedule_of(seed: int) -> Schedule:
+    """Return the schedule of a number."""
+    return EVERY[seed - FIRST] if seed >= FIRST else draw(seed)
