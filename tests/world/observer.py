@@ -65,6 +65,8 @@ class WorldObserver:
         world, cycle = self._world, state.cycle
         if cycle is None or not state.leads or state.pause is not None or state.mode is Mode.OBSERVE:
             return
+        if not self._replica.elector.leads():
+            return  # the event of it is under way
         queued = {eviction.group for eviction in state.queue}
         under_way = {request.uid for request in state.under_way}
         since = cycle.context.now
