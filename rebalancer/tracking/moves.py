@@ -99,13 +99,15 @@ def observe_moves(
 def overlays(move: Move, snapshot: Snapshot) -> bool:
     """Return whether a snapshot shows the pod of a move as it was, though it is gone: its watch lags behind.
 
-    A move may have ended before, that of another leader, or of a pod that somebody else removed; it counts no more
-    after `REPLACEMENT_TIMEOUT`, in case the cluster is one that was restored.
+    A move may have ended before, that of another leader, or of a pod that somebody else removed. It counts no more
+    after `REPLACEMENT_TIMEOUT`, in case the cluster is one that was restored, and after `ANSWER_TIMEOUT` if there was
+    nothing but an answer that there is no such pod.
     """
     pod = snapshot.pod.get(move.uid)
     if pod is None or pod.terminating or move.state is MoveState.REFUSED:
         return False
-    return not move.state.over or snapshot.taken_at - move.changed_at < REPLACEMENT_TIMEOUT
+    limit = ANSWER_TIMEOUT if move.state is MoveState.GONE else REPLACEMENT_TIMEOUT
+    return not move.state.over or snapshot.taken_at - move.changed_at < limit
 
 
 def _without_future(move: Move, now: datetime) -> Move:

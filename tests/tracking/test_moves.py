@@ -161,7 +161,9 @@ def test_an_ended_move_is_stored_as_long_as_the_watch_shows_its_pod(state: MoveS
         }
 
     assert is_stored(seen(OLD)) is (state is not MoveState.REFUSED)
-    assert not is_stored(seen(OLD), changed_at=LATER - REPLACEMENT_TIMEOUT)
+    limit = ANSWER_TIMEOUT if state is MoveState.GONE else REPLACEMENT_TIMEOUT
+    assert not is_stored(seen(OLD), changed_at=LATER - limit)
+    assert is_stored(seen(OLD), changed_at=LATER - limit + timedelta(seconds=1)) is (state is not MoveState.REFUSED)
     assert not is_stored(seen())
 
 
