@@ -24,6 +24,9 @@ _SECONDS: Final = 12.0
 _HANGING: Final = frozenset({Fault.TIMEOUT, Fault.SLOW, Fault.UNANSWERED})
 """Faults that hold a request until it times out: the requests after it come later."""
 
+_RIGHTS: Final = frozenset({Fault.UNAUTHORIZED, Fault.FORBIDDEN})
+"""After these on the read before a step it waits for a minute, and only then requests an eviction."""
+
 
 def _kind(verb: str) -> str:
     return "write" if verb in WRITES else verb
@@ -39,8 +42,18 @@ def _make_every() -> tuple[Schedule, ...]:
                 if fault in POSSIBLE[_kind(verb)]
             )
             if rules:
-                seconds = _SECONDS * (4 if fault in _HANGING else 1)
-                made.append(Schedule(seed=FIRST + len(made), rules=rules, start=start, seconds=seconds))
+                late = start is Start.EVICTION and fault in _RIGHTS
+                made.append(
+                    Schedule(
+                        seed=FIRST + len(made),
+                        rules=rules,
+                        start=start,
+                        seconds=_SECONDS * (8 if late else 4 if fault in _HANGING else 1),
+                        # Nothing else has events for a watch of ConfigMaps.
+                        pause_at=1.0 if start is Start.LEADING and fault in EVENT_FAULTS else None,
+                        touched=True,
+                    )
+                )
     return tuple(made)
 
 
