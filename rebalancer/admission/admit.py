@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from rebalancer.admission.approval import approved_part, expires_at, find_proposal, is_displaced, propose, split_steps
+from rebalancer.admission.approval import (
+    approved_part,
+    expires_at,
+    find_proposal,
+    holds_back_others,
+    propose,
+    split_steps,
+)
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.causes import (
     AwaitsApproval,
@@ -110,7 +117,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     if context.mode is Mode.APPROVE:
         proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
         possible = [step for step, obstacle in _pairs(steps, obstacles) if obstacle is None]
-        if proposal is not None and proposal.approved and is_displaced(proposal, plan, memory, possible):
+        if proposal is not None and holds_back_others(proposal, plan, memory, possible, context.now):
             proposal = None
         return _admit_approved(steps, obstacles, rates, proposal, context)
     return _admit_steps(steps, obstacles, rates)

@@ -1,13 +1,13 @@
 """Mode Approve: which evictions are proposed to a person, and which of them a person has approved.
 
 A proposal is stored and stays the same from cycle to cycle, so that a person has time to read and approve it. It ends
-when it is carried out, when nothing was approved or done for `planTTL`, or when planning no longer wants it. Its hash
-is new for each proposal: an approval serves once.
+when it is carried out, when nothing was approved or done for `planTTL`, when planning no longer wants it, or when
+nothing of it can be done and others wait for it. Its hash is new for each proposal: an approval serves once.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 from itertools import groupby, takewhile
 from typing import Final
 
@@ -20,6 +20,9 @@ from rebalancer.policy import Policy
 
 KEY: Final = "approved"
 """The key of the ConfigMap `rebalancer-approval` that holds the hash of the approved plan."""
+
+MOST_WAIT: Final = timedelta(minutes=2)
+"""How long others wait for an approved proposal of which nothing can be done, from the last that was done."""
 
 MOST_PROPOSED: Final = 200
 """Evictions of a proposal: a person reads them, and they are stored."""
@@ -60,15 +63,19 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
     return msgspec.structs.replace(proposal, approved=True, since=now) if approved == proposal.hash else proposal
 
 
-def is_displaced(proposal: Proposal, plan: Plan, memory: Memory, possible: Iterable[tuple[Eviction, ...]]) -> bool:
-    """Return whether what is left of an approved proposal waits for evictions that are not approved.
+def holds_back_others(
+    proposal: Proposal, plan: Plan, memory: Memory, possible: Collection[tuple[Eviction, ...]], now: datetime
+) -> bool:
+    """Return whether evictions that are not approved wait for an approved proposal of which nothing can be done.
 
-    Planning may count other pods of the same workloads first, whose evictions then use up the budget. They would wait
-    for an approval that cannot be given as long as this one lasts. `possible` are the steps that nothing else holds
-    back.
+    They cannot be approved as long as it lasts. `possible` are the steps that nothing else holds back. After a while
+    that is so of all of them: one workload that lacks a pod must not stop the repair of the others. It is so at once
+    where planning counts other pods of the same workloads first, whose evictions use up the budget.
     """
-    if _is_under_way(proposal, plan, memory):
+    if not proposal.approved or _is_under_way(proposal, plan, memory):
         return False
+    if possible and now - proposal.since >= MOST_WAIT:
+        return True
     blocked = [waiting for waiting in plan.waiting if waiting.eviction.pod.uid in proposal.uids]
     groups = {waiting.eviction.group for waiting in blocked if waiting.refusal.reason is Reason.BLOCKED_BY_BUDGET}
     return any(step[0].group in groups for step in possible)

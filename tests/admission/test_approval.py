@@ -242,6 +242,16 @@ def test_an_approved_plan_that_is_held_back_for_a_while_stays(plan: Plan, fields
     assert after.proposal == memory.proposal
 
 
+def test_an_approved_plan_of_which_nothing_can_be_done_does_not_stop_other_workloads() -> None:
+    """After two minutes without any of it what is possible elsewhere is proposed; without that it stays."""
+    memory = proposed(approved=True)
+    plan = held_back(Reason.BLOCKED_BY_BUDGET, by="another group")
+    assert cycle(memory, later=1.9 * MINUTE, plan=plan)[1].proposal == memory.proposal
+    _, after = cycle(memory, later=2 * MINUTE, plan=plan)
+    assert (proposal_of(after).uids, proposal_of(after).approved) == (("another",), False)
+    assert cycle(memory, later=2 * MINUTE, plan=held_back(Reason.BLOCKED_BY_BUDGET))[1].proposal == memory.proposal
+
+
 def test_an_approved_plan_with_an_eviction_in_flight_stays() -> None:
     """Its budget is free again afterwards."""
     memory = structs.replace(proposed(approved=True), moves=(move(PLAN.evictions[0].pod.uid, NOW),))
