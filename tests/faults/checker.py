@@ -190,10 +190,12 @@ def _too_many(history: History) -> Iterator[str]:
 
 def _foreign_writes(history: History) -> Iterator[str]:
     """Report writes of anything but Lease, events, status and evictions."""
+    gets = [one for one in history.exchanges if (one.target.verb, one.target.resource) == ("get", "configmaps")]
     for write in history.writes:
-        allowed = (write.verb, write.resource) in ALLOWED_WRITES
-        nameless = write.verb == "create" and write.code == 403  # as the log has it: refused before it was read
-        if not allowed or (write.resource == "configmaps" and write.name != STATUS and not nameless):
+        what = write.verb, write.resource
+        if what == ("create", "configmaps") and write.code == 403 and any(one.delivered == 404 for one in gets):
+            continue  # an answer has said that there is no status; people who run it by hand may create one
+        if what not in ALLOWED_WRITES or (write.resource == "configmaps" and write.name != STATUS):
             yield f"{write.verb} {write.resource} {write.name} ({write.id}), answered with {write.code}"
 
 

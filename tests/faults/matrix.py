@@ -14,8 +14,15 @@ FIRST: Final = 1_000_001
 """The number of the first of them; smaller ones are drawn."""
 
 _PARTS: Final[Mapping[Start, Sequence[tuple[str, str]]]] = {
-    Start.PROCESS: (("list", "pods"), ("watch", "pods"), ("watch", "nodes"), ("get", "leases"), ("list", "configmaps")),
-    Start.LEADING: (("get", "configmaps"), ("update", "configmaps"), ("update", "leases"), ("watch", "configmaps")),
+    Start.PROCESS: (
+        ("list", "pods"),
+        ("list", "configmaps"),
+        ("watch", "pods"),
+        ("watch", "nodes"),
+        ("watch", "configmaps"),
+        ("get", "leases"),
+    ),
+    Start.LEADING: (("get", "configmaps"), ("update", "configmaps"), ("update", "leases")),
     Start.EVICTION: (("get", "deployments"), ("list", "pods"), ("create", "pods/eviction"), ("create", "events")),
 }
 """What is requested while it starts, while it leads, and for each eviction."""
@@ -32,15 +39,17 @@ def _kind(verb: str) -> str:
     return "write" if verb in WRITES else verb
 
 
+def _make_rule(verb: str, resource: str, fault: Fault) -> Rule:
+    if fault not in EVENT_FAULTS:
+        return Rule(verb=verb, resource=resource, fault=fault)
+    return Rule(verb=verb, resource=resource, fault=fault, probability=1.0 if resource == "configmaps" else 0.5)
+
+
 def _make_every() -> tuple[Schedule, ...]:
     made: list[Schedule] = []
     for start, targets in _PARTS.items():
         for fault in Fault:
-            rules = tuple(
-                Rule(verb=verb, resource=resource, fault=fault, probability=0.5 if fault in EVENT_FAULTS else 0.0)
-                for verb, resource in targets
-                if fault in POSSIBLE[_kind(verb)]
-            )
+            rules = tuple(_make_rule(*target, fault) for target in targets if fault in POSSIBLE[_kind(target[0])])
             if rules:
                 late = start is Start.EVICTION and fault in _RIGHTS
                 made.append(
@@ -50,7 +59,7 @@ def _make_every() -> tuple[Schedule, ...]:
                         start=start,
                         seconds=_SECONDS * (8 if late else 4 if fault in _HANGING else 1),
                         # Nothing else has events for a watch of ConfigMaps.
-                        pause_at=1.0 if start is Start.LEADING and fault in EVENT_FAULTS else None,
+                        pause_at=8.0 if fault in EVENT_FAULTS else None,
                         touched=True,
                     )
                 )
