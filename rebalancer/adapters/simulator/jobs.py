@@ -98,7 +98,7 @@ def make_pod(placeholder: Placeholder, rules: Capacity, uid: str, state: Cluster
     requests = placeholder.requests
     return Pod(
         namespace=rules.namespace,
-        name=f"{placeholder.name}-{state.suffix()}",
+        name=state.generate_pod_name(rules.namespace, placeholder.name),
         uid=uid,
         labels=Labels({REQUEST_LABEL: placeholder.token, PLACEHOLDER_LABEL: placeholder.name}),
         spec=PodSpec(

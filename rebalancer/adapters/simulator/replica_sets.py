@@ -50,7 +50,7 @@ class ReplicaSets(Controller):
                 expected.add(pod.uid)
                 self._state.delete(pod)
         for _ in range(owner.replicas - len(active)):
-            made = self._pod_factory.next_pod(owner, f"{owner.name}-{self._state.suffix()}")
+            made = self._pod_factory.next_pod(owner, self._state.generate_pod_name(owner.namespace, owner.name))
             if made is None:
                 return
             self._state.note(TraceKind.CREATED, f"Pod {made}")

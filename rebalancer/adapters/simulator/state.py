@@ -43,9 +43,15 @@ class ClusterState:
         drawn = f"{self.random.getrandbits(128):032x}"
         return "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:]))
 
-    def suffix(self) -> str:
-        """Make the end of a generated name."""
-        return "".join(self.random.choices(_SAFE, k=5))
+    def generate_pod_name(self, namespace: str, owner: str) -> str:
+        """Make a name for a pod of this owner; one that is taken is drawn again, as the API server does.
+
+        Source: apiserver `pkg/registry/rest/create.go` (RetryGenerateName).
+        """
+        name = ""
+        while not name or self.store.pods.named(namespace, name) is not None:
+            name = f"{owner}-{''.join(self.random.choices(_SAFE, k=5))}"
+        return name
 
     def delete(self, pod: Pod) -> None:
         """Delete a pod as the API server does: at once if it does not run, else it becomes terminating.

@@ -1,20 +1,27 @@
 """The cluster as the loop's port, its watch and its lease."""
 
 from datetime import timedelta
+from random import Random
+
+from msgspec import structs
 
 from rebalancer.adapters.simulator import (
     START,
     ZONE,
+    ClusterBuilder,
     Faults,
     SimulatedCluster,
     SimulatedLease,
     TraceEntry,
     TraceKind,
 )
+from rebalancer.adapters.simulator.event_queue import EventQueue
+from rebalancer.adapters.simulator.state import ClusterState
+from rebalancer.adapters.simulator.store import Store
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Cluster, Document, Lease, LeaseRecord
-from tests.adapters.simulator.build import cluster, move, pods, web
+from tests.adapters.simulator.build import PROMPT, cluster, move, pods, web
 
 
 def test_it_is_what_the_loop_needs() -> None:
@@ -41,6 +48,23 @@ def test_every_write_has_a_resource_version_of_its_own() -> None:
     fresh = [version for version in written if version]
     assert len(fresh) > 4
     assert len(set(fresh)) == len(fresh)
+
+
+def test_a_generated_name_that_is_taken_is_drawn_again() -> None:
+    builder = ClusterBuilder()
+    builder.deployment("web", on={"a-1": 1})
+    store = Store(builder.snapshot())
+    state = ClusterState(store=store, event_queue=EventQueue(START), random=Random(1), timings=PROMPT)
+    first = state.generate_pod_name("default", "web")
+    (pod,) = store.pods
+    store.pods.drop(pod.uid)
+    store.pods.put(structs.replace(pod, name=first))
+
+    state.random.seed(1)
+    elsewhere = state.generate_pod_name("other", "web")
+    state.random.seed(1)
+
+    assert elsewhere == first != state.generate_pod_name("default", "web")
 
 
 def test_a_delayed_watch_shows_what_was() -> None:

@@ -40,7 +40,9 @@ def test_a_view_that_follows_is_what_a_fresh_one_would_be(changes: int) -> None:
         elif made.random.random() < 0.5:
             made.delete(pod)
         else:
-            new = structs.replace(pod, name=f"web-{made.suffix()}", uid=made.uid(), node=None, deleted=None)
+            new = structs.replace(
+                pod, name=made.generate_pod_name("default", "web"), uid=made.uid(), node=None, deleted=None
+            )
             made.store.pods.put(new)
             made.store.pods.put(structs.replace(new, node=made.random.choice(["a-1", "b-2", "c-2"])))
         assert cache.view is not None
