@@ -7,7 +7,7 @@ WORKDIR /build
 COPY requirements.lock ./
 # Only what the lock names, only with the hashes it names, nothing that would have to be compiled.
 RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) exit 1 ;; esac \
-    && python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: \
+    && python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: \
       --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
       --target /app --requirement requirements.lock \
     # A second client, for asyncio, that nothing here imports: a quarter of the image.

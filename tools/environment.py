@@ -42,13 +42,13 @@ def image_python() -> str:
 def install(folder: Path) -> None:
     """Install what the lock names for this interpreter, as the Dockerfile does for the image's."""
     lock = str(ROOT / "requirements.lock")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps"]
     subprocess.run([*pip, "--only-binary=:all:", "--target", str(folder), "--requirement", lock], check=True)
 
 
 def install_for_image(folder: Path, architecture: str) -> None:
     """Install what the lock names for the image's Python on one of its architectures; pip would see this machine's."""
-    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--require-hashes"]
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
     platform = ["--python-version", image_python(), "--python-platform", f"{MACHINES[architecture]}-{_GLIBC}"]
     lock = str(ROOT / "requirements.lock")
     subprocess.run(
