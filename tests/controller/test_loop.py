@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.admission.memory import RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.evictions import queue_evictions
 from rebalancer.controller.loop import step
@@ -33,10 +34,11 @@ from rebalancer.controller.state import (
     Stopping,
 )
 from rebalancer.model.events import Regarding
-from rebalancer.model.moves import Memory, MoveState
+from rebalancer.model.moves import FailedPrediction, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
+from rebalancer.tracking.backoff import FIRST_WAIT
 from tests.controller.simulated import eager
 
 BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
@@ -56,6 +58,7 @@ def skewed() -> Snapshot:
 SNAPSHOT = skewed()
 NOW = SNAPSHOT.taken_at
 CYCLE = (CycleDue(snapshot=SNAPSHOT), Saved())
+SECOND = timedelta(seconds=1)
 
 
 def led(**fields: object) -> LoopState:
@@ -592,16 +595,17 @@ def in_namespaces(number: int) -> Snapshot:
 def test_silence_in_three_namespaces_holds_everything() -> None:
     """One or two namespaces without an answer may have a sick webhook; three say that the API server is sick."""
     budgets = BUDGETS.model_copy(update={"per_node": Amount(value=99)})
-    state, requests = after(led(policy=eager(budgets=budgets)), CycleDue(snapshot=in_namespaces(5)), Saved())
+    state, requests = after(led(policy=eager(budgets=budgets)), CycleDue(snapshot=in_namespaces(6)), Saved())
     sent = evictions(requests)
     assert len({request.move.namespace for request in sent}) == EVICTING.budgets.parallel
     for request in sent[:2]:
         state, requests = after(state, answered(request, EvictionResult.UNKNOWN))
         sent += evictions(requests)
-    assert len(sent) == 5, "the fifth namespace had its turn"
+    assert len({request.move.namespace for request in sent}) == 6, "the fifth and the sixth had their turn"
+    assert state.queue
     state, requests = after(state, answered(sent[2], EvictionResult.UNKNOWN))
     assert state.queue == ()
-    assert len(state.memory.moves) == 5
+    assert len(state.memory.moves) == 6
 
 
 def test_an_overloaded_server_is_left_alone() -> None:
@@ -641,6 +645,43 @@ def test_a_clock_that_was_set_back_prolongs_no_back_off() -> None:
         state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
         assert state.cycle is not None
         assert ("BackOff" in {one.reason for one in state.cycle.admission.waiting}) is waits
+
+
+def test_a_clock_that_was_set_back_prolongs_no_wait_after_a_failed_prediction() -> None:
+    """It waits for five minutes from the first cycle on, not until the clock is where it was."""
+    _, requested = evicting()
+    failed = FailedPrediction(requested.move.group, 1, NOW)
+    state = led(memory=Memory(failed_predictions=(failed,)))
+    then = NOW - timedelta(hours=6)
+    for passed, waits in ((timedelta(0), True), (FIRST_WAIT - SECOND, True), (FIRST_WAIT, False)):
+        now = then + passed
+        state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
+        assert state.cycle is not None
+        assert ("BackOff" in {one.reason for one in state.cycle.admission.waiting}) is waits
+
+
+def test_a_clock_that_was_set_back_prolongs_no_rate() -> None:
+    """What was sent in the last minute counts for a minute from the first cycle on."""
+    policy = eager(budgets=BUDGETS.model_copy(update={"per_minute": Amount(value=4)}))
+    state = led(policy=policy, memory=Memory(sent=(NOW,) * 4))
+    then = NOW - timedelta(hours=6)
+    for passed, waits in ((timedelta(0), True), (RATE_WINDOW - SECOND, True), (RATE_WINDOW, False)):
+        now = then + passed
+        state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
+        assert state.cycle is not None
+        assert ({one.reason for one in state.cycle.admission.waiting} == {"RateLimited"}) is waits
+
+
+def test_a_group_waits_as_long_as_the_server_asks() -> None:
+    """An answer with Retry-After, about one group: for that time and no shorter one it is not requested again."""
+    state, requested = evicting()
+    asked = EvictionAnswer(EvictionResult.STALE, "still being processed by the server", retry_after=25)
+    state, _ = after(state, Answered(uid=requested.move.uid, answer=asked))
+    for seconds, waits in ((24, True), (25, False)):
+        now = NOW + timedelta(seconds=seconds)
+        later, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
+        assert later.cycle is not None
+        assert ("BackOff" in {one.reason for one in later.cycle.admission.waiting}) is waits
 
 
 def test_moves_of_another_process_are_in_flight_too() -> None:
