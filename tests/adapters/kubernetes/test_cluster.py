@@ -11,6 +11,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from rebalancer.adapters.kubernetes import cluster as clusters
+from rebalancer.adapters.kubernetes import reflector as reflectors
 from rebalancer.adapters.kubernetes import transport as transports
 from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster, read_once
 from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
@@ -21,7 +23,8 @@ from rebalancer.model.cluster import NEWEST
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import Reference
 from rebalancer.ports import Document, ReadFailedError, ReplicaCount, SaveAnswer
-from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
+from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
+from tests.controller.waiting import until
 
 
 class ConfigMaps:
@@ -173,6 +176,37 @@ def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
             assert time.monotonic() < limit
             time.sleep(0.05)
         assert cluster.synced
+        cluster.stop()
+
+
+def test_a_cluster_of_which_one_watch_is_silent_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection lives and delivers nothing, no bookmark either: that is no quiet cluster, and it is begun anew."""
+    monkeypatch.setattr(clusters, "STALE_AFTER", 0.5)
+    monkeypatch.setattr(reflectors, "_SILENCE", 2.0)
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1"}}}
+    over = threading.Event()
+    watched: list[str] = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        if "watch=" not in request.path:
+            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+            return
+        begin_stream(request)
+        kind = request.path.partition("?")[0].rpartition("/")[2]
+        watched.append(kind)
+        silent = kind == "nodes" and watched.count("nodes") == 1
+        while not over.wait(0.05):
+            if not silent:
+                chunk(request, json.dumps(bookmark).encode() + b"\n")
+
+    with served(handle) as transport:
+        cluster = make_cluster(transport)
+        cluster.start()
+        until(lambda: cluster.synced, "the lists")
+        until(lambda: "Node: no watch event from the API server for" in cluster.staleness(), "the silence to be seen")
+        until(lambda: not cluster.staleness(), "another watch")
+        assert watched.count("nodes") > 1
+        over.set()
         cluster.stop()
 
 
