@@ -17,8 +17,11 @@ from tests.world.world import World, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CHUNKS, SEEDS = 20, 200
+CHUNKS, SEEDS = 5, 200
 """In the ordinary run; `python -m tests.world FIRST LAST` runs any others."""
+
+EVICTIONS, FAULTS = 10, 1
+"""An hour, at least: a world without them shows nothing."""
 
 THOROUGH_SEEDS = 100_000
 """Each is 35 simulated minutes. WORLD_SEEDS=FIRST-LAST runs a part of them."""
@@ -32,8 +35,8 @@ def test_no_promise_is_broken(chunk: int) -> None:
     broken = {result.seed: result.breaches for result in results if result.breaches}
     assert broken == {}, "python -m tests.world SEED shows what happened"
     hours = sum(result.seconds for result in results) / 3600
-    assert sum(result.evictions for result in results) >= 5 * hours, "a world without evictions shows nothing"
-    assert sum(result.faults for result in results) >= hours
+    assert sum(result.evictions for result in results) >= EVICTIONS * hours
+    assert min(result.faults / result.seconds for result in results) >= FAULTS / 3600
     assert min(result.nodes for result in results) >= 6
     assert min(result.pods for result in results) >= 30
 
