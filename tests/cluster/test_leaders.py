@@ -12,61 +12,9 @@ import pytest
 
 from tests.cluster.test_faults import LANES, check
 from tests.control_plane.plane import ControlPlane
+from tests.faults.replicas import FEW, MANY
 from tests.faults.scenario import in_lanes
-from tests.faults.schedule import LEASE_SECONDS, Clock, Fault, Rule, Schedule, Start, Stop
-
-SLOW = Rule(verb="create", resource="pods/eviction", fault=Fault.SLOW, probability=1.0)
-"""Five seconds for each answer: evictions are under way whenever the lease goes over."""
-
-CUT_OFF = tuple(Rule(verb="*", resource="*", fault=Fault.TIMEOUT, probability=1.0, process=number) for number in (0, 1))
-WITHOUT_LEASE = tuple(
-    Rule(verb="*", resource="leases", fault=Fault.TIMEOUT, probability=1.0, process=number) for number in (0, 1)
-)
-FAST = Clock(rate=1.4)
-LONG = 1.5 * LEASE_SECONDS
-
-
-def _schedule(
-    controllers: int, *rules: Rule, stops: Sequence[Stop] = (), clocks: Sequence[Clock] = (), most: int = 1
-) -> Schedule:
-    return Schedule(
-        seed=0,
-        rules=(*rules, SLOW),
-        start=Start.EVICTION,
-        seconds=2 * LONG,
-        max_unavailable=most,
-        controllers=controllers,
-        clocks=tuple(clocks),
-        stops=tuple(stops),
-    )
-
-
-def _stops(*moments: float, process: int = 0, seconds: float = LONG) -> list[Stop]:
-    return [Stop(process=process, at=moment, seconds=seconds) for moment in moments]
-
-
-ORDINARY = (
-    _schedule(2, CUT_OFF[0]),
-    _schedule(2, WITHOUT_LEASE[0], clocks=[Clock(), FAST]),
-    _schedule(3, stops=_stops(0.0), clocks=[Clock(), FAST, Clock(ahead=-60)]),
-)
-"""The leader is cut off; it cannot renew and the other's clock is fast; it is stopped while it evicts."""
-
-THOROUGH = tuple(
-    _schedule(controllers, *rules, stops=stops, clocks=clocks, most=most)
-    for controllers in (2, 3)
-    for clocks in ([], [Clock(), FAST, FAST], [FAST])
-    for most in (1, 3)
-    for rules, stops in (
-        (CUT_OFF[:1], ()),
-        (WITHOUT_LEASE[:1], ()),
-        (WITHOUT_LEASE[: controllers - 1], ()),
-        ((), _stops(0.0)),
-        ((), _stops(0.3)),
-        ((), _stops(0.0, seconds=LONG / 2)),
-        ((), _stops(0.7) + _stops(LONG + 0.7, process=1)),
-    )
-)
+from tests.faults.schedule import Schedule
 
 
 def run(plane: ControlPlane, schedules: Sequence[Schedule], folder: Path) -> None:
@@ -89,11 +37,11 @@ def run(plane: ControlPlane, schedules: Sequence[Schedule], folder: Path) -> Non
 
 def test_another_replica_takes_over(cluster: ControlPlane, tmp_path: Path) -> None:
     """From a leader that is cut off, one that cannot renew, and one that is stopped."""
-    run(cluster, ORDINARY, tmp_path)
+    run(cluster, FEW, tmp_path)
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(2 * 3600)
 def test_another_replica_takes_over_in_any_way(cluster: ControlPlane, tmp_path: Path) -> None:
     """With two and three replicas, right and fast clocks, stops in several moments and of several processes."""
-    run(cluster, THOROUGH, tmp_path)
+    run(cluster, MANY, tmp_path)

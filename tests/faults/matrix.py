@@ -7,6 +7,7 @@ request that the controller sends in one part of its life.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tests.faults.replicas import FEW, MANY
 from tests.faults.requests import WRITES
 from tests.faults.schedule import EVENT_FAULTS, POSSIBLE, Fault, Rule, Schedule, Start, draw
 
@@ -69,6 +70,9 @@ def _make_every() -> tuple[Schedule, ...]:
 EVERY: Final = _make_every()
 
 
+_NUMBERED: Final = {schedule.seed: schedule for schedule in (*EVERY, *FEW, *MANY)}
+
+
 def schedule_of(seed: int) -> Schedule:
-    """Return the schedule of a number."""
-    return EVERY[seed - FIRST] if seed >= FIRST else draw(seed)
+    """Return the schedule of a number, drawn unless it is one of those with a name."""
+    return _NUMBERED[seed] if seed in _NUMBERED else draw(seed)

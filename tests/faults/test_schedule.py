@@ -6,6 +6,8 @@ from collections import Counter
 import pytest
 
 from tests.faults.choosing import Chooser
+from tests.faults.matrix import EVERY, schedule_of
+from tests.faults.replicas import FEW, MANY
 from tests.faults.requests import Target
 from tests.faults.schedule import Fault, Rule, Schedule, Start, draw, draw_quick, kill_after
 
@@ -33,6 +35,15 @@ def test_a_schedule_is_one_line() -> None:
     assert "\n" not in text
     assert text.startswith("seed 8: ")
     assert all(str(rule) in text for rule in draw(8).rules)
+
+
+def test_a_number_repeats_the_schedule_that_has_it() -> None:
+    """What is printed of a failed run is the command with its number: no two schedules have the same one."""
+    made = [*EVERY, *FEW, *MANY]
+    assert [schedule_of(one.seed) for one in made] == made
+    assert len({one.seed for one in made}) == len(made)
+    assert (len(FEW), len(MANY)) == (3, 84)
+    assert schedule_of(17) == draw(17)
 
 
 def test_over_many_seeds_everything_is_drawn() -> None:
