@@ -28,11 +28,11 @@ class ListedCounts(NamedTuple):
 
 def list_counts(counts: Mapping[str, int], after: Mapping[str, int] = _NOTHING) -> ListedCounts:
     """Choose the domains to list."""
-    names = counts.keys() if len(counts) <= FEW else find_filled(counts).keys() | find_filled(after).keys()
-    listed = sorted(names)
+    filled, filled_after = find_filled(counts), find_filled(after)
+    listed = sorted(counts if len(counts) <= FEW else filled.keys() | filled_after.keys())
     return ListedCounts(
-        before={name: counts.get(name, 0) for name in listed},
-        after={name: after.get(name, 0) for name in listed} if after else {},
+        before={name: filled.get(name, 0) for name in listed},
+        after={name: filled_after.get(name, 0) for name in listed} if after else {},
         empty=max(0, len(counts) - len(listed)),
     )
 

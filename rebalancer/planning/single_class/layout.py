@@ -192,6 +192,14 @@ class Layout:
         """Return whether some node of a domain has capacity for another pod."""
         return any(cap > held for held, _, cap, _ in self._leaves[path])
 
+    def count_open(self, path: DomainPath, full: int | None) -> int:
+        """Count the nodes of a domain that have capacity for another pod and hold fewer than `full`."""
+        return sum(
+            times
+            for (held, _, cap, _), times in self._leaves[path].items()
+            if cap > held and (full is None or held < full)
+        )
+
     def held(self, path: DomainPath) -> int:
         """Count the pods in a domain."""
         return sum(leaf[0] * times for leaf, times in self._leaves[path].items())

@@ -1,7 +1,8 @@
 """Where the replacements of a step of equal pods may be placed, and the counts after that."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 
 from rebalancer.model.moves import Target
@@ -32,11 +33,10 @@ class SingleClassOutlook:
         domain has a node that lies in one of the named domains of every other key.
         """
         full = [self._full(level) for level in range(len(self._layout.keys))]
-        named = self._open_domains(full)
         return tuple(
             Target(key, tuple(sorted(domains)))
-            for key, bound, domains in zip(self._layout.keys, full, named, strict=True)
-            if bound is not None and len(domains) <= self._most_domains
+            for key, bound, domains in zip(self._layout.keys, full, self._open_domains(full), strict=True)
+            if bound is not None and domains is not None and len(domains) <= self._most_domains
         )
 
     def _full(self, level: int) -> int | None:
@@ -49,29 +49,30 @@ class SingleClassOutlook:
         highest = 0 if bound.floor_at_zero else _highest_minimum(counts.values(), empty, self._arriving - 1)
         return highest + bound.by_scheduler
 
-    def _open_domains(self, full: Sequence[int | None]) -> Sequence[set[str]]:
+    def _open_domains(self, full: Sequence[int | None]) -> Sequence[set[str] | None]:
         """Return for each level the domains of the nodes that have capacity and lie in no full domain.
 
-        It stops naming nodes soon after more than `most_domains` of them.
+        Of the last level None where they are more than `most_domains`, or none is ever full. Nodes are counted by class
+        then, but for those that pods leave: thousands of nodes are equal.
         """
         layout = self._layout
         topology, last = layout.topology, len(full) - 1
         counts = self._staying[:last]
-        named: list[set[str]] = [set() for _ in full]
-        for path, members in topology.members.items():
+        left = {topology.path.get(name) for name in self._going if self._is_open(name, full[last])}
+        open_nodes: dict[DomainPath, int] = {}
+        for path in topology.members:
             if any(
                 most is not None and by[domain] >= most for most, by, domain in zip(full, counts, path, strict=False)
             ):
                 continue
-            for name in members:
-                if not self._is_open(name, full[last]):
-                    continue
-                named[last].add(topology.last[name])
-                for domains, domain in zip(named, path, strict=False):
-                    domains.add(domain)
-                if full[last] is None or len(named[last]) > self._most_domains:
-                    break
-        return named
+            number = layout.count_open(path, full[last])
+            if number or path in left:
+                open_nodes[path] = number
+        coarse = [{path[level] for path in open_nodes} for level in range(last)]
+        if full[last] is None or sum(open_nodes.values()) > self._most_domains:
+            return (*coarse, None)
+        names = (name for path in open_nodes for name in topology.members[path] if self._is_open(name, full[last]))
+        return (*coarse, {topology.last[name] for name in names})
 
     def _is_open(self, node: str, full: int | None) -> bool:
         """Return whether a node has capacity and holds fewer than `full` pods."""
@@ -88,60 +89,81 @@ class SingleClassOutlook:
         layout = self._layout
         topology = layout.topology
         levels = [dict(counts) for counts in self._staying]
-        before = _counts_of_bounded(layout.keys, layout.bounds, self._count({}))
         *coarse, held = levels
-        open_nodes = self._open_nodes(held)
+        open_nodes = {
+            path: _OpenNodes(layout, members, held, partial(self._find_filled, path))
+            for path, members in topology.members.items()
+        }
+        placed: Counter[str] = Counter()
         for _ in range(self._arriving):
             open_paths = [path for path, nodes in open_nodes.items() if nodes.first is not None]
             if not open_paths:
                 break
             path = min(open_paths, key=lambda path: (*_counts_on(path, coarse), path))
             name = open_nodes[path].take()
+            placed[name] += 1
             value = topology.last[name]
             held[value] = held.get(value, 0) + 1
             for counts, domain in zip(coarse, path, strict=True):
                 counts[domain] += 1
             if held[value] < layout.cap(name):
                 open_nodes[path].put(held[value], name)
-        after = _counts_of_bounded(layout.keys, layout.bounds, levels)
-        return None if after == before else after
+        if self._are_same_domains(placed):
+            return None
+        return _counts_of_bounded(layout.keys, layout.bounds, levels)
+
+    def _are_same_domains(self, placed: Mapping[str, int]) -> bool:
+        """Return whether pods on these nodes are in the domains that were left, of each key that has a maxSkew."""
+        topology, last = self._layout.topology, len(self._layout.keys) - 1
+        for level, bound in enumerate(self._layout.bounds):
+            if not bound.max_skew:
+                continue
+            changes: Counter[str] = Counter()
+            for nodes, sign in ((placed, 1), (self._going, -1)):
+                for name, count in nodes.items():
+                    changes[topology.last[name] if level == last else topology.path[name][level]] += sign * count
+            if any(changes.values()):
+                return False
+        return True
 
     @cached_property
     def _staying(self) -> Sequence[Mapping[str, int]]:
         """The counts of each level once the pods have left."""
-        return self._count(self._going)
+        return [self._layout.counts(level, self._going) for level in range(len(self._layout.keys))]
 
-    def _count(self, going: Mapping[str, int]) -> Sequence[Mapping[str, int]]:
-        return [self._layout.counts(level, going) for level in range(len(self._layout.keys))]
-
-    def _open_nodes(self, held: Mapping[str, int]) -> Mapping[DomainPath, "_OpenNodes"]:
-        """Return the nodes that have capacity, by path; `held` are the counts of the last level."""
-        layout = self._layout
-        filled: dict[DomainPath, list[tuple[int, str]]] = {}
-        for name in layout.pods_on:
-            count = held.get(layout.topology.last[name], 0)
-            if 0 < count < layout.cap(name):
-                filled.setdefault(layout.topology.path[name], []).append((count, name))
-        return {
-            path: _OpenNodes(layout, members, held, filled.get(path, []))
-            for path, members in layout.topology.members.items()
-        }
+    def _find_filled(self, path: DomainPath) -> list[tuple[int, str]]:
+        """Return the nodes of a path that hold pods after the evictions and have capacity, with the number of pods."""
+        layout, staying = self._layout, self._staying[-1]
+        last, path_of = layout.topology.last, layout.topology.path
+        on_path = ((staying.get(last[name], 0), name) for name in layout.pods_on if path_of[name] == path)
+        return [(count, name) for count, name in on_path if 0 < count < layout.cap(name)]
 
 
 class _OpenNodes:
     """The nodes of a path that have capacity, the emptiest first.
 
-    Empty ones are visited only as far as they are taken: of thousands a step needs a few.
+    Empty ones are visited only as far as they are taken, and others after them: of thousands a step needs a few.
     """
 
     def __init__(
-        self, layout: Layout, members: Iterable[str], held: Mapping[str, int], filled: list[tuple[int, str]]
+        self,
+        layout: Layout,
+        members: Iterable[str],
+        held: Mapping[str, int],
+        find_filled: Callable[[], list[tuple[int, str]]],
     ) -> None:
         last = layout.topology.last
         self._empty = (name for name in members if not held.get(last[name], 0) and layout.cap(name) > 0)
         self._next_empty = next(self._empty, None)
-        self._filled = filled
-        heapify(self._filled)
+        self._find_filled = find_filled
+        self._returned: list[tuple[int, str]] = []
+
+    @cached_property
+    def _filled(self) -> list[tuple[int, str]]:
+        filled = self._find_filled() + self._returned
+        heapify(filled)
+        self._returned = filled
+        return filled
 
     @property
     def first(self) -> str | None:
@@ -157,7 +179,7 @@ class _OpenNodes:
 
     def put(self, count: int, name: str) -> None:
         """Return a node that holds so many pods and has capacity for more."""
-        heappush(self._filled, (count, name))
+        heappush(self._returned, (count, name))
 
 
 def _counts_on(path: Sequence[str], coarse: Sequence[Mapping[str, int]]) -> Sequence[int]:

@@ -327,12 +327,19 @@ def snapshot_hash(snapshot: Snapshot, namespaces: set[str]) -> str:
     Fields that change without effect (renewal times, resource versions) are left out. Returns 16 hex digits.
     """
     digest = hashlib.sha256()
+    of_labels: dict[int, list[tuple[str, str]]] = {}  # by identity: thousands of pods share a label set
     for namespace in sorted(namespaces):
+        rows = []
         for pod in snapshot.pods_in.get(namespace, ()):
-            fields = (namespace, pod.name, pod.uid, pod.node, pod.ready, pod.terminating, sorted(pod.labels.items()))
-            digest.update(msgspec.json.encode(fields))
-        for budget in snapshot.budgets_in.get(namespace, ()):
-            digest.update(msgspec.json.encode((namespace, budget.name, budget.allowed, budget.desired_healthy)))
+            labels = of_labels.get(id(pod.labels))
+            if labels is None:
+                labels = of_labels[id(pod.labels)] = sorted(pod.labels.items())
+            rows.append((namespace, pod.name, pod.uid, pod.node, pod.ready, pod.terminating, labels))
+        budgets = [
+            (namespace, budget.name, budget.allowed, budget.desired_healthy)
+            for budget in snapshot.budgets_in.get(namespace, ())
+        ]
+        digest.update(msgspec.json.encode((rows, budgets)))
     if namespaces:
         for node in snapshot.nodes:
             offer = (node.name, sorted(node.labels.items()), node.taints, node.allocatable, node.unschedulable)
