@@ -86,12 +86,9 @@ class NodeIndex:
         if self._is_node_name(key):
             return counts
         totals: dict[str, int] = {}
-        for node, count in counts.items():
-            value = values[node]
-            if value in totals:
-                totals[value] += count
-            else:
-                totals[value] = count
+        known = totals.get
+        for value, count in zip(map(values.__getitem__, counts), counts.values(), strict=True):
+            totals[value] = known(value, 0) + count
         return totals
 
     def _is_node_name(self, key: str) -> bool:

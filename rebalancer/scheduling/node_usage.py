@@ -1,7 +1,6 @@
 """The resources in use on a node, as the scheduler adds them up."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from rebalancer.model.pods import Pod, Resources
@@ -61,22 +60,27 @@ def add_usage(charges: Iterable[tuple[Charge, int]], before: Usage = NOTHING_USE
 PodAmounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
 """What one pod uses: the numbers of `Usage`, in its order."""
 
-NO_AMOUNTS: PodAmounts = (0, 0, 0, 0, 0, ())
-
 
 def get_amounts(charge: Charge) -> PodAmounts:
-    """Return what a pod uses. Thousands of pods share one tuple."""
+    """Return what a pod uses."""
     requests, scored = charge
     return requests.cpu, requests.memory, requests.ephemeral_storage, *scored, requests.extended
 
 
-def sum_usage(taken: Sequence[PodAmounts]) -> Usage:
-    """Return the sum, as `add_usage` does from zero, but column by column: fast for every node of a large cluster."""
-    if not taken:
-        return NOTHING_USED
-    cpu, memory, storage, scored_cpu, scored_memory, extended = zip(*taken, strict=True)
+def multiply_amounts(amounts: PodAmounts, pods: int) -> Usage:
+    """Return what so many equal pods use."""
+    cpu, memory, storage, scored_cpu, scored_memory, extended = amounts
+    others = {name: pods * amount for name, amount in extended} if extended else NO_EXTENDED
+    return Usage(pods, pods * cpu, pods * memory, pods * storage, pods * scored_cpu, pods * scored_memory, others)
+
+
+def sum_usage(parts: Sequence[Usage]) -> Usage:
+    """Return the sum, column by column: fast for every node of a large cluster."""
+    if len(parts) <= 1:
+        return parts[0] if parts else NOTHING_USED
+    pods, cpu, memory, storage, scored_cpu, scored_memory, extended = zip(*parts, strict=True)
     others: dict[str, int] = {}
-    if any(extended):
-        for name, amount in chain.from_iterable(extended):
+    for amounts in extended:
+        for name, amount in amounts.items():
             others[name] = others.get(name, 0) + amount
-    return Usage(len(taken), sum(cpu), sum(memory), sum(storage), sum(scored_cpu), sum(scored_memory), others)
+    return Usage(sum(pods), sum(cpu), sum(memory), sum(storage), sum(scored_cpu), sum(scored_memory), others)

@@ -142,7 +142,8 @@ class Counts:
         self.constraint: Final = constraint
         self.eligible: Final = eligible
         self.self_match: Final = self_match
-        if not eligible.nodes.issuperset(per_node):
+        # Where every node is eligible, so are those that hold pods.
+        if len(eligible.nodes) < len(nodes.by_name) and not eligible.nodes.issuperset(per_node):
             per_node = {node: count for node, count in per_node.items() if node in eligible.nodes}
         self.by_node: Final = per_node
         """Counted pods by eligible node; nodes without counted pods are absent."""

@@ -13,8 +13,15 @@ from typing import NamedTuple
 from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod, PodPhase, Resources
-from rebalancer.scheduling.node_usage import NO_AMOUNTS, PodAmounts, Usage, get_amounts, get_charge, sum_usage
+from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
+from rebalancer.scheduling.node_usage import (
+    PodAmounts,
+    Usage,
+    get_amounts,
+    get_charge,
+    multiply_amounts,
+    sum_usage,
+)
 from rebalancer.scheduling.versions import VersionRules
 
 NO_AFFINITY = PodAffinity()
@@ -88,43 +95,20 @@ class Population:
         """Index the pods of a snapshot by their actual nodes, or `PlacedPod`s by their hypothetical nodes."""
         self.nodes = nodes
         self._pods = pods
+        self._rules = rules
+        self._runs = _find_runs(pods, nodes)
         self._usage: dict[str, Usage] = {}
         self._fitting: dict[Hashable, frozenset[str]] = {}
         self.live: dict[str, LabelSets] = {}
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
         """Terminating pods by namespace: their resources, ports and affinity count until they are deleted."""
-        self._taken: dict[str, list[PodAmounts]] = {name: [] for name in nodes}
-        self._affine: list[PlacedPod] = []
-        self._claiming: list[Pod] = []
-        labels: Labels | None = None
-        affinity: PodAffinity = NO_AFFINITY
-        keen = False
-        namespace = ""
-        places: list[str] = []
-        requests: Resources | None = None
-        scored: tuple[int, int] = (0, 0)
-        amounts: PodAmounts = NO_AMOUNTS
-        taken = self._taken
-        for pod, node, ending in _iterate_placed_pods(pods, nodes):
-            # Pods of one workload are adjacent in most lists and share one label set: they need no look-up.
-            if pod.labels is not labels or pod.namespace != namespace or ending:
-                labels, namespace = (None if ending else pod.labels), pod.namespace
-                sets = (self.terminating if ending else self.live).setdefault(namespace, LabelSets())
-                places = sets.nodes_of.setdefault(pod.labels, [])
-            places.append(node)
-            charge = get_charge(pod, rules)
-            if charge[0] is not requests or charge[1] is not scored:
-                requests, scored = charge
-                amounts = get_amounts(charge)
-            taken[node].append(amounts)
-            if pod.spec.pod_affinity is not affinity:
-                affinity = pod.spec.pod_affinity
-                keen = affinity != NO_AFFINITY
-            if keen:
-                self._affine.append(PlacedPod(pod, node, ending))
-            if pod.claims:
-                self._claiming.append(pod)
+        for pod, names, ending in self._runs:
+            by_namespace = self.terminating if ending else self.live
+            sets = by_namespace.get(pod.namespace)
+            if sets is None:
+                sets = by_namespace[pod.namespace] = LabelSets()
+            sets.nodes_of.setdefault(pod.labels, []).extend(names)
 
     @cached_property
     def on(self) -> Mapping[str, Sequence[Pod]]:
@@ -156,10 +140,12 @@ class Population:
     def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
         """Pods with affinity or anti-affinity terms: by namespace and terms, how many on each node."""
         by_namespace: dict[str, dict[PodAffinity, dict[str, int]]] = {}
-        for pod, node, _ in self._affine:
-            assert node is not None, "a pod without a node is not in the population"
-            places = by_namespace.setdefault(pod.namespace, {}).setdefault(pod.spec.pod_affinity, {})
-            places[node] = places.get(node, 0) + 1
+        for pod, names, _ in self._runs:
+            affinity = pod.spec.pod_affinity
+            if affinity is not NO_AFFINITY and affinity != NO_AFFINITY:
+                places = by_namespace.setdefault(pod.namespace, {}).setdefault(affinity, {})
+                for node in names:
+                    places[node] = places.get(node, 0) + 1
         return by_namespace
 
     @cached_property
@@ -200,14 +186,31 @@ class Population:
     @cached_property
     def claim_users(self) -> Mapping[tuple[str, str], int]:
         """How many pods use a claim, by (namespace, name)."""
-        return Counter((pod.namespace, name) for pod in self._claiming for name in pod.claims)
+        placed = _iterate_placed_pods(self._pods, self.nodes)
+        return Counter((pod.namespace, name) for pod, _, _ in placed if pod.claims for name in pod.claims)
 
     def used(self, node: str) -> Usage:
         """Return the resources in use on a node."""
         usage = self._usage.get(node)
         if usage is None:
-            usage = self._usage[node] = sum_usage(self._taken[node])
+            usage = self._usage[node] = sum_usage(self._parts_of_usage[node])
         return usage
+
+    @cached_property
+    def _parts_of_usage(self) -> Mapping[str, Sequence[Usage]]:
+        """What the pods of each node use: one sum for all that use the same. Most nodes share these sums."""
+        names_by_amounts: dict[PodAmounts, list[str]] = {}
+        for pod, names, _ in self._runs:
+            names_by_amounts.setdefault(get_amounts(get_charge(pod, self._rules)), []).extend(names)
+        parts: dict[str, list[Usage]] = {name: [] for name in self.nodes}
+        for amounts, names in names_by_amounts.items():
+            by_number: dict[int, Usage] = {}
+            for name, number in count_names(names).items():
+                usage = by_number.get(number)
+                if usage is None:
+                    usage = by_number[number] = multiply_amounts(amounts, number)
+                parts[name].append(usage)
+        return parts
 
     def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each key."""
@@ -233,6 +236,50 @@ def reaches_out(affinity: PodAffinity) -> bool:
     terms = [*affinity.required, *affinity.anti_required]
     terms += [preferred.term for preferred in (*affinity.preferred, *affinity.anti_preferred)]
     return any(term.namespaces or term.namespace_selector is not None for term in terms)
+
+
+class _Run(NamedTuple):
+    """Pods that follow each other and are alike: one of them, and the node of each. Those without a node are left out.
+
+    They share namespace, labels, spec and requests. A terminating pod is a run of its own.
+    """
+
+    pod: Pod
+    nodes: list[str]
+    terminating: bool
+
+
+def _find_runs(pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node]) -> Sequence[_Run]:
+    """Return the pods on existing nodes, run by run: pods of one workload are adjacent in most lists."""
+    runs: list[_Run] = []
+    namespace, phase = "", PodPhase.SUCCEEDED
+    labels: Labels | None = None
+    spec: PodSpec | None = None
+    requests: Resources | None = None
+    scored: tuple[int, int] | None = None
+    names: list[str] = []
+    for pod in pods:
+        if isinstance(pod, PlacedPod):
+            return [_Run(placed, [node], ending) for placed, node, ending in _iterate_placed_pods(pods, nodes)]
+        # This loop visits every pod of the cluster: identity is enough, since what is equal is one object.
+        if (
+            pod.labels is not labels
+            or pod.spec is not spec
+            or pod.phase is not phase
+            or pod.requests is not requests
+            or pod.scored is not scored
+            or pod.deleted is not None
+            or pod.namespace != namespace
+        ):
+            labels = pod.labels if pod.deleted is None else None
+            namespace, spec, phase, requests, scored = pod.namespace, pod.spec, pod.phase, pod.requests, pod.scored
+            names = []
+            if not pod.finished:
+                runs.append(_Run(pod, names, pod.deleted is not None))
+        node = pod.node
+        if node is not None and node in nodes:
+            names.append(node)
+    return [run for run in runs if run.nodes]
 
 
 def _iterate_placed_pods(pods: Iterable[Pod | PlacedPod], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:

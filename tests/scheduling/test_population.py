@@ -1,12 +1,12 @@
-"""Which placed pods have affinity that may mean pods of a namespace."""
+"""Pods by node: what they use, and which of them have affinity that may mean pods of a namespace."""
 
 from msgspec import structs
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import LabelSelector
-from rebalancer.model.pods import PodSpec
+from rebalancer.model.pods import PodPhase, PodSpec, Resources
 from rebalancer.scheduling.view import View
-from tests.scheduling.build import HOSTNAME, node, pod, snapshot
+from tests.scheduling.build import HOSTNAME, NOW, node, pod, snapshot
 
 
 def test_affinity_reaches_only_the_namespaces_that_it_means() -> None:
@@ -30,3 +30,22 @@ def test_affinity_that_names_another_namespace_reaches_it() -> None:
     )
     view = View(snapshot([node("n1"), node("n2")], [other]))
     assert [namespace for namespace, _, _ in view.affine_towards("here")] == ["there"]
+
+
+def test_pods_in_any_order_count_on_their_own_nodes() -> None:
+    """Whether pods that are alike follow each other or not; a finished pod is on no node, a terminating one is."""
+    large = Resources(cpu=500, extended=(("gpu", 1),))
+    alike = [pod({"a": "b"}, on=name, spec=PodSpec(requests=Resources(cpu=100))) for name in ("n1", "n1", "n2")]
+    other = pod({"c": "d"}, on="n1", spec=PodSpec(requests=large))
+    ending = structs.replace(alike[0], uid="ending", deleted=NOW)
+    ended = structs.replace(other, uid="ended", phase=PodPhase.SUCCEEDED)
+    several = [alike[0], other, alike[1], ended, ending, structs.replace(other, uid="more", node="n2"), alike[2]]
+    for pods in (several, several[::-1]):
+        view = View(snapshot([node("n1"), node("n2")], [structs.replace(each, scored=(0, 0)) for each in pods]))
+        assert view.live("default", LabelSelector.of({"a": "b"})) == {"n1": 2, "n2": 1}
+        assert view.present("default", LabelSelector.of({"a": "b"})) == {"n1": 3, "n2": 1}
+        assert sorted(each.uid for each in view.pods_on("n1")) == sorted(
+            [alike[0].uid, alike[1].uid, other.uid, "ending"]
+        )
+        assert (view.used("n1").pods, view.used("n1").cpu, view.used("n1").extended) == (4, 800, {"gpu": 1})
+        assert (view.used("n2").pods, view.used("n2").cpu, view.used("n2").extended) == (2, 600, {"gpu": 1})

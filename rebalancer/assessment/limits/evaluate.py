@@ -123,7 +123,8 @@ class _LimitEvaluator:
         meant: Domains,
     ) -> EvaluatedLimit:
         filled, nodes = self._count_by_domain(parts, rule.topology_key), meant.nodes
-        if not filled.keys() <= nodes.keys():
+        # Where the domains are all that nodes carry, no pod is in another one.
+        if nodes is not self._view.nodes.groups(rule.topology_key) and not filled.keys() <= nodes.keys():
             if rule.domains is not None:
                 filled = {value: count for value, count in filled.items() if value in nodes}
             else:
@@ -146,10 +147,11 @@ class _LimitEvaluator:
         """Count the pods by domain; pods without a node, or on a node without the key, are left out."""
         if parts is not self._placed[0]:  # most often the same pods as for the rule before
             pods = parts[0].pods if len(parts) == 1 else [pod for part in parts for pod in part.pods]
-            self._placed = parts, count_names([pod.node for pod in pods if pod.node is not None])
+            known = self._view.nodes.by_name
+            self._placed = parts, count_names([pod.node for pod in pods if pod.node is not None and pod.node in known])
         by_node, index = self._placed[1], self._view.nodes
         carrying = index.values(key)
-        if not by_node.keys() <= carrying.keys():
+        if len(carrying) < len(index.by_name) and not by_node.keys() <= carrying.keys():
             by_node = {node: count for node, count in by_node.items() if node in carrying}
         return index.by_value(key, by_node)
 
