@@ -26,7 +26,7 @@ from rebalancer.controller.policy_source import open_policy
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import UnderWay
 from rebalancer.settings import load_settings
-from tests.adapters.kubernetes.fake_server import answer, begin_stream, served
+from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 from tests.controller.waiting import until
 
 LEASES = "/apis/coordination.k8s.io/"
@@ -320,6 +320,50 @@ def test_a_clock_that_is_set_back_stops_no_cycle(monkeypatch: pytest.MonkeyPatch
         try:
             controller.start(threading.Event())
             until(lambda: controller._runner.state.turn >= 4, "four cycles")
+        finally:
+            controller.stop()
+
+
+class ReturningNode(EmptyCluster):
+    """A cluster whose only event is a node that joins, once somebody lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.returns = threading.Event()
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        if "/nodes?" not in request.path or "watch=" not in request.path:
+            super().__call__(request)
+            return
+        begin_stream(request)
+        while not self.returns.wait(0.5):
+            bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1"}}}
+            chunk(request, json.dumps(bookmark).encode() + b"\n")
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        node = {
+            "metadata": {"name": "n", "uid": "n", "resourceVersion": "2", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"conditions": [ready]},
+        }
+        chunk(request, json.dumps({"type": "ADDED", "object": node}).encode() + b"\n")
+        time.sleep(1)
+
+
+def test_a_change_in_the_cluster_has_a_cycle_follow() -> None:
+    """From the watch to the loop: it does not wait for the interval, which is an hour."""
+    cluster = ReturningNode()
+    with served(cluster) as transport:
+        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0"})
+        policy = open_policy(settings, transport)
+        controller = process._Controller(
+            settings, process.SYSTEM_CLOCKS, transport, policy, interval=timedelta(hours=1)
+        )
+        try:
+            controller.start(threading.Event())
+            until(lambda: controller._runner.state.turn > 0, "the first cycle")
+            time.sleep(0.5)  # what has begun with the process is over
+            before = controller._runner.state.turn
+            cluster.returns.set()
+            until(lambda: controller._runner.state.turn > before, "a cycle after the node")
         finally:
             controller.stop()
 
