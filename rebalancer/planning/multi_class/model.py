@@ -14,9 +14,6 @@ from rebalancer.planning.multi_class.classes import Cell, PodClass, PodClasses
 from rebalancer.planning.multi_class.milp import Program
 from rebalancer.planning.scope.bounds import Bound
 
-_MANY = 10**6
-"""More pods than a domain ever holds."""
-
 
 class PlacementModel:
     """One component as a program. `placed` and `stay` are columns by cell.
@@ -34,7 +31,7 @@ class PlacementModel:
         self.unplaced: list[int] = []
         self.over: list[tuple[int, int]] = []
         self._relaxed = relaxed
-        total = sum(pod_class.total for pod_class in classes.classes)
+        self._total = total = classes.total
         self.weight_over = total + 1
         self.weight_unplaced = self.weight_over * (total * max(1, len(classes.requirements)) + 1)
         for number, pod_class in enumerate(classes.classes):
@@ -111,7 +108,9 @@ class PlacementModel:
     def _add_bound(self, row: Mapping[int, float], given: int, bound: Bound, lowest: int | None, times: int) -> None:
         program, over = self.program, dict[int, float]()
         if self._relaxed:
-            column = program.add_column(0, _MANY, self.weight_over * times)
+            # No more than can ever be exceeded: with a looser bound the solver's propagation takes most of its time.
+            most = given + min(self._total, sum(program.upper[column] for column in row))
+            column = program.add_column(0, max(most, bound.least), self.weight_over * times)
             self.over.append((column, times))
             over = {column: -1}
         if bound.cap is not None:
