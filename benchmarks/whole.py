@@ -8,6 +8,7 @@ stay in the folder of `--work` and are used again.
 """
 
 import argparse
+import compileall
 import os
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from benchmarks import peer
 from benchmarks.recorded.pages import POLICY, recorded
 from benchmarks.recorded.server import served, write_kubeconfig
 from benchmarks.recorded.states import SCENARIOS, SIZES
+from rebalancer import __file__ as package
 
 COMMANDS: Final = {
     "report": ("report",),
@@ -146,6 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--work", type=Path, help="keeps what is recorded (default: a temporary folder)")
     options = parser.parse_args(arguments)
+    compileall.compile_dir(Path(package).parent, quiet=1)  # as in the image
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         nodes, pods = SIZES[options.size]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from benchmarks.recorded import objects
 from benchmarks.recorded.protobuf import encode, list_message, wrap_list
@@ -93,9 +93,9 @@ class _Recorder:
         rest = iter(items)
         for number in range(1, max(1, -(-count // PAGE)) + 1):
             chunk = list(islice(rest, PAGE))
-            metadata = {"resourceVersion": VERSION}
+            metadata: dict[str, Any] = {"resourceVersion": VERSION}
             if number * PAGE < count:
-                metadata["continue"] = str(number)
+                metadata |= {"continue": str(number), "remainingItemCount": count - number * PAGE}
             head = {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": metadata}
             text = _to_json(head)[:-1] + b',"items":[' + b",".join(item for item, _ in chunk) + b"]}\n"
             self._write("json", pages["json"], text)

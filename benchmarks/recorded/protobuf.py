@@ -161,7 +161,7 @@ def list_message(group_version: str, kind: str) -> str:
     return f".k8s.io.api.{group_version.replace('/', '.')}.{kind}"
 
 
-def wrap_list(api_version: str, kind: str, metadata: Mapping[str, str], items: Iterable[bytes]) -> bytes:
+def wrap_list(api_version: str, kind: str, metadata: Mapping[str, Any], items: Iterable[bytes]) -> bytes:
     """Return an answer with a list of encoded objects, in the envelope that Kubernetes puts around each answer."""
     raw = _delimited(1, encode(".k8s.io.apimachinery.pkg.apis.meta.v1.ListMeta", metadata))
     raw += b"".join(_delimited(2, item) for item in items)

@@ -65,7 +65,7 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
         return Fault(kind=kind, namespace="", name="", message=message)
 
 
-def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
+def decode_page(kind: ResourceKind, data: bytes | memoryview, intern: Interner) -> Page:
     """Decode a page of a list; raise UnreadableList if the body is not a list."""
     faults: list[Fault] = []
     try:
@@ -86,7 +86,7 @@ def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
     )
 
 
-def _decode_page(data: bytes) -> _ListPage:
+def _decode_page(data: bytes | memoryview) -> _ListPage:
     try:
         return _PAGE.decode(data)
     except msgspec.DecodeError as error:
@@ -97,7 +97,7 @@ def _make_error(error: msgspec.DecodeError) -> UnreadableList:
     return UnreadableList(f"not a list of Kubernetes objects: {error}")
 
 
-def reduce_page(kind: ResourceKind, data: bytes) -> tuple[list[bytes], str, list[Fault]]:
+def reduce_page(kind: ResourceKind, data: bytes | memoryview) -> tuple[list[bytes], str, list[Fault]]:
     """Return the reduced objects of a page of a list, the token of the next page, and the malformed ones."""
     page = _decode_page(data)
     items, faults = _reduce((kind, item) for item in page.items)

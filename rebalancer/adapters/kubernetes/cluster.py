@@ -378,13 +378,13 @@ def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], lis
     return items, frozenset(known), faults
 
 
-def _reduce(kind: ResourceKind, data: bytes) -> tuple[tuple[list[bytes], list[Fault]], str]:
+def _reduce(kind: ResourceKind, data: bytes | memoryview) -> tuple[tuple[list[bytes], list[Fault]], str]:
     items, token, faults = reduce_page(kind, data)
     return (items, faults), token
 
 
 def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:
-    for page in read_pages(transport, kind, kind.path):
+    for page in read_pages(transport, kind, kind.path, apart=True):
         gathered.objects[kind.field].extend(page.objects)
         gathered.faults.extend(page.faults)
     gathered.kinds.add(kind.name)

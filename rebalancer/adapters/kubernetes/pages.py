@@ -3,7 +3,7 @@
 The API server writes the token before the objects. Decoding a page of 500 pods takes about as long as the server takes
 to make the next one, so that a list takes hardly longer than the slower of the two. What has come of that page waits in
 the buffers of the connection: a thread that read it beside the decoding would have to wait for the interpreter after
-each 16 KiB, and both would be slower.
+each 16 KiB, and both would be slower. A process of its own may receive the pages of a long list.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from rebalancer.adapters.kubernetes.receiver import Request, receives_apart, receiving
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
@@ -28,6 +29,9 @@ _ITEMS: Final = b'"items":'
 _HEAD_LENGTH: Final = 8192
 """Bytes in which the metadata of a list has ended: a token has a few hundred."""
 
+_LONG: Final = 10_000
+"""Objects from which on a list is long: a process takes some hundredths of a second, and memory for three pages."""
+
 _HEAD: Final = msgspec.json.Decoder(wire.ListOf[msgspec.Raw])
 
 
@@ -39,52 +43,80 @@ def read_pages(
     query: Mapping[str, str] = MappingProxyType({}),
     timeout: float | None = None,
     intern: Interner | None = None,
+    apart: bool = False,
 ) -> Iterator[Page]:
-    """Yield the pages of a list, each decoded; `timeout` is for each of them, None: the transport's own."""
+    """Yield the pages of a list, each decoded; `timeout` is for each of them, None: the transport's own.
+
+    `apart`: a long list may be received by a process of its own.
+    """
     interner = intern if intern is not None else Interner()
 
-    def read(data: bytes) -> tuple[Page, str]:
+    def read(data: bytes | memoryview) -> tuple[Page, str]:
         page = decode_page(kind, data, interner)
         return page, page.continue_token
 
-    return request_pages(transport, path, read, query, timeout)
+    return request_pages(transport, path, read, query, timeout, apart=apart)
 
 
 def request_pages(
     transport: Transport,
     path: str,
-    read: Callable[[bytes], tuple[T, str]],
+    read: Callable[[bytes | memoryview], tuple[T, str]],
     query: Mapping[str, str] = MappingProxyType({}),
     timeout: float | None = None,
+    *,
+    apart: bool = False,
 ) -> Iterator[T]:
-    """Yield what `read` makes of each page of a list; it also returns the token of the next one, "" after the last."""
+    """Yield what `read` makes of each page of a list; it also returns the token of the next one, "" after the last.
 
-    def begin(token: str) -> Callable[[], bytes]:
+    `apart`: see `read_pages`; `read` must keep no part of a page, then.
+    """
+
+    def begin(token: str, by: Transport = transport) -> Callable[[], bytes]:
         part = {**query, "limit": _LIMIT, **({"continue": token} if token else {})}
-        return transport.begin("GET", path, query=part, timeout=timeout)
+        return by.begin("GET", path, query=part, timeout=timeout)
+
+    def connect() -> Request:
+        return partial(begin, by=transport.renewed())
 
     data = begin("")()
+    head = _read_head(data)
+    if apart and head.continue_ and (head.remaining_item_count or 0) >= _LONG and receives_apart():
+        with receiving(connect, _find_token, head.continue_) as received:
+            made, token = read(data)
+            yield made
+            for body in received:
+                made, token = read(body)
+                yield made
+        if not token:
+            return
+        data = begin(token)()
     while True:
         early = _find_token(data)
         following = _start(partial(begin, early)) if early else None
         made, token = read(data)
         # Before the page is used, which may take longer than a request may.
-        body = _finish(following) if following is not None else None
+        rest = _finish(following) if following is not None else None
         yield made
         if not token:
             return
-        data = body.result() if body is not None else begin(token)()
+        data = rest.result() if rest is not None else begin(token)()
 
 
 def _find_token(data: bytes) -> str:
     """Return the token of the next page, "" where there is none or it does not come before the objects."""
+    return _read_head(data).continue_
+
+
+def _read_head(data: bytes) -> wire.ListMetadata:
+    """Return the metadata of a page as far as it comes before the objects."""
     end = data.find(_ITEMS, 0, _HEAD_LENGTH)
     if end < 0:
-        return ""
+        return wire.ListMetadata()
     try:
-        return _HEAD.decode(data[:end] + _ITEMS + b"[]}").metadata.continue_
+        return _HEAD.decode(data[:end] + _ITEMS + b"[]}").metadata
     except msgspec.DecodeError:
-        return ""
+        return wire.ListMetadata()
 
 
 def _finish(begun: "Future[Callable[[], bytes]]") -> "Future[bytes]":

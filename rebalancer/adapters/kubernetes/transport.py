@@ -168,6 +168,10 @@ class Transport:
         self.on_answer(method, path, response.status)
         return response
 
+    def renewed(self) -> "Transport":
+        """Return a transport to the same server with connections of its own: those of a process are no other's."""
+        return Transport(_make_client(self._client.configuration), read_timeout=self._read_timeout)
+
     def interrupt(self) -> None:
         """End every request and stream that is under way; later ones fail."""
         self._connections.interrupt()
@@ -228,9 +232,13 @@ def connect(
     if not configuration.verify_ssl:
         # urllib3 warns at every request; `Transport.warnings` says it once.
         warnings.filterwarnings("ignore", category=urllib3.exceptions.InsecureRequestWarning)
+    return Transport(_make_client(configuration), read_timeout=read_timeout)
+
+
+def _make_client(configuration: Configuration) -> ApiClient:
     client = ApiClient(configuration)
     client.user_agent = f"rebalancer/{__version__}"
-    return Transport(client, read_timeout=read_timeout)
+    return client
 
 
 def _use_service_account(configuration: Configuration) -> bool:

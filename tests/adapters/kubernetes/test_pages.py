@@ -68,7 +68,7 @@ def test_the_next_page_is_requested_before_this_one_is_decoded() -> None:
     pages = Pages()
     ahead: list[bool] = []
 
-    def read(data: bytes) -> tuple[int, str]:
+    def read(_: bytes | memoryview) -> tuple[int, str]:
         number = len(ahead)
         ahead.append(pages.wait_for(str(number + 1)) if number < 4 else True)
         return number, str(number + 1) if number < 4 else ""

@@ -1,0 +1,134 @@
+"""A second process that receives the pages of a long list while this one decodes them.
+
+TLS hands over 16 KiB at a time, and needs the interpreter for each: in one process, receiving and decoding take turns.
+The receiver is a fork with connections of its own, and writes each page into memory that both processes share. It ends
+at whatever goes wrong, and the caller goes on by itself: an error is raised where it always is. A fork takes none of
+the other threads along, so that what these hold stays held: a receiver that waits for it is given up.
+"""
+
+import mmap
+import os
+import select
+import signal
+import struct
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import cycle
+from typing import Final, NoReturn
+
+_SLOTS: Final = 3
+"""Pages that may have been received and not decoded."""
+
+_SLOT_LENGTH: Final = 64 * 1024 * 1024
+"""Bytes of the largest page that is handed over; what is not written takes no memory."""
+
+_SILENT_SECONDS: Final = 90.0
+"""Longer than a request may take: a receiver that hands over nothing for so long is given up."""
+
+_LENGTH: Final = struct.Struct("Q")
+_FREE: Final = b"."
+
+Request = Callable[[str], Callable[[], bytes]]
+"""Requests the page of a token, as `Transport.begin` does."""
+
+
+def receives_apart() -> bool:
+    """Return whether a second process can be had and helps: not on one processor."""
+    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1
+
+
+@contextmanager
+def receiving(
+    connect: Callable[[], Request], find_token: Callable[[bytes], str], token: str
+) -> Iterator[Iterator[memoryview]]:
+    """Give the bodies of the pages from that of `token` on; each is valid until the next one is taken.
+
+    `connect` is called in the other process; `find_token` returns the token of the next page, "" where it is not known.
+    They end after the last page, and before, if there is no such process any more. Nothing may keep a part of a body.
+    """
+    full, filled = os.pipe()
+    freed, free = os.pipe()
+    try:
+        slots = [mmap.mmap(-1, _SLOT_LENGTH) for _ in range(_SLOTS)]
+        process = _fork()
+    except OSError:  # there may be no more processes, or no more address space
+        for end in (full, filled, freed, free):
+            os.close(end)
+        yield iter(())
+        return
+    if not process:
+        os.close(full)
+        os.close(free)
+        _serve(connect, find_token, token, slots, filled, freed)
+    os.close(filled)
+    os.close(freed)
+    try:
+        os.write(free, _FREE * (_SLOTS - 1))
+        yield _take(slots, full, free)
+    finally:
+        os.close(full)
+        os.close(free)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Other threads may run, as that which shows the progress. The fork waits for nothing that one of them holds.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _take(slots: list[mmap.mmap], full: int, free: int) -> Iterator[memoryview]:
+    """Yield what the receiver hands over."""
+    for slot in cycle(slots):
+        _allow(free)
+        ready, _, _ = select.select([full], [], [], _SILENT_SECONDS)
+        length = os.read(full, _LENGTH.size) if ready else b""
+        if len(length) < _LENGTH.size:
+            return
+        body = memoryview(slot)[: _LENGTH.unpack(length)[0]]
+        yield body
+        body.release()  # it fails where somebody has kept a part
+
+
+def _allow(free: int) -> None:
+    """Let one more page be handed over."""
+    with suppress(BrokenPipeError):  # the last one has been
+        os.write(free, _FREE)
+
+
+def _serve(
+    connect: Callable[[], Request],
+    find_token: Callable[[bytes], str],
+    token: str,
+    slots: list[mmap.mmap],
+    filled: int,
+    freed: int,
+) -> NoReturn:
+    """Receive pages in the forked process, and end it without anything that the first one has to do at its end."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the first process, and with it this one
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):  # whoever reads what the first one writes does not wait for this one
+            os.dup2(nothing, stream)
+        begin, number = connect(), 0
+        body = begin(token)
+        while True:
+            data = body()
+            if token := find_token(data):
+                body = begin(token)
+            if not os.read(freed, 1):
+                break
+            slots[number % _SLOTS][: len(data)] = data
+            os.write(filled, _LENGTH.pack(len(data)))
+            if not token:
+                break
+            number += 1
+        os.close(filled)
+        while os.read(freed, 1):  # until the last page has been taken
+            pass
+    finally:
+        os._exit(0)
