@@ -1,5 +1,6 @@
 """Where the installed commands begin: Ctrl-C ends them quietly while the program itself is still being imported."""
 
+import gc
 import sys
 
 _INTERRUPTED = 130
@@ -10,7 +11,9 @@ def main() -> None:
     try:
         from rebalancer.cli.main import main as run  # noqa: PLC0415  # the import is what may be interrupted
 
-        sys.exit(run())
+        code = run()
+        gc.freeze()  # the interpreter's last collection would visit all that is about to be freed anyway
+        sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 
