@@ -7,9 +7,11 @@ from functools import cached_property
 
 from msgspec import structs
 
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import (
@@ -129,6 +131,26 @@ class PodClasses:
         return replace(self, classes=tuple(classes))
 
 
+class _Counting:
+    """Which requirements count a pod, by number; constraints with one selector are asked once."""
+
+    def __init__(self, requirements: Sequence[Requirement]) -> None:
+        self._alike: dict[Hashable, tuple[Requirement, list[int]]] = {}
+        for number, requirement in enumerate(requirements):
+            source = requirement.source
+            question = number if isinstance(source, EvaluatedLimit) else source.constraint.selector
+            self._alike.setdefault(question, (requirement, []))[1].append(number)
+        self._known: dict[tuple[Labels, Reference], frozenset[int]] = {}
+
+    def numbers(self, labels: Labels, workload: Reference) -> frozenset[int]:
+        """Return the numbers of the requirements that count a pod of a workload with these labels."""
+        known = self._known.get((labels, workload))
+        if known is None:
+            counted = [numbers for first, numbers in self._alike.values() if first.counts(labels, workload)]
+            known = self._known[labels, workload] = frozenset().union(*counted)
+        return known
+
+
 @dataclass
 class _Draft:
     """A pod class while its members are collected."""
@@ -150,6 +172,7 @@ class PodClassesBuilder:
         self, component: Component, refusals: Sequence[Refusal | None], requirements: tuple[Requirement, ...]
     ) -> PodClasses | Refusal:
         """Divide a component's pods into classes, or return why their requirements are not modelled."""
+        counting = _Counting(requirements)
         drafts: dict[Hashable, _Draft] = {}
         for member, refusal in zip(component.members, refusals, strict=True):
             if member.owner is None:
@@ -157,10 +180,7 @@ class PodClassesBuilder:
             pod = member.next_pod
             if isinstance(pod, Unpredictable):
                 return Refusal(pod.reason, Modelled(pod.message, member.reference))
-            key = (
-                scheduling_terms(pod),
-                tuple(requirement.counts(pod.labels, member.reference) for requirement in requirements),
-            )
+            key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference)
             draft = drafts.setdefault(key, _Draft(pod))
             draft.members.append(member)
             draft.refusals.append(refusal)
@@ -169,7 +189,7 @@ class PodClassesBuilder:
         everything = PodPartition()
         classes = []
         for draft in drafts.values():
-            pod_class = self._pod_class(component, draft, requirements, everything)
+            pod_class = self._pod_class(component, draft, counting, everything)
             if isinstance(pod_class, Refusal):
                 return pod_class
             classes.append(pod_class)
@@ -188,7 +208,7 @@ class PodClassesBuilder:
 
     # Many branches: what a class cannot have, then comprehensions that fill its fields.
     def _pod_class(
-        self, component: Component, draft: _Draft, requirements: Sequence[Requirement], everything: PodPartition
+        self, component: Component, draft: _Draft, counting: _Counting, everything: PodPartition
     ) -> PodClass | Refusal:
         sample = structs.replace(draft.sample, claims=()) if draft.sample.claims else draft.sample
         own = [pod for member in component.members for pod in member.pods]
@@ -198,15 +218,9 @@ class PodClassesBuilder:
             return Refusal(Reason.NOT_PREDICTABLE, PodAffinityRequired())
         capacity = self._capacities.without_own(sample, own)
         workload = draft.members[0].reference
-
-        def counting(labels: Labels) -> frozenset[int]:
-            return frozenset(
-                number for number, requirement in enumerate(requirements) if requirement.counts(labels, workload)
-            )
-
-        mine = counting(sample.labels)
+        mine = counting.numbers(sample.labels, workload)
         pods = self._partitioner.partition(
-            draft.members, draft.refusals, capacity.nodes, lambda labels: counting(labels) == mine
+            draft.members, draft.refusals, capacity.nodes, lambda labels: counting.numbers(labels, workload) == mine
         )
         if isinstance(pods, Refusal):
             return pods

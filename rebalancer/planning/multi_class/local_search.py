@@ -11,7 +11,7 @@ the rows that it changes.
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from rebalancer.planning.multi_class.classes import Cell, PodClasses
+from rebalancer.planning.multi_class.classes import Cell
 from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 
@@ -25,16 +25,16 @@ class LocalSearch:
     """The placements near one that satisfies every requirement. Each change that is tried costs 1 of `budget`."""
 
     def __init__(
-        self, classes: PodClasses, placed: Mapping[Cell, int], budget: SearchBudget, limits: SearchLimits
+        self, model: PlacementModel, placed: Mapping[Cell, int], budget: SearchBudget, limits: SearchLimits
     ) -> None:
         self._budget = budget
         self._tries = limits.local_changes
-        self._rows = _CellRows(PlacementModel(classes))
+        self._rows = _CellRows(model)
         self._sums = self._rows.sums(placed)
         self._target = placed
         self._now = {
             (number, node): count
-            for number, pod_class in enumerate(classes.classes)
+            for number, pod_class in enumerate(model.classes.classes)
             for node, count in pod_class.counts.items()
         }
 

@@ -81,7 +81,10 @@ class _Simplified:
     def __init__(self, program: Program) -> None:
         self.program = Program(program.costs, list(program.lower), list(program.upper), program.whole, program.rows)
         for _ in range(_ROUNDS):
+            before = list(self.program.lower), list(self.program.upper), self.program.rows
             self.program.rows = self._drop_contained(self._keep_binding(self._merge()))
+            if before == (self.program.lower, self.program.upper, self.program.rows):
+                break
         self.possible = all(
             low <= high + _CLOSE for low, high in zip(self.program.lower, self.program.upper, strict=True)
         )
@@ -115,14 +118,21 @@ class _Simplified:
         lower, upper = self.program.lower, self.program.upper
         binding = []
         for least, most, factors in rows:
-            low = high = 0.0
-            for column, factor in factors.items():
-                ends = factor * lower[column], factor * upper[column]
-                low += min(ends)
-                high += max(ends)
-            if most < high and all(factor == 1 for factor in factors.values()):
+            plain = all(factor == 1 for factor in factors.values())
+            if plain:
+                low = sum([lower[column] for column in factors])
+                high = sum([upper[column] for column in factors])
+            else:
+                low = high = 0.0
+                for column, factor in factors.items():
+                    ends = factor * lower[column], factor * upper[column]
+                    low += min(ends)
+                    high += max(ends)
+            if plain and most < high:
+                room = most - low
                 for column in factors:
-                    self._tighten(column, -inf, most - low + lower[column])
+                    if room + lower[column] < upper[column]:
+                        self._tighten(column, -inf, room + lower[column])
             if least > low + _CLOSE or most < high - _CLOSE:
                 binding.append(
                     (least if least > low + _CLOSE else -inf, most if most < high - _CLOSE else inf, factors)

@@ -16,7 +16,7 @@ from rebalancer.planning.scope.bounds import Bound
 
 
 class PlacementModel:
-    """One component as a program. `placed` and `stay` are columns by cell.
+    """One component, `classes`, as a program. `placed` and `stay` are columns by cell.
 
     With `relaxed` not every requirement has to hold: `unplaced` are the columns of pods without a node by class, `over`
     the columns of pods by which a bound is exceeded, each with the number of requirements that share it. Their costs
@@ -24,9 +24,11 @@ class PlacementModel:
     """
 
     def __init__(self, classes: PodClasses, *, relaxed: bool = False) -> None:
-        self._classes = classes
+        self.classes = classes
         self.program = Program()
         self.placed: dict[Cell, int] = {}
+        self._columns_of: list[list[tuple[str, int]]] = []
+        """The columns of `placed` by class, with their nodes."""
         self.stay: dict[Cell, int] = {}
         self.unplaced: list[int] = []
         self.over: list[tuple[int, int]] = []
@@ -43,9 +45,12 @@ class PlacementModel:
     def _add_class(self, number: int, pod_class: PodClass) -> None:
         program, total = self.program, pod_class.total
         row: dict[int, float] = {}
+        columns: list[tuple[str, int]] = []
+        self._columns_of.append(columns)
         for node in sorted(pod_class.cap):
             held, fixed = pod_class.counts.get(node, 0), pod_class.fixed.get(node, 0)
             column = self.placed[number, node] = program.add_column(fixed, min(total, pod_class.cap[node]))
+            columns.append((node, column))
             row[column] = 1
             if held > fixed:
                 stay = self.stay[number, node] = program.add_column(fixed, held, -1, whole=False)
@@ -58,7 +63,7 @@ class PlacementModel:
 
     def _add_requirements(self) -> None:
         """Add the rows of every requirement; requirements on the same pods and domains are merged."""
-        classes = self._classes
+        classes = self.classes
         alike: dict[Hashable, list[int]] = {}
         for number, requirement in enumerate(classes.requirements):
             counting = frozenset(
@@ -80,20 +85,22 @@ class PlacementModel:
 
     def _domains(self, number: int) -> list[tuple[dict[int, float], int]]:
         """Return for each domain of a requirement the columns that it counts, and the number of pods of no class."""
-        classes = self._classes
+        classes = self.classes
         requirement, others = classes.requirements[number], classes.others[number]
         domains: dict[str, tuple[dict[int, float], int]] = {}
         for node in requirement.nodes:
             row, given = domains.get(requirement.domain[node], ({}, 0))
             domains[requirement.domain[node]] = row, given + others.get(node, 0)
-        for (index, node), column in self.placed.items():
-            if number in classes.classes[index].requirements and node in requirement.nodes:
-                domains[requirement.domain[node]][0][column] = 1
+        for index, pod_class in enumerate(classes.classes):
+            if number in pod_class.requirements:
+                for node, column in self._columns_of[index]:
+                    if node in requirement.nodes:
+                        domains[requirement.domain[node]][0][column] = 1
         return [domains[value] for value in sorted(domains)]
 
     def _lowest_range(self, number: int, domains: int, skew: int) -> tuple[int, int]:
         """Return the range of the count of the emptiest domain that the number of pods allows."""
-        classes = self._classes
+        classes = self.classes
         nodes = classes.requirements[number].nodes
         surely = most = sum(count for node, count in classes.others[number].items() if node in nodes)
         for pod_class in classes.classes:
@@ -131,7 +138,7 @@ class PlacementModel:
         by_node: dict[str, list[tuple[int, int]]] = {}
         for (index, node), column in self.placed.items():
             by_node.setdefault(node, []).append((index, column))
-        view = self._classes.view
+        view = self.classes.view
         if view is None:
             return
         for name, cells in by_node.items():
@@ -149,7 +156,7 @@ class PlacementModel:
                 self._add_resource(name, cells, amount, of)
 
     def _add_resource(self, node: str, cells: list[tuple[int, int]], free: int, of: Callable[[Resources], int]) -> None:
-        classes = self._classes.classes
+        classes = self.classes.classes
         requests = {column: of(classes[index].sample.spec.requests) for index, column in cells}
         held = sum(classes[index].now.get(node, 0) * requests[column] for index, column in cells)
         most = sum(self.program.upper[column] * amount for column, amount in requests.items())
@@ -161,10 +168,11 @@ class PlacementModel:
 
     def _add_exclusions(self) -> None:
         """Add the rows by which a domain holds at most one of the pods that exclude each other."""
-        for exclusion in self._classes.exclusions:
+        for exclusion in self.classes.exclusions:
             rows: dict[str, dict[int, float]] = {}
-            for (index, node), column in self.placed.items():
-                if index in exclusion.classes and node in exclusion.domain:
-                    rows.setdefault(exclusion.domain[node], {})[column] = 1
+            for index in sorted(exclusion.classes):
+                for node, column in self._columns_of[index]:
+                    if node in exclusion.domain:
+                        rows.setdefault(exclusion.domain[node], {})[column] = 1
             for value in sorted(rows):
                 self.program.add_row(-inf, 1, rows[value])

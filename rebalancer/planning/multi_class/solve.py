@@ -11,7 +11,7 @@ from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.planning.search.limits import SearchLimits
 
-__all__ = ["Solution", "Unsolved", "prefer_cheap_victims", "solve"]
+__all__ = ["Solution", "Unsolved", "prefer_cheap_victims", "solve", "solve_model"]
 
 _CLOSE = 1e-6
 
@@ -44,8 +44,7 @@ def solve(
     With `relaxed` not every requirement has to hold: the solution minimizes first the pods without a node, then the
     excess, then the evictions. `work` is by default `limits.solve_work`.
     """
-    model = PlacementModel(classes, relaxed=relaxed)
-    return _solve_model(classes, model, limits, limits.solve_work if work is None else work)
+    return solve_model(PlacementModel(classes, relaxed=relaxed), limits, work)
 
 
 def prefer_cheap_victims(classes: PodClasses, solution: Solution, limits: SearchLimits) -> Solution:
@@ -60,7 +59,7 @@ def prefer_cheap_victims(classes: PodClasses, solution: Solution, limits: Search
         return solution
     model = PlacementModel(classes)
     _price_evictions(classes, model, sorted(tiers), solution.evictions)
-    cheaper = _solve_model(classes, model, limits, limits.solve_work)
+    cheaper = solve_model(model, limits)
     return solution if isinstance(cheaper, Unsolved) else replace(solution, placed=cheaper.placed)
 
 
@@ -99,8 +98,10 @@ def _tier(victim: Victim) -> tuple[bool, int, int]:
     return avoided, priority, deletion
 
 
-def _solve_model(classes: PodClasses, model: PlacementModel, limits: SearchLimits, work: int) -> Solution | Unsolved:
-    answer = minimize(model.program, limits, work)
+def solve_model(model: PlacementModel, limits: SearchLimits, work: int | None = None) -> Solution | Unsolved:
+    """Return the solution of a component's program, or why there is no answer; as `solve` does."""
+    classes = model.classes
+    answer = minimize(model.program, limits, limits.solve_work if work is None else work)
     if isinstance(answer, Unsolved):
         return answer
     values, bound = answer

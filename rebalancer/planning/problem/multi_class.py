@@ -9,7 +9,8 @@ from rebalancer.model.reasons import State
 from rebalancer.planning.causes import Refusal
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.multi_class.classes import PodClasses
-from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve
+from rebalancer.planning.multi_class.model import PlacementModel
+from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve, solve_model
 from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
@@ -30,9 +31,14 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     cache: SearchCache
 
     @cached_property
+    def model(self) -> PlacementModel:
+        """The integer program."""
+        return PlacementModel(self.classes)
+
+    @cached_property
     def solution(self) -> Solution | Unsolved:
         """The solution with the fewest evictions, or why there is none."""
-        return solve(self.classes, self.cache.limits)
+        return solve_model(self.model, self.cache.limits)
 
     @cached_property
     def nearest(self) -> Solution | None:
@@ -76,7 +82,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             target: Solution | None = prefer_cheap_victims(self.classes, self.solution, limits)
         else:
             target = self.nearest
-        return MultiClassModel(self.classes, target, budget, limits)
+        return MultiClassModel(self.model, target, budget, limits)
 
     def certified_step(self) -> StepSearch:
         """Return no step: certificates are for equal pods."""

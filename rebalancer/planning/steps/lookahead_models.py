@@ -5,8 +5,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import cast
 
 from rebalancer.model.pods import Pod
-from rebalancer.planning.multi_class.classes import Cell, PodClasses
+from rebalancer.planning.multi_class.classes import Cell
 from rebalancer.planning.multi_class.local_search import LocalSearch
+from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
@@ -87,8 +88,9 @@ class MultiClassModel:
     """
 
     def __init__(
-        self, classes: PodClasses, target: Solution | None, budget: SearchBudget, limits: SearchLimits
+        self, model: PlacementModel, target: Solution | None, budget: SearchBudget, limits: SearchLimits
     ) -> None:
+        classes = model.classes
         self.pods = classes.pods
         self.most_choices = limits.multi_class_choices
         holds = target is not None and target.holds
@@ -102,7 +104,7 @@ class MultiClassModel:
         self._shared = [
             exclusion for exclusion in classes.exclusions if len(set(exclusion.domain.values())) < len(exclusion.domain)
         ]
-        self._local = LocalSearch(classes, self._target, budget, limits) if holds else None
+        self._local = LocalSearch(model, self._target, budget, limits) if holds else None
         self._solved: dict[Hashable, int | None] = {}
 
     def cell(self, pod: Pod, node: str) -> Hashable:
@@ -208,7 +210,8 @@ class _Minima:
         self._counts = list(counts)
         self._needed = [_min_moves(held, requirement) for held, requirement in self._counts]
         self.total = sum(self._needed)
-        self._saved: dict[tuple[int, str], int] = {}
+        self._saved: dict[tuple[int, int | None], int] = {}
+        """By requirement and by how many pods the domain holds."""
 
     def without(self, requirements: Iterable[int], node: str) -> int:
         """Return the sum without a pod on a node that these requirements, by number, count."""
@@ -219,10 +222,11 @@ class _Minima:
         if node not in requirement.nodes:
             return 0
         domain = requirement.domain[node]
-        saved = self._saved.get((number, domain))
+        pods = held.get(domain)
+        saved = self._saved.get((number, pods))
         if saved is None:
-            fewer = {**held, domain: held[domain] - 1}
-            saved = self._saved[number, domain] = self._needed[number] - _min_moves(fewer, requirement)
+            fewer = {**held, domain: (pods or 0) - 1}
+            saved = self._saved[number, pods] = self._needed[number] - _min_moves(fewer, requirement)
         return saved
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.local_search import LocalSearch
+from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.multi_class.solve import Unsolved, solve
 from rebalancer.planning.search.limits import SearchBudget
 from tests.planning.scenes import multi_class_problems, several_classes
@@ -35,7 +36,7 @@ def compare_with_solving(seeds: range) -> Counter[str]:
             if isinstance(target, Unsolved):
                 continue
             counted["components"] += 1
-            local = LocalSearch(classes, target.placed, SearchBudget(10**6), LIMITS)
+            local = LocalSearch(PlacementModel(classes), target.placed, SearchBudget(10**6), LIMITS)
             pending = {number: pod_class.pending for number, pod_class in enumerate(classes.classes)}
             for _ in range(3):
                 deltas = moved(classes, choice)

@@ -6,6 +6,7 @@ from random import Random
 
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.search.limits import SearchBudget
@@ -31,7 +32,9 @@ def test_pods_that_leave_in_the_target_placement_go_first() -> None:
     """One candidate for each class on each node, those above their number in the target placement before the others."""
     tried = 0
     for seed, _, classes, target in solved_components(range(60)):
-        candidates = MultiClassModel(classes, target, SearchBudget(10**6), LIMITS).candidates({}, frozenset())
+        candidates = MultiClassModel(PlacementModel(classes), target, SearchBudget(10**6), LIMITS).candidates(
+            {}, frozenset()
+        )
         cells = [(classes.class_of(victim.pod), victim.pod.node or "") for victim in candidates]
         assert len(set(cells)) == len(cells)
         leaves = [classes.classes[number].counts[node] > target.placed.get((number, node), 0) for number, node in cells]
@@ -67,7 +70,7 @@ def test_a_state_far_from_the_target_placement_is_solved_once() -> None:
         deltas: dict[Hashable, int] = dict(changes.items())
         assert isinstance(exact, Solution)
         budget = SearchBudget(10**6)
-        model = MultiClassModel(classes, target, budget, LIMITS)
+        model = MultiClassModel(PlacementModel(classes), target, budget, LIMITS)
         near = model.is_within(deltas, pending, exact.evictions, quick=True)
         spent = []
         for _ in range(2):
