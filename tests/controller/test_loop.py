@@ -675,8 +675,8 @@ def test_a_clock_that_was_set_back_prolongs_no_rate() -> None:
 def test_a_group_waits_as_long_as_the_server_asks() -> None:
     """An answer with Retry-After, about one group: for that time and no shorter one it is not requested again."""
     state, requested = evicting()
-    asked = EvictionAnswer(EvictionResult.STALE, "still being processed by the server", retry_after=25)
-    state, _ = after(state, Answered(uid=requested.move.uid, answer=asked))
+    still_busy = EvictionAnswer(EvictionResult.STALE, "still being processed by the server", retry_after=25)
+    state, _ = after(state, Answered(uid=requested.move.uid, answer=still_busy))
     for seconds, waits in ((24, True), (25, False)):
         now = NOW + timedelta(seconds=seconds)
         later, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
