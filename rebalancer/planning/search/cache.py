@@ -46,5 +46,12 @@ class SearchCache:
         self.steps = Answers[Any]()
         self.unreachable = Answers[bool]()
         self.unobstructed = Answers[Any]()
+        self.successors = Answers[Any]()
+        self.states = Answers[Any]()
+        self._numbers: dict[Hashable, int] = {}
         self.contingent_steps: dict[Hashable, Any] = {}
         """Never dropped: computing an answer again would spend the plan's budget again."""
+
+    def number(self, bounds: Hashable) -> int:
+        """Return a number that stands for the bounds in the keys of answers."""
+        return self._numbers.setdefault(bounds, len(self._numbers))

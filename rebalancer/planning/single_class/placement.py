@@ -82,6 +82,8 @@ def count_domains(subtree: Subtree, level: int) -> int:
     """Count the domains `level` levels below a subtree."""
     if level == 0:
         return 1
+    if level == 1:  # asked most often
+        return sum([times for _, times in cast("Inner", subtree)])
     return sum([times * count_domains(child, level - 1) for child, times in cast("Inner", subtree)])
 
 
@@ -179,6 +181,12 @@ def evict_one(root: Inner, path: Path) -> Inner:
     """Return the placement after one of the pods that are to leave a leaf of this class has left."""
     held, fixed, cap, leaving = cast("Leaf", path[-1])
     return _replace_leaf(root, path, (held - 1, fixed, cap, leaving - 1))
+
+
+def evict_unmarked(root: Inner, path: Path) -> Inner:
+    """Return the placement after one pod of a leaf of this class has left that was not marked."""
+    held, fixed, cap, leaving = cast("Leaf", path[-1])
+    return _replace_leaf(root, path, (held - 1, fixed, cap, leaving))
 
 
 def evict_leaving(root: Inner) -> Inner:

@@ -27,8 +27,10 @@ from rebalancer.planning.single_class.placement import (
     Path,
     count_pods,
     evict_leaving,
+    evict_unmarked,
     excess_by_level,
     has_places,
+    is_leaf,
     is_no_worse,
     leaf_paths,
     mark_leaving,
@@ -73,6 +75,9 @@ class _StepSearch:
         self._cache = cache
         self._stay_open = stay_open
         self._budget = SearchBudget(cache.limits.step_states)
+        self._candidates = EvictionCandidates(bounds, self._budget, cache, goal)
+        self._settled: dict[TreeState, tuple[int, int]] = {}
+        """The flaw, or 1, and what it cost: the same victims in another order lead to the same state."""
         self._tally = Tally()
         self._before: Reached | None = None
 
@@ -84,7 +89,7 @@ class _StepSearch:
                     return TreeStep(attempts=self._attempts(answered=False))
                 self._before = reached_alone(state, self._bounds, self._cache, self._budget)
             for size in range(1, self._cache.limits.smallest_step + 1):
-                sets = eviction_sets(state, self._bounds, size, self._budget, self._cache, self._goal)
+                sets = self._candidates.sets(state, size)
                 good = first_good(sets, self._settle, self._tally)
                 if good is not None:
                     return self._grow(good[1], good[0], allowed) if size <= allowed else TreeStep(needed=size)
@@ -99,7 +104,7 @@ class _StepSearch:
         most = min(allowed, self._cache.limits.step_evictions)
         while self._goal is StepGoal.FULL and len(grown) < most:
             try:
-                options = eviction_candidates(now, self._bounds, self._budget, self._cache)
+                options = self._candidates.after(now)
                 following = next((option for option in options if self._settle(option[1]) > 0), None)
             except SearchLimitReached:
                 complete = False
@@ -111,52 +116,85 @@ class _StepSearch:
         return TreeStep(tuple(grown), len(victims), complete=complete, attempts=self._attempts(answered=True))
 
     def _settle(self, state: TreeState) -> int:
-        return settle(state, self._bounds, self._cache, self._budget, self._before, stay_open=self._stay_open)
+        if state in self._settled:
+            value, cost = self._settled[state]
+            self._budget.spend(cost)
+            return value
+        left = self._budget.left
+        value = settle(state, self._bounds, self._cache, self._budget, self._before, stay_open=self._stay_open)
+        self._settled[state] = value, left - self._budget.left
+        return value
 
     def _attempts(self, *, answered: bool) -> tuple[Attempt]:
         method = Method.PARTIAL if self._goal is StepGoal.PARTIAL else Method.FORCED
         return (self._tally.attempt(method, answered=answered),)
 
 
-def eviction_sets(
-    state: TreeState, bounds: Bounds, size: int, budget: SearchBudget, cache: SearchCache, goal: StepGoal
-) -> Iterator[tuple[tuple[Path, ...], TreeState]]:
-    """Yield (victims, state in which they are marked) for each useful set of `size` victims, most promising first."""
-    if size == 0:
-        yield (), state
-        return
-    for path, after in eviction_candidates(state, bounds, budget, cache, goal):
-        for rest, end in eviction_sets(after, bounds, size - 1, budget, cache, goal):
-            yield (path, *rest), end
+class EvictionCandidates:
+    """The evictions that one search may begin with; each class of nodes that is examined costs 1 of `budget`."""
+
+    def __init__(
+        self, bounds: Bounds, budget: SearchBudget, cache: SearchCache, goal: StepGoal = StepGoal.FULL
+    ) -> None:
+        self._bounds = bounds
+        self._budget = budget
+        self._cache = cache
+        self._partial = goal is StepGoal.PARTIAL
+        self._known: dict[TreeState, tuple[list[tuple[Path, TreeState]], int]] = {}
+        """The candidates in a state, and what finding them cost."""
+
+    def sets(self, state: TreeState, size: int) -> Iterator[tuple[tuple[Path, ...], TreeState]]:
+        """Yield (victims, state in which they are marked) for each useful set of victims, most promising first."""
+        if size == 0:
+            yield (), state
+            return
+        for path, after in self.after(state):
+            for rest, end in self.sets(after, size - 1):
+                yield (path, *rest), end
+
+    def after(self, state: TreeState) -> list[tuple[Path, TreeState]]:
+        """Return the leaf classes of which one more eviction lowers the minimum by one, most promising first.
+
+        First those after which the scheduler has the fewest choices, then the fullest domain, then the fullest node.
+        With the partial goal, every class that has movable pods is a candidate.
+        """
+        if state in self._known:
+            candidates, cost = self._known[state]
+            self._budget.spend(cost)
+            return candidates
+        left = self._budget.left
+        candidates = self._rank(state)
+        self._known[state] = candidates, left - self._budget.left
+        return candidates
+
+    def _rank(self, state: TreeState) -> list[tuple[Path, TreeState]]:
+        bounds, cache = self._bounds, self._cache
+        leaving = count_leaving(state.root)
+        rest = evict_leaving(state.root) if leaving else state.root
+        before = min_evictions(rest, bounds, state.pending + leaving, cache)
+        if not self._partial and not before:
+            return []
+        ranked = []
+        for path in leaf_paths(state.root):
+            held, fixed, _, going = cast("Leaf", path[-1])
+            if held - going <= fixed:
+                continue
+            self._budget.spend(1)
+            gone = evict_unmarked(rest, _path_after_leaving(path) if leaving else path)
+            if self._partial or (
+                before and min_evictions(gone, bounds, state.pending + leaving + 1, cache) == before - 1
+            ):
+                after = TreeState(mark_leaving(state.root, path), state.pending)
+                choices = sum(1 for _ in placements_of_next(gone, bounds, cache))
+                ranked.append((choices, tuple([-count_pods(subtree, cache) for subtree in path]), path, after))
+        ranked.sort(key=lambda candidate: candidate[:3])
+        return [(path, after) for _, _, path, after in ranked]
 
 
-def eviction_candidates(
-    state: TreeState, bounds: Bounds, budget: SearchBudget, cache: SearchCache, goal: StepGoal = StepGoal.FULL
-) -> list[tuple[Path, TreeState]]:
-    """Return the leaf classes of which one more eviction lowers the minimum by one, most promising first.
-
-    First those after which the scheduler has the fewest choices, then the fullest domain, then the fullest node. With
-    the partial goal, every class that has movable pods is a candidate.
-    """
-    leaving = count_leaving(state.root)
-    before = min_evictions(evict_leaving(state.root), bounds, state.pending + leaving, cache)
-    if goal is not StepGoal.PARTIAL and not before:
-        return []
-    ranked = []
-    for path in leaf_paths(state.root):
-        held, fixed, _, going = cast("Leaf", path[-1])
-        if held - going <= fixed:
-            continue
-        budget.spend(1)
-        after = TreeState(mark_leaving(state.root, path), state.pending)
-        gone = evict_leaving(after.root)
-        if goal is StepGoal.PARTIAL or (
-            before and min_evictions(gone, bounds, state.pending + leaving + 1, cache) == before - 1
-        ):
-            choices = sum(1 for _ in placements_of_next(gone, bounds, cache))
-            ranked.append((choices, tuple([-count_pods(subtree, cache) for subtree in path]), path, after))
-    ranked.sort(key=lambda candidate: candidate[:3])
-    return [(path, after) for _, _, path, after in ranked]
+def _path_after_leaving(path: Path) -> Path:
+    """Return the path to the same leaf after everything that is to leave has left."""
+    held, fixed, cap, going = cast("Leaf", path[-1])
+    return (*[evict_leaving(cast("Inner", domain)) for domain in path[:-1]], (held - going, fixed, cap, 0))
 
 
 def settle(
@@ -221,10 +259,4 @@ def _rest_value(
 
 def count_leaving(root: Inner) -> int:
     """Count the pods that are marked to leave."""
-    return sum([_times(root, path) * cast("Leaf", path[-1])[3] for path in leaf_paths(root)])
-
-
-def _times(root: Inner, path: Path) -> int:
-    """Count the leaves of a class."""
-    times = dict(root)[path[0]]
-    return times if len(path) == 1 else times * _times(cast("Inner", path[0]), path[1:])
+    return sum([times * (child[3] if is_leaf(child) else count_leaving(child)) for child, times in root])

@@ -6,6 +6,8 @@ Every feasible node that the scheduler may pick is followed; nodes of one class 
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple, cast
 
+from msgspec import Struct
+
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.search.report import Attempt
@@ -15,15 +17,14 @@ from rebalancer.planning.single_class.placement import (
     Inner,
     Leaf,
     Path,
-    evict_leaving,
     evict_one,
+    evict_unmarked,
     leaf_paths,
-    mark_leaving,
     placements_of_next,
 )
 
 
-class TreeState(NamedTuple):
+class TreeState(Struct, frozen=True, gc=False, cache_hash=True):
     """The placement, and how many pods of the group have no node yet."""
 
     root: Inner
@@ -49,6 +50,7 @@ class TreeMoves:
 
     def __init__(self, bounds: Bounds, cache: SearchCache, budget: SearchBudget | None = None) -> None:
         self._bounds = bounds
+        self._number = cache.number(bounds)
         self._cache = cache
         self._budget = budget
         self._successors: dict[TreeState, Sequence[TreeState]] = {}
@@ -62,6 +64,16 @@ class TreeMoves:
         known = self._successors.get(state)
         if known is not None:
             return known
+        # Other searches may have visited the state; each pays for it.
+        following = self._cache.successors.known.get((self._number, state))
+        if following is None:
+            following = self._cache.successors.store((self._number, state), self._expand(state))
+        if self._budget is not None:
+            self._budget.spend(1 + len(following))
+        self._successors[state] = following
+        return cast("Sequence[TreeState]", following)
+
+    def _expand(self, state: TreeState) -> Sequence[TreeState]:
         following = [
             TreeState(evict_one(state.root, path), state.pending + 1)
             for path in leaf_paths(state.root)
@@ -70,10 +82,9 @@ class TreeMoves:
         if state.pending:
             placed = placements_of_next(state.root, self._bounds, self._cache)
             following += [TreeState(root, state.pending - 1) for root in placed]
-        if self._budget is not None:
-            self._budget.spend(1 + len(following))
-        self._successors[state] = following
-        return following
+        # One object for each state is compared in no time.
+        states = self._cache.states
+        return [states.known.get(state) or states.store(state, state) for state in following]
 
     def min_evictions(self, state: TreeState) -> int | None:
         """Return the fewest evictions that repair a state; None where no placement does."""
@@ -81,8 +92,8 @@ class TreeMoves:
 
 
 def evictions(state: TreeState) -> Iterator[tuple[Path, TreeState]]:
-    """Yield each class of nodes that has a movable pod, and the state after one of its pods was evicted."""
+    """Yield each class of nodes that has a movable pod, and the state after one was evicted; no pod is marked."""
     for path in leaf_paths(state.root):
         held, fixed, _, _ = cast("Leaf", path[-1])
         if held > fixed:
-            yield path, TreeState(evict_leaving(mark_leaving(state.root, path)), state.pending + 1)
+            yield path, TreeState(evict_unmarked(state.root, path), state.pending + 1)

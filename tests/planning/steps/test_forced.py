@@ -20,7 +20,7 @@ from rebalancer.planning.single_class.placement import (
     make_inner,
     mark_leaving,
 )
-from rebalancer.planning.steps.forced import eviction_sets, next_step, reached_alone, settle
+from rebalancer.planning.steps.forced import EvictionCandidates, next_step, reached_alone, settle
 from rebalancer.planning.steps.tree_moves import TreeState
 from tests.planning.single_class.test_minimum import CASES
 from tests.planning.states import (
@@ -223,7 +223,7 @@ def test_without_free_capacity_no_evictions_bring_it_nearer(counts: Counts, zone
     start, limits = TreeState(root, pending), bounds(zone, host)
     before = reached_alone(start, limits, CACHE, SearchBudget(10_000))
     for size in (1, 2, 3):
-        sets = eviction_sets(start, limits, size, SearchBudget(10_000), CACHE, StepGoal.PARTIAL)
+        sets = EvictionCandidates(limits, SearchBudget(10_000), CACHE, StepGoal.PARTIAL).sets(start, size)
         assert all(settle(after, limits, CACHE, before=before) <= 0 for _, after in sets)
     step = next_step(start, limits, MANY, CACHE, StepGoal.PARTIAL)
     assert (step.victims, step.complete) == ((), True)
