@@ -3,7 +3,7 @@
 TLS hands over 16 KiB at a time, and needs the interpreter for each: in one process, receiving and decoding take turns.
 The receiver is a fork with connections of its own, and writes each page into memory that both processes share. It ends
 at whatever goes wrong, and the caller goes on by itself: an error is raised where it always is. A fork takes none of
-the other threads along, so that what these hold stays held: a receiver that waits for it is given up.
+the other threads along, so that what these hold stays held: a receiver that waits for it is ended.
 """
 
 import mmap
@@ -25,7 +25,7 @@ _SLOT_LENGTH: Final = 64 * 1024 * 1024
 """Bytes of the largest page that is handed over; what is not written takes no memory."""
 
 _SILENT_SECONDS: Final = 90.0
-"""Longer than a request may take: a receiver that hands over nothing for so long is given up."""
+"""Longer than a request may take: a receiver that hands over nothing for so long is ended."""
 
 _LENGTH: Final = struct.Struct("Q")
 _FREE: Final = b"."

@@ -55,24 +55,30 @@ class SingleClassOutlook:
         Of the last level None where they are more than `most_domains`, or none is ever full. Nodes are counted by class
         then, but for those that pods leave: thousands of nodes are equal.
         """
-        layout = self._layout
-        topology, last = layout.topology, len(full) - 1
-        counts = self._staying[:last]
-        left = {topology.path.get(name) for name in self._going if self._is_open(name, full[last])}
-        open_nodes: dict[DomainPath, int] = {}
-        for path in topology.members:
-            if any(
-                most is not None and by[domain] >= most for most, by, domain in zip(full, counts, path, strict=False)
-            ):
-                continue
-            number = layout.count_open(path, full[last])
-            if number or path in left:
-                open_nodes[path] = number
+        topology, last = self._layout.topology, len(full) - 1
+        open_nodes = self._count_open(full)
         coarse = [{path[level] for path in open_nodes} for level in range(last)]
         if full[last] is None or sum(open_nodes.values()) > self._most_domains:
             return (*coarse, None)
         names = (name for path in open_nodes for name in topology.members[path] if self._is_open(name, full[last]))
         return (*coarse, {topology.last[name] for name in names})
+
+    def _count_open(self, full: Sequence[int | None]) -> Mapping[DomainPath, int]:
+        """Return the paths with a node that has capacity and lies in no full domain, and how many they have at least.
+
+        Nodes that are full only until pods leave them are not counted.
+        """
+        layout, *coarse, last = self._layout, *full
+        left = {layout.topology.path.get(name) for name in self._going if self._is_open(name, last)}
+        counted = {}
+        for path in layout.topology.members:
+            levels = zip(coarse, self._staying, path, strict=False)
+            if any(most is not None and counts[domain] >= most for most, counts, domain in levels):
+                continue
+            number = layout.count_open(path, last)
+            if number or path in left:
+                counted[path] = number
+        return counted
 
     def _is_open(self, node: str, full: int | None) -> bool:
         """Return whether a node has capacity and holds fewer than `full` pods."""

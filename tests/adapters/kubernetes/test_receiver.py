@@ -152,13 +152,13 @@ def test_a_list_that_is_left_leaves_no_process() -> None:
         assert count_open()[1] == before[1]
 
 
-def test_what_keeps_a_part_of_a_page_is_noticed() -> None:
-    """The memory is written again; a reader that kept a part of it would see another page there."""
-    kept: list[msgspec.Raw] = []
+def test_whoever_holds_a_part_of_a_page_is_noticed() -> None:
+    """The memory is written again; a reader that holds a part of it would see another page there."""
+    held: list[msgspec.Raw] = []
 
     def read(data: bytes | memoryview) -> tuple[int, str]:
-        kept.extend(msgspec.json.decode(data, type=wire.ListOf[msgspec.Raw]).items)
-        return len(kept), str(len(kept)) if len(kept) < PAGES else ""
+        held.extend(msgspec.json.decode(data, type=wire.ListOf[msgspec.Raw]).items)
+        return len(held), str(len(held)) if len(held) < PAGES else ""
 
     with served(LongList()) as transport, pytest.raises(BufferError):
         list(request_pages(transport, PATH, read, apart=True))
