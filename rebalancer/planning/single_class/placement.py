@@ -79,10 +79,8 @@ def count_range(subtree: Subtree, level: int, cache: SearchCache) -> tuple[int, 
 
 
 def count_domains(subtree: Subtree, level: int) -> int:
-    """Count the domains `level` levels below a subtree."""
-    if level == 0:
-        return 1
-    if level == 1:  # asked most often
+    """Count the domains `level` levels below a subtree, at least one."""
+    if level == 1:
         return sum([times for _, times in cast("Inner", subtree)])
     return sum([times * count_domains(child, level - 1) for child, times in cast("Inner", subtree)])
 
