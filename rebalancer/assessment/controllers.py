@@ -1,12 +1,13 @@
 """Pod controllers: the owners of pods, each with its living pods and the pod that it would create next."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
 
+from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
@@ -34,6 +35,8 @@ class PodController(Struct, frozen=True, kw_only=True, gc=False):
     pods: tuple[Pod, ...]
     """Bound or not; neither terminating nor finished."""
     next_pod: Pod | Unpredictable
+    labels: Labels | None = None
+    """The labels of its pods, where all share them and have a node; else None."""
 
     @property
     def sample(self) -> Pod | None:
@@ -60,6 +63,7 @@ def _members(view: View) -> Iterator[PodController]:
                 top=top,
                 pods=pods,
                 next_pod=replacement(pods[0], view),
+                labels=_shared_labels(pods),
             )
 
 
@@ -73,6 +77,14 @@ def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
     ]
     pods.sort(key=_NAME)
     return pods
+
+
+def _shared_labels(pods: Sequence[Pod]) -> Labels | None:
+    labels = pods[0].labels
+    for pod in pods:
+        if pod.labels is not labels or pod.node is None:
+            return None
+    return labels
 
 
 def unowned_pods(view: View) -> tuple[Pod, ...]:

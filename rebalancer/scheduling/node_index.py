@@ -49,6 +49,19 @@ def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     return False
 
 
+class NodeCounts(dict[str, int]):
+    """Pods by node, with the sums by label value that were computed from them; treated as immutable once made.
+
+    The labels of a node are the same in all states of one snapshot, and so are the sums.
+    """
+
+    __slots__ = ("sums",)
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        super().__init__(counts)
+        self.sums: dict[str, Mapping[str, int]] = {}
+
+
 class NodeIndex:
     """Nodes by name and by everything the scheduler selects them by."""
 
@@ -68,6 +81,16 @@ class NodeIndex:
         return frozenset(self.by_name)
 
     @cached_property
+    def _sorted_names(self) -> list[str]:
+        return sorted(self.by_name)  # they mostly are already
+
+    def in_order(self, nodes: frozenset[str]) -> list[str]:
+        """Return nodes sorted by name: of many, faster than sorting them."""
+        if len(nodes) * 10 < len(self.by_name):
+            return sorted(nodes)
+        return [name for name in self._sorted_names if name in nodes]
+
+    @cached_property
     def cordoned(self) -> frozenset[str]:
         """Nodes with `spec.unschedulable`."""
         return frozenset(node.name for node in self.by_name.values() if node.unschedulable)
@@ -82,9 +105,17 @@ class NodeIndex:
 
     def by_value(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:
         """Add up counts by node, of nodes that carry the label, by its value."""
-        values = self.values(key)
         if self._is_node_name(key):
             return counts
+        if not isinstance(counts, NodeCounts):
+            return self._add_up(key, counts)
+        sums = counts.sums.get(key)
+        if sums is None:
+            sums = counts.sums[key] = self._add_up(key, counts)
+        return sums
+
+    def _add_up(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:
+        values = self.values(key)
         totals: dict[str, int] = {}
         known = totals.get
         for value, count in zip(map(values.__getitem__, counts), counts.values(), strict=True):

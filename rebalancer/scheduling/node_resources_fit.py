@@ -63,7 +63,15 @@ def _drop_ignored_resources(requests: Resources, profile: Profile) -> Resources:
 
 def fits(requests: Resources, node: Node, used: Usage) -> bool:
     """Say whether the node has capacity for one more pod with these requests."""
-    return next(_find_shortages(requests, node, used), None) is None
+    have = node.allocatable
+    if (
+        used.pods >= node.pods
+        or requests.cpu > max(0, have.cpu - used.cpu)
+        or requests.memory > max(0, have.memory - used.memory)
+        or requests.ephemeral_storage > max(0, have.ephemeral_storage - used.ephemeral_storage)
+    ):
+        return False
+    return not requests.extended or next(_find_shortages(requests, node, used), None) is None
 
 
 class Shortage(NamedTuple):

@@ -53,10 +53,13 @@ class EligibleNodes:
     One object for all pods that see the same nodes, so it serves as a dictionary key by identity.
     """
 
-    def __init__(self, nodes: frozenset[str], groups: Mapping[str, frozenset[str]]) -> None:
+    def __init__(self, nodes: frozenset[str], key: str, index: NodeIndex) -> None:
         self.nodes: Final = nodes
-        eligible = {value: members & nodes for value, members in groups.items()}
-        self.domains: Final = {value: members for value, members in eligible.items() if members}
+        domains = index.groups(key)
+        if len(nodes) < len(index.values(key)):
+            eligible = {value: members & nodes for value, members in domains.items()}
+            domains = {value: members for value, members in eligible.items() if members}
+        self.domains: Final = domains
         """Eligible nodes by domain; a value without an eligible node is no domain, even if it has pods."""
 
 
@@ -77,7 +80,7 @@ def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligib
             nodes = nodes & index.matching(affinity)
         if tolerations is not None:
             nodes = nodes & index.tolerated(tolerations)
-        return EligibleNodes(nodes, index.groups(constraint.key))
+        return EligibleNodes(nodes, constraint.key, index)
 
     return view.memo(("eligible", constraint.key, constraint.required_keys, affinity, tolerations), make)
 

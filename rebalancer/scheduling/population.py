@@ -14,6 +14,7 @@ from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
+from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.node_usage import (
     PodAmounts,
     Usage,
@@ -49,13 +50,25 @@ class LabelSets:
         self.nodes_of: dict[Labels, list[str]] = {}
         self._having: dict[str, dict[str, list[Labels]]] = {}
         self._counts: dict[LabelSelector, Mapping[str, int]] = {}
+        self._counts_of: dict[Labels, NodeCounts] = {}
 
     def per_node(self, selector: LabelSelector) -> Mapping[str, int]:
         """Return the number of matching pods by node; nodes without matching pods are absent."""
         counts = self._counts.get(selector)
         if counts is None:
-            matching = [self.nodes_of[labels] for labels in self._matching(selector)]
-            counts = self._counts[selector] = count_names(matching[0] if len(matching) == 1 else [*chain(*matching)])
+            matching = [*self._matching(selector)]
+            if len(matching) == 1:
+                counts = self.counts_of(matching[0])
+            else:
+                counts = NodeCounts(count_names([*chain.from_iterable(map(self.nodes_of.__getitem__, matching))]))
+            self._counts[selector] = counts
+        return counts
+
+    def counts_of(self, labels: Labels) -> NodeCounts:
+        """Return the number of pods with exactly these labels by node."""
+        counts = self._counts_of.get(labels)
+        if counts is None:
+            counts = self._counts_of[labels] = NodeCounts(count_names(self.nodes_of.get(labels, ())))
         return counts
 
     def _matching(self, selector: LabelSelector) -> Iterable[Labels]:
@@ -96,8 +109,8 @@ class Population:
         self.nodes = nodes
         self._pods = pods
         self._rules = rules
-        self._runs = _find_runs(pods, nodes)
-        self._usage: dict[str, Usage] = {}
+        self._runs, self.all_on_nodes = _find_runs(pods, nodes)
+        """`all_on_nodes`: every pod of the snapshot that names a node is on one that exists."""
         self._fitting: dict[Hashable, frozenset[str]] = {}
         self.live: dict[str, LabelSets] = {}
         """Pods that are not terminating, by namespace: these count for spread."""
@@ -191,14 +204,11 @@ class Population:
 
     def used(self, node: str) -> Usage:
         """Return the resources in use on a node."""
-        usage = self._usage.get(node)
-        if usage is None:
-            usage = self._usage[node] = sum_usage(self._parts_of_usage[node])
-        return usage
+        return self._usage[node]
 
     @cached_property
-    def _parts_of_usage(self) -> Mapping[str, Sequence[Usage]]:
-        """What the pods of each node use: one sum for all that use the same. Most nodes share these sums."""
+    def _usage(self) -> Mapping[str, Usage]:
+        """What the pods of each node use. It is added up once for all pods that use the same: nodes share the sums."""
         names_by_amounts: dict[PodAmounts, list[str]] = {}
         for pod, names, _ in self._runs:
             names_by_amounts.setdefault(get_amounts(get_charge(pod, self._rules)), []).extend(names)
@@ -210,14 +220,25 @@ class Population:
                 if usage is None:
                     usage = by_number[number] = multiply_amounts(amounts, number)
                 parts[name].append(usage)
-        return parts
+        return {name: sum_usage(usages) for name, usages in parts.items()}
 
     def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
-        """Return the nodes for which `fits` holds; computed once for each key."""
+        """Return the nodes for which `fits` holds; computed once for each key.
+
+        It goes by what a node offers and what is used of it: nodes that share both have one answer.
+        """
         names = self._fitting.get(key)
         if names is None:
-            names = frozenset(name for name, node in self.nodes.items() if fits(node, self.used(name)))
-            self._fitting[key] = names
+            answers: dict[tuple[int, int, int], bool] = {}
+            fitting = []
+            for (name, node), used in zip(self.nodes.items(), self._usage.values(), strict=True):
+                alike = id(node.allocatable), node.pods, id(used)
+                answer = answers.get(alike)
+                if answer is None:
+                    answer = answers[alike] = fits(node, used)
+                if answer:
+                    fitting.append(name)
+            names = self._fitting[key] = frozenset(fitting)
         return names
 
 
@@ -249,8 +270,12 @@ class _Run(NamedTuple):
     terminating: bool
 
 
-def _find_runs(pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node]) -> Sequence[_Run]:
-    """Return the pods on existing nodes, run by run: pods of one workload are adjacent in most lists."""
+def _find_runs(pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node]) -> tuple[Sequence[_Run], bool]:
+    """Return the pods on existing nodes, run by run, and whether no pod names another node.
+
+    Pods of one workload are adjacent in most lists.
+    """
+    all_on_nodes = True
     runs: list[_Run] = []
     namespace, phase = "", PodPhase.SUCCEEDED
     labels: Labels | None = None
@@ -260,7 +285,7 @@ def _find_runs(pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, No
     names: list[str] = []
     for pod in pods:
         if isinstance(pod, PlacedPod):
-            return [_Run(placed, [node], ending) for placed, node, ending in _iterate_placed_pods(pods, nodes)]
+            return [_Run(placed, [node], ending) for placed, node, ending in _iterate_placed_pods(pods, nodes)], False
         # This loop visits every pod of the cluster: identity is enough, since what is equal is one object.
         if (
             pod.labels is not labels
@@ -277,9 +302,12 @@ def _find_runs(pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, No
             if not pod.finished:
                 runs.append(_Run(pod, names, pod.deleted is not None))
         node = pod.node
-        if node is not None and node in nodes:
-            names.append(node)
-    return [run for run in runs if run.nodes]
+        if node is not None:
+            if node in nodes:
+                names.append(node)
+            else:
+                all_on_nodes = False
+    return [run for run in runs if run.nodes], all_on_nodes
 
 
 def _iterate_placed_pods(pods: Iterable[Pod | PlacedPod], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:

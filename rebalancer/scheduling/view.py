@@ -180,6 +180,11 @@ class View:
         yield from (placed for placed in self._population.placed_pods if placed.pod.uid not in moved)
         yield from (placed for placed in moved.values() if placed.node is not None)
 
+    @property
+    def all_on_nodes(self) -> bool:
+        """Whether every pod of the snapshot that names a node is known to be on one that exists."""
+        return self._population.all_on_nodes and self._population.nodes is self.nodes.by_name
+
     def pods_on(self, node: str) -> Sequence[Pod]:
         """Return the pods on a node, including terminating pods."""
         changes = self.changes_on.get(node)
@@ -206,6 +211,17 @@ class View:
         sets = self._population.live.get(namespace)
         counts = sets.per_node(selector) if sets is not None else NO_COUNTS
         return self._apply_deltas(counts, namespace, selector, terminating=(False,))
+
+    def live_alike(self, namespace: str, labels: Labels, number: int) -> Mapping[str, int] | None:
+        """Count by node the pods of an owner that are known to have these labels and a node, `number` in all.
+
+        Nearly all pods with these labels are that owner's; then the counts are those that `live` returns. None where
+        they are not, or where pods have moved.
+        """
+        sets = self._population.live.get(namespace)
+        if sets is None or not self.all_on_nodes or namespace in self.changes_in:
+            return None
+        return sets.counts_of(labels) if len(sets.nodes_of.get(labels, ())) == number else None
 
     def present(self, namespace: str, selector: LabelSelector) -> Mapping[str, int]:
         """Count matching pods by node, including terminating pods."""

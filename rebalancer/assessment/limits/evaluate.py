@@ -146,14 +146,23 @@ class _LimitEvaluator:
     def _count_by_domain(self, parts: tuple[LimitGroupPart, ...], key: str) -> Mapping[str, int]:
         """Count the pods by domain; pods without a node, or on a node without the key, are left out."""
         if parts is not self._placed[0]:  # most often the same pods as for the rule before
-            pods = parts[0].pods if len(parts) == 1 else [pod for part in parts for pod in part.pods]
-            known = self._view.nodes.by_name
-            self._placed = parts, count_names([pod.node for pod in pods if pod.node is not None and pod.node in known])
+            self._placed = parts, self._count_by_node(parts)
         by_node, index = self._placed[1], self._view.nodes
         carrying = index.values(key)
         if len(carrying) < len(index.by_name) and not by_node.keys() <= carrying.keys():
             by_node = {node: count for node, count in by_node.items() if node in carrying}
         return index.by_value(key, by_node)
+
+    def _count_by_node(self, parts: tuple[LimitGroupPart, ...]) -> Mapping[str, int]:
+        if len(parts) == 1:
+            member, pods = parts[0].member, parts[0].pods
+            if member.labels is not None and pods is member.pods:
+                counts = self._view.live_alike(pods[0].namespace, member.labels, len(pods))
+                if counts is not None:
+                    return counts
+        known = self._view.nodes.by_name
+        nodes = [pod.node for part in parts for pod in part.pods]
+        return count_names([node for node in nodes if node is not None and node in known])
 
     def _domains_of(
         self,
