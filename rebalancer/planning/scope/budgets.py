@@ -51,6 +51,7 @@ class BudgetLedger:
 
     def __init__(self, view: View, policy: Policy, memory: Memory, gathered: Iterable[LimitGroup] = ()) -> None:
         self._snapshot, self._clock = view.snapshot, view.clock
+        self._all_on_nodes = view.all_on_nodes
         self._rules = policy.budgets
         self._rules_of_team = policy.rules_of
         self._moving = Counter(move.workload for move in memory.in_flight)
@@ -58,6 +59,7 @@ class BudgetLedger:
         self._fresh: dict[DisruptionBudget, int] = {}
         self._taken: Counter[DisruptionBudget] = Counter()
         self._left_of_workload: dict[str, int] = {}
+        self._limits_of_workload: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = {}
         self._planned: dict[str, list[str]] = {}
         self._ready: dict[str, int] = {}
         self._selected = view.snapshot.budget_selection
@@ -179,6 +181,15 @@ class BudgetLedger:
             PER_WORKLOAD + OF_TEAM: moving,
         }
 
+    def _limits_by_field(self, member: PodController) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Return how many pods of an owner count against each of our own limits, and how many each allows."""
+        identity = _identity(member)
+        known = self._limits_of_workload.get(identity)
+        if known is None:
+            known = self._used_by_field(member), self._most_by_field(member)
+            self._limits_of_workload[identity] = known
+        return known
+
     def _exceeded(self, first: Victim, needed: int, most: int) -> StepExceedsBudget:
         """Return the cause with the limits that allow no more than `most`; raising another one helps nobody."""
         return StepExceedsBudget(
@@ -213,8 +224,8 @@ class BudgetLedger:
         identity = _identity(member)
         left = self._left_of_workload.get(identity)
         if left is None:
-            used, most = self._used_by_field(member), self._most_by_field(member)
-            left = self._left_of_workload[identity] = min(most[field] - used[field] for field in most)
+            used, most = self._limits_by_field(member)
+            left = self._left_of_workload[identity] = min([most[field] - used[field] for field in most])
         return left
 
     def _available(self, member: PodController) -> int:
@@ -239,11 +250,18 @@ class BudgetLedger:
         if steady:
             lasted = self._clock.has_lasted
             ready = [pod for pod in ready if pod.ready_since is None or lasted(pod.ready_since, steady)]
+        if self._all_nodes_ready and all(map(_NODE, ready)):
+            return len(ready)
         return sum(map(self._ready_nodes.__contains__, map(_NODE, ready)))
 
     @cached_property
     def _ready_nodes(self) -> frozenset[str]:
         return frozenset(node.name for node in self._snapshot.nodes if node.ready)
+
+    @cached_property
+    def _all_nodes_ready(self) -> bool:
+        """Whether all pods that have a node are on nodes that are Ready."""
+        return self._all_on_nodes and len(self._ready_nodes) == len(self._snapshot.nodes)
 
     def _healthy(self, pod: Pod) -> bool:
         """Return whether a pod is healthy; a pod on a lost or not Ready node is not, whatever its status says."""
@@ -262,7 +280,7 @@ class BudgetLedger:
     def _workload_limit(self, member: PodController) -> WorkloadLimitReached:
         workload = member.top or member.owner
         assert workload is not None
-        used, most = self._used_by_field(member), self._most_by_field(member)
+        used, most = self._limits_by_field(member)
         tightest = min(most, key=lambda field: most[field] - used[field])
         return WorkloadLimitReached(
             replicas=workload.replicas,

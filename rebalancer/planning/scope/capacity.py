@@ -5,6 +5,8 @@ Pending pods are those that wait for a node, those that owners have still to cre
 components of the same plan. A group's own pods are counted by its own problem.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +37,7 @@ class NodeCapacity:
     def __init__(self, places: Mapping[str, int]) -> None:
         self.places = places
         self.nodes = frozenset(places)
-        self._nodes_with: dict[int, frozenset[str]] = {}
+        self._paths_with: dict[tuple[Topology, int], Mapping[str, DomainPath]] = {}
         self._node_counts: dict[tuple[Topology, int, int], Mapping[DomainPath, Mapping[int, int]]] = {}
 
     @cached_property
@@ -55,11 +57,14 @@ class NodeCapacity:
         """Return how many of the nodes have capacity for at least so many."""
         return len(self._ordered) - bisect_left(self._ordered, least)
 
-    def nodes_with(self, least: int) -> frozenset[str]:
-        """Return the nodes with capacity for at least so many."""
-        known = self._nodes_with.get(least)
+    def paths_with(self, topology: Topology, least: int) -> Mapping[str, DomainPath]:
+        """Return the paths of the topology's nodes with capacity for at least so many."""
+        known = self._paths_with.get((topology, least))
         if known is None:
-            known = self._nodes_with[least] = frozenset(name for name, places in self.places.items() if places >= least)
+            paths = topology.path
+            known = self._paths_with[topology, least] = {
+                name: paths[name] for name, places in self.places.items() if places >= least and name in paths
+            }
         return known
 
     def node_counts(self, topology: Topology, useful: int, reserved: int) -> Mapping[DomainPath, Mapping[int, int]]:
@@ -88,12 +93,60 @@ class ReservedCapacity(NamedTuple):
         return self.on.get(node, self.everywhere)
 
 
+class _Demand:
+    """What pods without a node request together: amounts add up, whatever the pods."""
+
+    __slots__ = ("_cpu", "_extended", "_memory", "_pods", "_storage")
+
+    def __init__(self) -> None:
+        self._pods = self._cpu = self._memory = self._storage = 0
+        self._extended: dict[str, int] = {}
+
+    def copy(self) -> _Demand:
+        """Return a demand of its own that is equal."""
+        copied = _Demand()
+        copied.include(self)
+        return copied
+
+    def add(self, requests: Resources, times: int) -> None:
+        """Add `times` equal pods."""
+        self._pods += times
+        self._cpu += times * requests.cpu
+        self._memory += times * requests.memory
+        self._storage += times * requests.ephemeral_storage
+        for name, amount in requests.extended:
+            self._extended[name] = self._extended.get(name, 0) + times * amount
+
+    def include(self, other: _Demand) -> None:
+        """Add the pods of another demand."""
+        self._pods += other._pods
+        self._cpu += other._cpu
+        self._memory += other._memory
+        self._storage += other._storage
+        for name, amount in other._extended.items():
+            self._extended[name] = self._extended.get(name, 0) + amount
+
+    def count_displaced(self, own: Resources) -> int:
+        """Return how many pods with the requests `own` a node can take fewer once all of these are on it."""
+        most = self._pods
+        for wanted, amount in (
+            (own.cpu, self._cpu),
+            (own.memory, self._memory),
+            (own.ephemeral_storage, self._storage),
+        ):
+            if wanted > 0:
+                most = max(most, -(-amount // wanted))
+        for name, wanted in own.extended:
+            most = max(most, -(-self._extended.get(name, 0) // wanted))
+        return most
+
+
 class CapacityIndex:
     """The capacity in one view, and what is reserved of it."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._charged: dict[frozenset[str], Counter[Resources]] = {}
+        self._charged: dict[frozenset[str], _Demand] = {}
         self._capacities: dict[Hashable, NodeCapacity] = {}
         self._unaffected: dict[str, bool] = {}
         self._pending: dict[str, tuple[frozenset[str], Pod, int]] = {}
@@ -104,7 +157,10 @@ class CapacityIndex:
 
     def charge(self, nodes: frozenset[str], sample: Pod, times: int) -> None:
         """Reserve capacity for `times` such pods on each of the nodes."""
-        self._charged.setdefault(nodes, Counter())[sample.spec.requests] += times
+        demand = self._charged.get(nodes)
+        if demand is None:
+            demand = self._charged[nodes] = _Demand()
+        demand.add(sample.spec.requests, times)
 
     def capacity_for(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
         """Return how many such pods each node can take; reserved capacity is not subtracted.
@@ -115,7 +171,7 @@ class CapacityIndex:
         if sample.spec.host_ports or repels_own_class(sample, self._view):
             feasible = static_feasible(sample, self._view.without(own), own)
             occupied = {pod.node for pod in own}
-            places = {name: 1 for name in sorted(feasible) if name not in occupied}
+            places = {name: 1 for name in self._view.nodes.in_order(feasible) if name not in occupied}
             return NodeCapacity({name: 1 for name in places if self._count_fitting(sample, name) > 0})
         if sample.spec.pod_affinity != NO_AFFINITY or sample.claims or not self._is_unaffected(sample.namespace):
             return self._compute(sample, own)
@@ -139,7 +195,7 @@ class CapacityIndex:
         by_name = self._view.nodes.by_name
         return {
             name: _count_fitting(sample.spec.requests, by_name[name], state.used(name))
-            for name in sorted(static_feasible(sample, state, own))
+            for name in self._view.nodes.in_order(static_feasible(sample, state, own))
         }
 
     def reserved(self, capacity: NodeCapacity, sample: Pod, owners: Iterable[str] = ()) -> ReservedCapacity:
@@ -150,20 +206,19 @@ class CapacityIndex:
         charged = self._charged
         ours = [self._pending[owner] for owner in owners if owner in self._pending]
         if ours:
-            charged = {nodes: total.copy() for nodes, total in charged.items()}
+            charged = {nodes: demand.copy() for nodes, demand in charged.items()}
             for nodes, pod, times in ours:
-                charged[nodes][pod.spec.requests] -= times
-        everywhere: Counter[Resources] = Counter()
-        somewhere: list[tuple[frozenset[str], Counter[Resources]]] = []
-        for nodes, total in charged.items():
+                charged[nodes].add(pod.spec.requests, -times)
+        everywhere = _Demand()
+        somewhere: list[tuple[frozenset[str], _Demand]] = []
+        for nodes, demand in charged.items():
             if nodes is capacity.nodes or nodes >= capacity.nodes:
-                everywhere.update(total)
+                everywhere.include(demand)
             elif not nodes.isdisjoint(capacity.nodes):
-                somewhere.append((nodes & capacity.nodes, total))
+                somewhere.append((nodes & capacity.nodes, demand))
         requests = sample.spec.requests
-        return ReservedCapacity(
-            _count_displaced(requests, everywhere), _displaced_by_node(requests, everywhere, somewhere)
-        )
+        on = _displaced_by_node(requests, everywhere, somewhere) if somewhere else {}
+        return ReservedCapacity(everywhere.count_displaced(requests), on)
 
     def _is_unaffected(self, namespace: str) -> bool:
         """Return whether no pod's affinity terms can select pods of a namespace."""
@@ -173,8 +228,18 @@ class CapacityIndex:
         return known
 
     def _compute(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
-        places = {name: self._count_fitting(sample, name) for name in sorted(static_feasible(sample, self._view, own))}
-        return NodeCapacity({name: number for name, number in places.items() if number > 0})
+        requests, by_name = sample.spec.requests, self._view.nodes.by_name
+        places: dict[str, int] = {}
+        alike: dict[tuple[int, int, int], tuple[Usage, int]] = {}
+        for name in self._view.nodes.in_order(static_feasible(sample, self._view, own)):
+            node, used = by_name[name], self._view.used(name)
+            key = id(node.allocatable), node.pods, id(used)
+            known = alike.get(key)
+            if known is None:
+                known = alike[key] = used, _count_fitting(requests, node, used)  # `used` is kept: its id stays its own
+            if known[1] > 0:
+                places[name] = known[1]
+        return NodeCapacity(places)
 
     def _count_fitting(self, sample: Pod, name: str) -> int:
         return _count_fitting(sample.spec.requests, self._view.nodes.by_name[name], self._view.used(name))
@@ -182,8 +247,8 @@ class CapacityIndex:
 
 def _displaced_by_node(
     requests: Resources,
-    everywhere: Counter[Resources],
-    somewhere: Sequence[tuple[frozenset[str], Counter[Resources]]],
+    everywhere: _Demand,
+    somewhere: Sequence[tuple[frozenset[str], _Demand]],
 ) -> Mapping[str, int]:
     """Return the reserved capacity of the nodes where more than `everywhere` is reserved.
 
@@ -198,29 +263,9 @@ def _displaced_by_node(
         if sets not in displaced:
             total = everywhere.copy()
             for number in sets:
-                total.update(somewhere[number][1])
-            displaced[sets] = _count_displaced(requests, total)
+                total.include(somewhere[number][1])
+            displaced[sets] = total.count_displaced(requests)
     return {name: displaced[sets] for name, sets in numbers.items()}
-
-
-def _count_displaced(own: Resources, total: Mapping[Resources, int]) -> int:
-    """Return how many pods with the requests `own` a node can take fewer once all pods of `total` are on it."""
-    pods = cpu = memory = storage = 0
-    extended: Counter[str] = Counter()
-    for requests, times in total.items():
-        pods += times
-        cpu += times * requests.cpu
-        memory += times * requests.memory
-        storage += times * requests.ephemeral_storage
-        for name, amount in requests.extended:
-            extended[name] += times * amount
-    most = pods
-    for wanted, amount in ((own.cpu, cpu), (own.memory, memory), (own.ephemeral_storage, storage)):
-        if wanted > 0:
-            most = max(most, -(-amount // wanted))
-    for name, wanted in own.extended:
-        most = max(most, -(-extended[name] // wanted))
-    return most
 
 
 def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:

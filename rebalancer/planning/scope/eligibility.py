@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
+from typing import Final
 
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import Namespace
@@ -41,6 +43,9 @@ from rebalancer.planning.causes import (
 from rebalancer.policy import Policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.scheduling.unpredictable import Unpredictable
+
+_UID: Final = attrgetter("uid")
+_CREATED: Final = attrgetter("created")
 
 _EXCLUDE = "rebalancer.dev/exclude"
 _PAUSE_UNTIL = "rebalancer.dev/pause-until"
@@ -144,9 +149,11 @@ class EligibilityChecker:
         for pod in pods:
             if pod.spec is not spec or pod.labels is not labels or pod.local_volumes is not volumes:
                 return False
-            if pod.annotations or pod.claims or pod.mirror or pod.uid in self._arriving:
+            if pod.annotations or pod.claims or pod.mirror:
                 return False
-        return self._clock.has_lasted(max(pod.created for pod in pods), self._rules.min_age)
+        if self._arriving and not self._arriving.isdisjoint(map(_UID, pods)):
+            return False
+        return self._clock.has_lasted(max(map(_CREATED, pods)), self._rules.min_age)
 
     def refuse_pod(self, pod: Pod) -> Refusal | None:
         """Return why a pod may not move now although its owner's pods may, or None."""

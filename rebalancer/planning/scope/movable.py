@@ -125,7 +125,10 @@ class PodPartitioner:
         """Return whether a quick test shows that all pods of a member may move: they are alike, and on nodes."""
         if not pods or not self._eligibility.are_all_movable(pods):
             return False
-        on_nodes = self._view.nodes.names.issuperset(map(_NODE, pods))
+        if self._view.all_on_nodes:
+            on_nodes = all(map(_NODE, pods))
+        else:
+            on_nodes = self._view.nodes.names.issuperset(map(_NODE, pods))
         return on_nodes and counts(pods[0].labels) and self._ledger.refusal(pods[0]) is None
 
     def _partition_member(

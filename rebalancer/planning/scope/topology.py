@@ -6,7 +6,7 @@ that a group costs time in proportion to its own pods.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 from rebalancer.scheduling.view import View
 
@@ -23,23 +23,22 @@ class Topology:
     def __init__(self, nodes: frozenset[str], keys: tuple[str, ...], view: View) -> None:
         self.nodes = nodes
         self.keys = keys
-        by_name = view.nodes.by_name
-        coarse, last = keys[:-1], keys[-1]
-        self.path: dict[str, DomainPath] = {}
+        index = view.nodes
+        names = index.in_order(nodes)
+        coarse, last = [map(index.values(key).__getitem__, names) for key in keys[:-1]], index.values(keys[-1])
+        paths: Iterable[DomainPath] = zip(*coarse, strict=True) if coarse else repeat(())
+        known: dict[DomainPath, DomainPath] = {}
+        self.path: dict[str, DomainPath] = {
+            name: known.setdefault(path, path) for name, path in zip(names, paths, strict=False)
+        }
         """The path of each node."""
-        self.last: dict[str, str] = {}
+        self.last: dict[str, str] = {name: last.get(name, name) for name in names}
         """The domain of each node on the last level: the label's value, or the node's name if the level has no key."""
         self.members: dict[DomainPath, list[str]] = {}
         """Nodes by path, sorted by name."""
-        known: dict[DomainPath, DomainPath] = {}
-        for name in sorted(nodes):
-            labels = by_name[name].labels
-            path = tuple(labels[key] for key in coarse)
-            path = known.setdefault(path, path)
-            self.path[name] = path
-            self.last[name] = labels.get(last, name)
+        for name, path in self.path.items():
             self.members.setdefault(path, []).append(name)
-        self._cordoned = view.nodes.cordoned
+        self._cordoned = index.cordoned
 
     @cached_property
     def cordoned(self) -> frozenset[tuple[int, str]]:

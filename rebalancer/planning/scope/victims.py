@@ -1,6 +1,6 @@
 """The pods of a group that may move, cheapest first: the cost of moving each, and its rank by that cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -52,17 +52,19 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
     owners: Mapping[str, PodController] = {}
     avoided: frozenset[str] = frozenset()
 
-    def victim(self, rank: int) -> Victim:
-        """Return the pod of this rank as a victim."""
-        pod = self.pods[rank]
-        member = self.owners.get(pod.uid, self.member)
+    def victims(self, ranks: Iterable[int]) -> list[Victim]:
+        """Return the pods of these ranks as victims."""
+        pods, owners, member, avoided = self.pods, self.owners, self.member, self.avoided
         assert member is not None, "a pod that may move belongs to a member"
-        return Victim(pod, member, rank, pod.uid in self.avoided)
+        if not owners and not avoided:
+            return [Victim(pods[rank], member, rank) for rank in ranks]
+        named = [(rank, pods[rank]) for rank in ranks]
+        return [Victim(pod, owners.get(pod.uid, member), rank, pod.uid in avoided) for rank, pod in named]
 
     @cached_property
     def by_node(self) -> Mapping[str, list[Victim]]:
         """The victims by node, cheapest first; the nodes are in the order of their cheapest victim."""
         victims: dict[str, list[Victim]] = {}
-        for rank, pod in enumerate(self.pods):
-            victims.setdefault(pod.node or "", []).append(self.victim(rank))
+        for victim in self.victims(range(len(self.pods))) if self.pods else ():
+            victims.setdefault(victim.pod.node or "", []).append(victim)
         return victims

@@ -4,6 +4,7 @@ Searches work on classes of equal nodes; this module maps a class back to a node
 that hold pods of the group are objects; the others are counted.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from operator import attrgetter
@@ -63,7 +64,7 @@ class Layout:
             path: {(0, 0, places, 0): nodes for places, nodes in node_counts.items()}
             for path, node_counts in capacity.node_counts(topology, useful, reserved.everywhere).items()
         }
-        self.singles: dict[DomainPath, list[int]] = {}
+        self.singles: defaultdict[DomainPath, list[int]] = defaultdict(list)
         """The ranks, cheapest first, of pods that may move and are alone on a node with enough capacity.
 
         Most pods are, so they become sites only when `sites` is read.
@@ -75,7 +76,7 @@ class Layout:
         for name in reserved.on:
             if name in topology.path and name not in counts:
                 self._swap(topology.path[name], (0, 0, self._places_in_leaf(name), 0), (0, 0, self.cap(name), 0))
-        self._place_pods(capacity.nodes_with(useful + reserved.everywhere) if not reserved.on else frozenset())
+        self._place_pods(capacity.paths_with(topology, useful + reserved.everywhere) if not reserved.on else {})
 
     def without_reservations(self) -> "Layout | None":
         """Return the layout with all capacity that is free now; None if none of it is reserved for other pods."""
@@ -85,19 +86,20 @@ class Layout:
         return Layout(self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful)
 
     # Many branches: nodes with one pod are nearly all, and take a path without sites.
-    def _place_pods(self, uncrowded: frozenset[str]) -> None:
-        """Count the group's pods into the leaves."""
-        paths, singles, counts, useful = self.topology.path, self.singles, self.pods_on, self._useful
-        alone = {pod.node or "": rank for rank, pod in enumerate(self.ranked.pods)}
-        if not (uncrowded.issuperset(alone) and alone.keys() == counts.keys() and max(counts.values(), default=0) == 1):
+    def _place_pods(self, uncrowded: Mapping[str, DomainPath]) -> None:
+        """Count the group's pods into the leaves; `uncrowded` are the paths of nodes with enough capacity."""
+        singles, counts, useful = self.singles, self.pods_on, self._useful
+        names = [pod.node or "" for pod in self.ranked.pods]
+        alone = dict(zip(names, range(len(names)), strict=True))
+        if not (
+            alone.keys() == counts.keys()
+            and max(counts.values(), default=0) == 1
+            and all(map(uncrowded.__contains__, names))
+        ):
             alone = {name: rank for name, rank in alone.items() if name in uncrowded and counts.get(name) == 1}
             self.crowded = [self._site(name) for name in counts if name not in alone]
         for name, rank in alone.items():
-            path = paths[name]
-            if path in singles:
-                singles[path].append(rank)
-            else:
-                singles[path] = [rank]
+            singles[uncrowded[name]].append(rank)
         for path, ranks in singles.items():
             leaves, bare, held = self._leaves[path], (0, 0, useful, 0), (1, 0, useful, 0)
             leaves[bare] -= len(ranks)

@@ -46,7 +46,7 @@ def select_victims(layout: Layout, windows: Windows, fewest: int) -> list[Victim
         ends = _shed(ends, *windows[level], level)
     _, chosen, rest = _combine(ends)
     chosen += rest[: fewest - len(chosen)]
-    return [layout.ranked.victim(rank) for rank in sorted(chosen)]
+    return layout.ranked.victims(sorted(chosen))
 
 
 _End = tuple[int, list[int], list[int]]
