@@ -4,7 +4,7 @@ A problem is single-class, so that counting is enough, where all pods are of one
 same pods over topology keys that nest. Everything else is multi-class.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 
@@ -244,9 +244,22 @@ class ProblemBuilder:
             self._settling[capacity] = self._find_settling(capacity.places)
         return self._settling[capacity]
 
-    def _find_settling(self, nodes: Iterable[str]) -> Refusal | None:
+    @cached_property
+    def _unsettled(self) -> frozenset[str]:
+        """The nodes that are being deleted, are not Ready, or have become Ready lately."""
+        settle, now = self.policy.nodes.settle, self.view.clock.now
+        return frozenset(
+            node.name
+            for node in self.view.snapshot.nodes
+            if node.deleted is not None
+            or not node.ready
+            or any(taint.key in TO_BE_REMOVED for taint in node.taints)
+            or (node.ready_since is not None and now - node.ready_since < settle)
+        )
+
+    def _find_settling(self, nodes: Mapping[str, int]) -> Refusal | None:
         settle, clock = self.policy.nodes.settle, self.view.clock
-        for name in nodes:
+        for name in filter(self._unsettled.__contains__, nodes) if self._unsettled else ():
             node = self.view.nodes.by_name[name]
             if node.deleted is not None:
                 return Refusal(Reason.NODE_LEAVING, NodeBeingDeleted(name))

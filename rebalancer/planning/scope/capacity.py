@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import NamedTuple
 
 from msgspec import structs
@@ -38,7 +39,8 @@ class NodeCapacity:
         self.places = places
         self.nodes = frozenset(places)
         self._paths_with: dict[tuple[Topology, int], Mapping[str, DomainPath]] = {}
-        self._node_counts: dict[tuple[Topology, int, int], Mapping[DomainPath, Mapping[int, int]]] = {}
+        self._node_counts: dict[tuple[Topology, int, int], dict[DomainPath, dict[int, int]]] = {}
+        self._by_places: dict[Topology, Mapping[DomainPath, Mapping[int, int]]] = {}
 
     @cached_property
     def _ordered(self) -> list[int]:
@@ -75,9 +77,19 @@ class NodeCapacity:
         key = (topology, useful, reserved)
         known = self._node_counts.get(key)
         if known is None:
-            known = self._node_counts[key] = {
-                path: Counter(min(useful, max(0, self.places.get(name, 0) - reserved)) for name in members)
-                for path, members in topology.members.items()
+            known = self._node_counts[key] = {}
+            for path, by_places in self._nodes_by_places(topology).items():
+                counts = known[path] = {}
+                for places, nodes in by_places.items():
+                    left = min(useful, max(0, places - reserved))
+                    counts[left] = counts.get(left, 0) + nodes
+        return known
+
+    def _nodes_by_places(self, topology: Topology) -> Mapping[DomainPath, Mapping[int, int]]:
+        known = self._by_places.get(topology)
+        if known is None:
+            known = self._by_places[topology] = {
+                path: Counter(map(self.places.get, members, repeat(0))) for path, members in topology.members.items()
             }
         return known
 

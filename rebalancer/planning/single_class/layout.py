@@ -73,10 +73,17 @@ class Layout:
         """The nodes that hold more than one pod, or one that must stay, or have little capacity."""
         self._subtrees: dict[DomainPath, Subtree] = {}
         self._root: Inner | None = None
-        for name in reserved.on:
-            if name in topology.path and name not in counts:
-                self._swap(topology.path[name], (0, 0, self._places_in_leaf(name), 0), (0, 0, self.cap(name), 0))
+        self._reserve(reserved)
         self._place_pods(capacity.paths_with(topology, useful + reserved.everywhere) if not reserved.on else {})
+
+    def _reserve(self, reserved: ReservedCapacity) -> None:
+        """Subtract what is reserved on single nodes; most of them, thousands, have enough left all the same."""
+        places, paths, useful = self.capacity.places, self.topology.path, self._useful
+        for name, there in reserved.on.items():
+            free = places.get(name, 0)
+            before, after = max(0, min(useful, free - reserved.everywhere)), max(0, min(useful, free - there))
+            if before != after and name in paths and name not in self.pods_on:
+                self._swap(paths[name], (0, 0, before, 0), (0, 0, after, 0))
 
     def without_reservations(self) -> "Layout | None":
         """Return the layout with all capacity that is free now; None if none of it is reserved for other pods."""
