@@ -129,10 +129,10 @@ class _Simplified:
                     low += min(ends)
                     high += max(ends)
             if plain and most < high:
-                room = most - low
+                slack = most - low
                 for column in factors:
-                    if room + lower[column] < upper[column]:
-                        self._tighten(column, -inf, room + lower[column])
+                    if slack + lower[column] < upper[column]:
+                        self._tighten(column, -inf, slack + lower[column])
             if least > low + _CLOSE or most < high - _CLOSE:
                 binding.append(
                     (least if least > low + _CLOSE else -inf, most if most < high - _CLOSE else inf, factors)
