@@ -55,11 +55,17 @@ class NodeCounts(dict[str, int]):
     The labels of a node are the same in all states of one snapshot, and so are the sums.
     """
 
-    __slots__ = ("sums",)
+    __slots__ = ("_sums",)
+    _sums: dict[str, Mapping[str, int]]
 
-    def __init__(self, counts: Mapping[str, int]) -> None:
-        super().__init__(counts)
-        self.sums: dict[str, Mapping[str, int]] = {}
+    @property
+    def sums(self) -> dict[str, Mapping[str, int]]:
+        """The sums by key, for those who add up."""
+        try:
+            return self._sums
+        except AttributeError:  # made when first needed: there are thousands of objects
+            self._sums = {}
+            return self._sums
 
 
 class NodeIndex:

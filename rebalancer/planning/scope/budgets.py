@@ -237,9 +237,11 @@ class BudgetLedger:
             if member.top is None or member.top is member.owner:
                 known = self._serving(member.pods, workload)
             else:
-                owners = self._snapshot.owned_by[workload.uid]
-                pods = [pod for owner in owners for pod in self._snapshot.pods_of.get(owner.uid, ())]
-                known = self._serving([pod for pod in pods if not pod.terminating and not pod.finished], workload)
+                pods_of = self._snapshot.pods_of
+                others = [owner for owner in self._snapshot.owned_by[workload.uid] if owner is not member.owner]
+                pods = [pod for owner in others for pod in pods_of.get(owner.uid, ())]
+                living = [pod for pod in pods if not pod.terminating and not pod.finished]
+                known = self._serving((*member.pods, *living), workload)
             self._ready[workload.uid] = known
         return known
 
