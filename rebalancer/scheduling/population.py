@@ -270,6 +270,7 @@ class _Run(NamedTuple):
     terminating: bool
 
 
+# Many branches: one loop over every pod of the cluster, without a call for each.
 def _find_runs(pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node]) -> tuple[Sequence[_Run], bool]:
     """Return the pods on existing nodes, run by run, and whether no pod names another node.
 

@@ -42,10 +42,10 @@ def test_pods_in_any_order_count_on_their_own_nodes() -> None:
     ended = structs.replace(other, uid="ended", phase=PodPhase.SUCCEEDED)
     several = [alike[0], other, alike[1], ended, ending, structs.replace(other, uid="more", node="n2"), alike[2]]
     for pods in (several, several[::-1]):
-        view = View(snapshot([node("n1"), node("n2")], [structs.replace(each, scored=(0, 0)) for each in pods]))
+        view = View(snapshot([node("n1"), node("n2")], [structs.replace(placed, scored=(0, 0)) for placed in pods]))
         assert view.live("default", LabelSelector.of({"a": "b"})) == {"n1": 2, "n2": 1}
         assert view.present("default", LabelSelector.of({"a": "b"})) == {"n1": 3, "n2": 1}
-        assert sorted(each.uid for each in view.pods_on("n1")) == sorted(
+        assert sorted(placed.uid for placed in view.pods_on("n1")) == sorted(
             [alike[0].uid, alike[1].uid, other.uid, "ending"]
         )
         assert (view.used("n1").pods, view.used("n1").cpu, view.used("n1").extended) == (4, 800, {"gpu": 1})
