@@ -28,6 +28,9 @@ _PARTS: Final[Mapping[Start, Sequence[tuple[str, str]]]] = {
 }
 """What is requested while it starts, while it leads, and for each eviction."""
 
+_REFUSED_TWICE: Final = Rule(verb="create", resource="pods/eviction", fault=Fault.PLAIN, count=2)
+"""Ten seconds after the first refusal comes the second, whose events are the same: those are patched."""
+
 _SECONDS: Final = 12.0
 _HANGING: Final = frozenset({Fault.TIMEOUT, Fault.SLOW, Fault.UNANSWERED})
 """Faults that hold a request until it times out: the requests after it come later."""
@@ -64,6 +67,9 @@ def _make_every() -> tuple[Schedule, ...]:
                         touched=True,
                     )
                 )
+    for fault in dict.fromkeys(POSSIBLE["write"]):
+        rules = (_REFUSED_TWICE, _make_rule("patch", "events", fault))
+        made.append(Schedule(seed=FIRST + len(made), rules=rules, seconds=2 * _SECONDS))
     return tuple(made)
 
 

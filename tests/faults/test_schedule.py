@@ -9,7 +9,7 @@ from tests.faults.choosing import Chooser
 from tests.faults.matrix import EVERY, schedule_of
 from tests.faults.replicas import FEW, MANY
 from tests.faults.requests import Target
-from tests.faults.schedule import Fault, Rule, Schedule, Start, draw, draw_quick, kill_after
+from tests.faults.schedule import POSSIBLE, Fault, Rule, Schedule, Start, draw, draw_quick, kill_after
 
 EVICTION = Target(verb="create", resource="pods/eviction")
 WATCH = Target(verb="watch", resource="pods")
@@ -44,6 +44,15 @@ def test_a_number_repeats_the_schedule_that_has_it() -> None:
     assert len({one.seed for one in made}) == len(made)
     assert (len(FEW), len(MANY)) == (3, 84)
     assert schedule_of(17) == draw(17)
+
+
+def test_every_fault_of_a_write_happens_to_the_patch_of_a_repeated_event() -> None:
+    """An eviction that is refused twice comes before it: else no event would be repeated."""
+    repeated = [one for one in EVERY if any(rule.verb == "patch" for rule in one.rules)]
+    assert {rule.fault for one in repeated for rule in one.rules if rule.verb == "patch"} == set(POSSIBLE["write"])
+    for one in repeated:
+        refusals = next(rule for rule in one.rules if rule.covers(EVICTION))
+        assert (refusals.count, one.seconds > 20, one.patience) == (2, True, 200.0)
 
 
 def test_over_many_seeds_everything_is_drawn() -> None:

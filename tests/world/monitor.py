@@ -4,7 +4,7 @@ What is stored of evictions, and how they are said to end, is checked by `record
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from rebalancer.adapters.simulator.state import ClusterState
@@ -76,6 +76,10 @@ class Sender(Protocol):
 
     def is_required(self, move: Move) -> bool:
         """Return whether a step that has begun is none without this move: it is sent whatever happens."""
+        ...
+
+    def moves(self) -> Sequence[Move]:
+        """Return the moves that it knows: what it stores must have those in flight."""
         ...
 
     def under_way(self) -> frozenset[str]:

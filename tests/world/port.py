@@ -27,9 +27,6 @@ from tests.world.view import View
 
 LATENCY = (0.002, 0.05)
 
-LARGEST_MEMORY = 4_200
-"""Bytes of a stored memory: as 1 MiB is to a cluster a hundred times as large."""
-
 
 class NoAnswerError(Exception):
     """A request had no answer, or an error."""
@@ -61,6 +58,8 @@ class Api:
     version: int = 1
     pause: Pause | None = None
     approved: str = ""
+    largest_memory: int = 4_200
+    """Bytes of a stored memory: as 1 MiB is to a cluster a hundred times as large."""
     faults: Faults = field(default_factory=Faults)
     unreachable_at: float = -1e9
     """When a request last met a fault."""
@@ -164,13 +163,14 @@ class Port:
             lost = self._request("status", reads=False)
         except NoAnswerError as error:
             return SaveAnswer(str(error))
-        if len(documents[0].text) > LARGEST_MEMORY:
+        if len(documents[0].text) > self._api.largest_memory:
             return SaveAnswer("HTTP 413: request entity too large")
         if self._version != self._api.version:
             return SaveAnswer("HTTP 409", conflict=True)
         self._api.version += 1
         self._api.documents = {document.key: document.text for document in documents}
-        self._monitor.records.saves(self.name, documents[0].text, holds_lease=self.sender.deposed_for() is None)
+        holds_lease = self.sender.deposed_for() is None
+        self._monitor.records.saves(self.name, documents[0].text, self.sender.moves(), holds_lease=holds_lease)
         if lost:
             return SaveAnswer("no answer")
         self._version = self._api.version

@@ -1,6 +1,6 @@
 """The promises about records: what is stored of evictions, what people have approved, how a move is said to end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.model.moves import Memory, Move, MoveState, Proposal
@@ -78,15 +78,21 @@ class Records:
 
     # What is stored
 
-    def saves(self, who: str, text: str, *, holds_lease: bool) -> None:
-        """Check what is stored: a move that is in flight may only vanish with its end."""
+    def saves(self, who: str, text: str, moves: Sequence[Move], *, holds_lease: bool) -> None:
+        """Check what is stored by a process with these moves: one that is in flight may only vanish with its end.
+
+        Those that have ended are left out of a memory that is too large. How they ended is checked all the same.
+        """
         memory = parse_memory(text)
+        ended = {move.uid for move in moves if move.state.over}
         known = {move.uid for move in memory.moves}
-        lost = [move.pod for move in self.stored.in_flight if move.uid not in known and self._is_open(move)]
+        lost = {move.pod for move in moves if move.uid not in known | ended}
+        lost |= {move.pod for move in self.stored.in_flight if move.uid not in known | ended and self._is_open(move)}
         if lost:
             holder = "holds" if holds_lease else "does not hold"
-            self._breach(f"{who}, which {holder} the lease, stores a memory without the moves of {', '.join(lost)}")
-        for move in memory.moves:
+            pods = ", ".join(sorted(lost))
+            self._breach(f"{who}, which {holder} the lease, stores a memory without the moves of {pods}")
+        for move in moves:
             if move.state is not MoveState.REFUSED:
                 continue
             if move.uid not in self.granted:

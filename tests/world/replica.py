@@ -1,6 +1,6 @@
 """One replica of the controller: its own code, with its threads as tasks of the world."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import NamedTuple
@@ -124,6 +124,10 @@ class Replica:
     def clock_set_for(self) -> float:
         """Return for how many seconds its clock has not been set."""
         return self._hub.seconds - self._clock_set_at
+
+    def moves(self) -> Sequence[Move]:
+        """Return the moves that it knows."""
+        return self.runner.state.memory.moves
 
     def under_way(self) -> frozenset[str]:
         """Return the UIDs of the pods whose evictions it has requested without an answer yet."""

@@ -25,6 +25,7 @@ from rebalancer.controller.status import status_documents
 from rebalancer.model.moves import NO_MEMORY, MoveState
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.ports import EvictionResult, SaveAnswer
+from rebalancer.reporting.documents import memory as stored_memory
 from rebalancer.tracking import moves as tracking
 from rebalancer.tracking.replacements import Replacements
 from tests.world.port import Port
@@ -183,7 +184,25 @@ def _lost_moves_are_not_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _memory_stays_small(patch: pytest.MonkeyPatch) -> None:
+    """As if violations were stored whole, however many there are; whatever else is large is left out."""
+    of_violations = {stored_memory._shorten_since, stored_memory._drop_delaying}
+    others = tuple(reduce for reduce in stored_memory._REDUCTIONS if reduce not in of_violations)
+    patch.setattr(stored_memory, "_REDUCTIONS", others)
+
+
+def _few_ended_moves_are_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tracking, "ENDED_MOVES_STORED", 10_000)
+
+
+def _moves_in_flight_are_stored_whatever_else_is(patch: pytest.MonkeyPatch) -> None:
+
+    def drop_moves(memory: Any) -> Any:
+        return msgspec.structs.replace(memory, moves=())
+
+    reductions = [
+        drop_moves if reduce is stored_memory._drop_ended_moves else reduce for reduce in stored_memory._REDUCTIONS
+    ]
+    patch.setattr(stored_memory, "_REDUCTIONS", tuple(reductions))
 
 
 def _events_are_not_lost_while_others_are_handled(patch: pytest.MonkeyPatch) -> None:
@@ -236,6 +255,8 @@ _ALL: tuple[Patch, ...] = (
     _moves_are_stored,
     _lost_moves_are_not_forgotten,
     _memory_stays_small,
+    _few_ended_moves_are_stored,
+    _moves_in_flight_are_stored_whatever_else_is,
     _events_are_not_lost_while_others_are_handled,
     _only_what_is_approved_is_admitted,
     _approvals_are_of_the_present_proposal,

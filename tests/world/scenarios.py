@@ -18,7 +18,7 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.policy import Amount, Budgets, Mode, Policy, Spread
+from rebalancer.policy import Amount, Budgets, Limit, Mode, NamespaceFilter, Policy, PolicyGroup, Selector, Spread
 from rebalancer.ports import EvictionResult
 from tests.controller.simulated import eager
 from tests.world.actors import CLUSTER, autoscale, cordon_zone, lose_zone, scale, second_evictor
@@ -37,6 +37,12 @@ TRIO = "trio"
 """The namespace, and the pool of three nodes in two racks, of the workload that one eviction alone does not repair."""
 
 RACK = "rack"
+
+_CROWDED_SHARE = 0.2
+"""Of the seeds."""
+
+_CROWDED_LIMITS = 120
+"""Violated for ever: a memory of the size that a crowded world allows cannot hold so many."""
 
 _EDITED_UNTIL = 300.0
 """Seconds for which the policy is edited again and again."""
@@ -196,6 +202,18 @@ def _change_specs(snapshot: Snapshot, namespace: str, change: Callable[[PodSpec]
         for workload in snapshot.workloads
     )
     return replace(snapshot, pods=pods, workloads=workloads)
+
+
+def is_crowded(seed: int) -> bool:
+    """Draw whether more is violated in a seed's world than can be stored."""
+    return Random(f"{seed} crowd").random() < _CROWDED_SHARE
+
+
+def add_violations(policy: Policy) -> Policy:
+    """Add limits of one workload that no placement can satisfy, and for which nothing is evicted."""
+    limits = tuple(Limit(name=f"one-pod-{number}", topology_key=ZONE, max_pods=1) for number in range(_CROWDED_LIMITS))
+    crowd = PolicyGroup(name="crowd", selector=Selector(), namespaces=NamespaceFilter(include=("one",)), limits=limits)
+    return policy.model_copy(update={"groups": (*policy.groups, crowd)})
 
 
 def draw_policy(random: Random, scenario: Scenario) -> Policy:

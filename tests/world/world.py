@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
 
+import pytest
 import structlog
 
 from rebalancer.adapters.simulator import ZONE, SimulatedCluster, SimulatedLease
@@ -13,14 +14,29 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.policy import Policy
 from rebalancer.ports import EvictionResult
+from rebalancer.reporting.documents import memory
 from tests.world.ending import check_end, is_at_rest
 from tests.world.hub import Hub
 from tests.world.monitor import Monitor
 from tests.world.observer import WorldObserver
 from tests.world.port import Api, Faults
 from tests.world.replica import Replica
-from tests.world.scenarios import SCENARIOS, draw_cluster, draw_policy, draw_scenario, draw_timings
+from tests.world.scenarios import (
+    SCENARIOS,
+    add_violations,
+    draw_cluster,
+    draw_policy,
+    draw_scenario,
+    draw_timings,
+    is_crowded,
+)
 from tests.world.schedule import WHOLE, Cut, Planned, draw_schedule
+
+CROWDED_MEMORY = 1_800
+"""Bytes that the server stores of a memory in a crowded world: the moves in flight fit, 120 violations do not."""
+
+_CROWDED_BOUND = 1_700
+"""What the controller takes for its bound there, as 240 KiB are to the 256 KiB of a ConfigMap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +66,7 @@ class World:
         self.seed, self.cut = seed, cut
         self.scenario = scenario or draw_scenario(seed)
         kind = SCENARIOS[self.scenario]
+        self.crowded = is_crowded(seed)
         self.notes: list[str] = []
         self.planning_seconds = 0.0
         self.lost_zone = ""
@@ -64,10 +81,13 @@ class World:
         self.state = self.cluster._state  # operators and outages change what the simulator stores
         self.namespaces = sorted({pod.namespace for pod in first.pods})
         self.hub = Hub(self.state.event_queue)
-        self.policy = self.in_force = draw_policy(random, kind)
+        policy = draw_policy(random, kind)
+        self.policy = self.in_force = add_violations(policy) if self.crowded else policy
         self.monitor = Monitor(self.state, self.hub, self.policy)
         self.first_replicas = {top.uid: top.replicas for top in self.monitor.tops()}
         self.api = Api(cluster=self.cluster, lease=SimulatedLease())
+        if self.crowded:
+            self.api.largest_memory = CROWDED_MEMORY
         self.replicas: list[Replica] = []
         drawn = random.choice([1, 2, 2, 3])
         for _ in range(min(drawn, cut.replicas or drawn)):
@@ -168,6 +188,13 @@ class World:
 
     def run(self) -> Result:
         """Disturb it for a while, heal it, and check that it comes right and is then left alone."""
+        with pytest.MonkeyPatch.context() as patch:
+            if self.crowded:
+                patch.setattr(memory, "MOST_BYTES", _CROWDED_BOUND)
+            self._disturb_and_check()
+        return self._result()
+
+    def _disturb_and_check(self) -> None:
         only = self.cut.disturbances
         for number, planned in enumerate(self.schedule):
             if (only is None or number in only) and planned.at < self.cut.chaos:
@@ -182,6 +209,8 @@ class World:
             self.monitor.breach(f"evicts although all had come right: {self.monitor.begun[begun]}")
         for replica in self.living:
             replica.kill()
+
+    def _result(self) -> Result:
         history = [*self.notes, *map(str, self.state.trace), *map(str, self.monitor.begun), *self.monitor.breaches]
         return Result(
             seed=self.seed,

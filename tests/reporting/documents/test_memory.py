@@ -34,6 +34,7 @@ from rebalancer.model.moves import (
     make_token,
 )
 from rebalancer.model.reasons import ViolationCause
+from rebalancer.reporting.documents import memory as memory_document
 from rebalancer.reporting.documents.memory import MOST_BYTES, MOST_FAILED, MOST_SINCE, memory_text, parse_memory
 from rebalancer.tracking.changes import MOST_CHANGES
 from rebalancer.tracking.moves import ENDED_MOVES_STORED
@@ -221,6 +222,20 @@ def test_no_memory_is_larger_than_the_map(name_length: int, targets: int, zones:
     assert needed(stored.in_flight) == needed(memory.in_flight)
     assert (stored.sent, stored.proposal) == (memory.sent, memory.proposal)
     assert stored.extra_evictions == memory.extra_evictions
+
+
+@pytest.mark.parametrize("bound", [0, 1_000, 20_000, 60_000, 100_000, 150_000, 200_000])
+def test_no_bound_leaves_out_a_move_in_flight(bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small the bound is, every move in flight is stored as it is: what is too large then is not saved."""
+    monkeypatch.setattr(memory_document, "MOST_BYTES", bound)
+    memory = largest(name_length=20, targets=4, zones=1_000)
+    stored = parse_memory(memory_text(memory))
+
+    def needed(moves: tuple[Move, ...]) -> list[object]:
+        return [msgspec.structs.replace(one, node="", targets=()) for one in moves]
+
+    assert needed(stored.in_flight) == needed(memory.in_flight)
+    assert (stored.sent, stored.proposal) == (memory.sent, memory.proposal)
 
 
 def test_parts_are_left_out_in_the_order_in_which_they_are_missed_least() -> None:
