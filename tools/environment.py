@@ -42,8 +42,8 @@ def image_python() -> str:
 def install(folder: Path) -> None:
     """Install what the lock names for this interpreter, as the Dockerfile does for the image's."""
     lock = str(ROOT / "requirements.lock")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps"]
-    subprocess.run([*pip, "--only-binary=:all:", "--target", str(folder), "--requirement", lock], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+    subprocess.run([*pip, "--no-deps", "--only-binary=:all:", "--target", str(folder), "-r", lock], check=True)
 
 
 def install_for_image(folder: Path, architecture: str) -> None:

@@ -1,5 +1,6 @@
 """Nodes."""
 
+import sys
 from collections.abc import Sequence
 
 from rebalancer.decoding import resources, wire
@@ -18,7 +19,7 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
     condition = next((condition for condition in status.conditions or () if condition.type == "Ready"), None)
     ready = condition is not None and condition.status == "True"
     return Node(
-        name=metadata.name,
+        name=sys.intern(metadata.name),  # as the pods' `node`: look-ups by name compare no text, then
         uid=metadata.uid,
         labels=decode_labels(metadata.labels),
         annotations=decode_annotations(metadata.annotations),

@@ -233,7 +233,7 @@ class GroupUnavailable(Fact, frozen=True, gc=False):
 
 
 class GroupSettling(Fact, frozen=True, gc=False):
-    """The last replacement in the group became Ready less than disruption.settle ago."""
+    """A pod of the group became Ready less than disruption.settle ago."""
 
     group: str
     ago: timedelta

@@ -186,7 +186,7 @@ class Disruption(Section):
     max_in_flight: Count | None = None
     """Pods of the group that may be unready or moving at once; null: no limit of its own."""
     settle: Annotated[Duration, at_most(DAY)] = timedelta(0)
-    """How long after a replacement became Ready the next pod of the group may be evicted."""
+    """How long after a pod of the group became Ready, a replacement say, the next one may be evicted."""
 
 
 class PolicyGroup(Section):

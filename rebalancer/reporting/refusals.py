@@ -354,8 +354,7 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     planning.WorkloadLimitReached: _workload_limit,
     planning.GroupUnavailable: _group_unavailable,
     planning.GroupSettling: lambda c: (
-        f"the last replacement in {c.group} became Ready {_seconds(c.ago)} ago; "
-        f"disruption.settle is {format_duration(c.settle)}"
+        f"a pod of {c.group} became Ready {_seconds(c.ago)} ago; disruption.settle is {format_duration(c.settle)}"
     ),
     planning.StepExceedsBudget: _step_exceeds,
     planning.StepWaitsForBudget: lambda c: (

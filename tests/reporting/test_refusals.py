@@ -173,7 +173,7 @@ SENTENCES: list[tuple[Fact, str]] = [
     ),
     (
         planning.GroupSettling("search", MINUTE, 5 * MINUTE),
-        "the last replacement in search became Ready 60s ago; disruption.settle is 5m",
+        "a pod of search became Ready 60s ago; disruption.settle is 5m",
     ),
     (
         planning.StepExceedsBudget(2, 1),

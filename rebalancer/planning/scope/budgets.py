@@ -15,7 +15,7 @@ from typing import Final
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.moves import Memory, MoveState
+from rebalancer.model.moves import Memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.workloads import Workload
@@ -40,7 +40,6 @@ from rebalancer.scheduling.view import View
 
 _NODE: Final = attrgetter("node")
 
-_ENDED = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE})
 
 _DELETION_TIMEOUT = timedelta(minutes=2)
 """How long the disruption controller holds a granted eviction against the budget if its pod stays."""
@@ -55,7 +54,7 @@ class BudgetLedger:
         self._rules = policy.budgets
         self._rules_of_team = policy.rules_of
         self._moving = Counter(move.workload for move in memory.in_flight)
-        self._groups = GroupBudgets(view, memory, gathered)
+        self._groups = GroupBudgets(view, gathered)
         self._fresh: dict[DisruptionBudget, int] = {}
         self._taken: Counter[DisruptionBudget] = Counter()
         self._left_of_workload: dict[str, int] = {}
@@ -306,15 +305,17 @@ def _identity(member: PodController) -> str:
 
 
 class GroupBudgets:
-    """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after each replacement."""
+    """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after a pod became Ready.
 
-    def __init__(self, view: View, memory: Memory, gathered: Iterable[LimitGroup]) -> None:
+    Since when pods are Ready is read from them: it outlasts restarts, and counts the replacements of others' evictions.
+    """
+
+    def __init__(self, view: View, gathered: Iterable[LimitGroup]) -> None:
         self._snapshot, self._clock = view.snapshot, view.clock
         self._groups: dict[str, list[LimitGroup]] = {}
         """By the pod's UID."""
         self._unavailable: dict[str, int] = {}
-        self._last_replaced: dict[str, datetime] = {}
-        arrived = {move.replacement: move.changed_at for move in memory.moves if move.state in _ENDED}
+        self._last_ready: dict[str, datetime] = {}
         for group in gathered:
             rule = group.group.disruption
             if rule.max_in_flight is None and not rule.settle:
@@ -322,9 +323,9 @@ class GroupBudgets:
             for pod in group.pods:
                 self._groups.setdefault(pod.uid, []).append(group)
             self._unavailable[group.name] = self._count_missing(group)
-            replaced = [arrived[pod.uid] for pod in group.pods if pod.uid in arrived]
-            if replaced:
-                self._last_replaced[group.name] = max(replaced)
+            since = [pod.ready_since for pod in group.pods if pod.ready_since is not None]
+            if since:
+                self._last_ready[group.name] = max(since)
 
     def _count_missing(self, group: LimitGroup) -> int:
         """Count the members that are unready, waiting, evicted by anybody, or still to be created."""
@@ -354,9 +355,9 @@ class GroupBudgets:
             if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
                 cause = GroupUnavailable(group.name, unavailable, rule.max_in_flight)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause)
-            replaced = self._last_replaced.get(group.name)
-            if replaced is not None and not self._clock.has_lasted(replaced, rule.settle):
-                cause_settling = GroupSettling(group.name, self._clock.age_of(replaced), rule.settle)
+            since = self._last_ready.get(group.name)
+            if since is not None and not self._clock.has_lasted(since, rule.settle):
+                cause_settling = GroupSettling(group.name, self._clock.age_of(since), rule.settle)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause_settling)
         return None
 

@@ -278,18 +278,12 @@ def test_a_group_has_its_number_in_flight() -> None:
 
 
 def test_a_group_settles() -> None:
-    """After a replacement became Ready the next pod of the group waits for `disruption.settle`."""
+    """After a pod became Ready the next one of the group waits for `disruption.settle`, whatever is stored."""
     group = policy("groups: [{name: g, selector: {}, disruption: {settle: 5m}, limits: []}]")
     snapshot = crowd()
-    landed = move(
-        "old",
-        snapshot.taken_at - timedelta(minutes=2),
-        changed_at=snapshot.taken_at - timedelta(minutes=1),
-        state=MoveState.VERIFIED,
-        replacement=snapshot.pods[0].uid,
-    )
     assert planned(snapshot, group).evictions
-    plan = planned(snapshot, group, Memory(moves=(landed,)))
+    landed = structs.replace(snapshot.pods[0], ready_since=snapshot.taken_at - timedelta(minutes=1))
+    plan = planned(replace(snapshot, pods=(landed, *snapshot.pods[1:])), group)
     assert plan.evictions == ()
     assert {waiting.reason for waiting in plan.waiting} == {Reason.GROUP_IN_FLIGHT}
     assert plan.waiting[0].refusal.cause == GroupSettling(
