@@ -60,7 +60,6 @@ class BudgetLedger:
         self._left_of_workload: dict[str, int] = {}
         self._limits_of_workload: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = {}
         self._planned: dict[str, list[str]] = {}
-        self._ready: dict[str, int] = {}
         self._selected = view.snapshot.budget_selection
 
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
@@ -231,18 +230,13 @@ class BudgetLedger:
         """Count the workload's pods that have been Ready for its minReadySeconds, over all its ReplicaSets."""
         workload = member.top or member.owner
         assert workload is not None
-        known = self._ready.get(workload.uid)
-        if known is None:
-            if member.top is None or member.top is member.owner:
-                known = self._serving(member.pods, workload)
-            else:
-                pods_of = self._snapshot.pods_of
-                others = [owner for owner in self._snapshot.owned_by[workload.uid] if owner is not member.owner]
-                pods = [pod for owner in others for pod in pods_of.get(owner.uid, ())]
-                living = [pod for pod in pods if not pod.terminating and not pod.finished]
-                known = self._serving((*member.pods, *living), workload)
-            self._ready[workload.uid] = known
-        return known
+        if member.top is None or member.top is member.owner:
+            return self._serving(member.pods, workload)
+        pods_of = self._snapshot.pods_of
+        others = [owner for owner in self._snapshot.owned_by[workload.uid] if owner is not member.owner]
+        pods = [pod for owner in others for pod in pods_of.get(owner.uid, ())]
+        living = [pod for pod in pods if not pod.terminating and not pod.finished]
+        return self._serving((*member.pods, *living), workload)
 
     def _serving(self, pods: Sequence[Pod], workload: Workload) -> int:
         """Count the pods that are available: Ready long enough, on a node that is Ready."""
@@ -315,7 +309,7 @@ class GroupBudgets:
         self._groups: dict[str, list[LimitGroup]] = {}
         """By the pod's UID."""
         self._unavailable: dict[str, int] = {}
-        self._last_ready: dict[str, datetime] = {}
+        self._last_ready: dict[str, datetime | None] = {}
         for group in gathered:
             rule = group.group.disruption
             if rule.max_in_flight is None and not rule.settle:
@@ -323,9 +317,8 @@ class GroupBudgets:
             for pod in group.pods:
                 self._groups.setdefault(pod.uid, []).append(group)
             self._unavailable[group.name] = self._count_missing(group)
-            since = [pod.ready_since for pod in group.pods if pod.ready_since is not None]
-            if since:
-                self._last_ready[group.name] = max(since)
+            since = (pod.ready_since for pod in group.pods if pod.ready_since is not None)
+            self._last_ready[group.name] = max(since, default=None)
 
     def _count_missing(self, group: LimitGroup) -> int:
         """Count the members that are unready, waiting, evicted by anybody, or still to be created."""
@@ -355,7 +348,7 @@ class GroupBudgets:
             if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
                 cause = GroupUnavailable(group.name, unavailable, rule.max_in_flight)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause)
-            since = self._last_ready.get(group.name)
+            since = self._last_ready[group.name]
             if since is not None and not self._clock.has_lasted(since, rule.settle):
                 cause_settling = GroupSettling(group.name, self._clock.age_of(since), rule.settle)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause_settling)

@@ -121,9 +121,7 @@ class SingleClassOutlook:
     def _are_same_domains(self, placed: Mapping[str, int]) -> bool:
         """Return whether pods on these nodes are in the domains that were left, of each key that has a maxSkew."""
         topology, last = self._layout.topology, len(self._layout.keys) - 1
-        for level, bound in enumerate(self._layout.bounds):
-            if not bound.max_skew:
-                continue
+        for level in (level for level, bound in enumerate(self._layout.bounds) if bound.max_skew):
             changes: Counter[str] = Counter()
             for nodes, sign in ((placed, 1), (self._going, -1)):
                 for name, count in nodes.items():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from benchmarks.planning_states import zone_returned
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
@@ -15,12 +16,15 @@ from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning import causes
+from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.policy import TeamPolicies, merge
 from rebalancer.policy.merging import UNREAD
 from rebalancer.policy.sections import Eligibility
+from rebalancer.scheduling.view import View
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
 from tests.planning.clusters import (
+    GENEROUS,
     nodes,
     owners,
     planned,
@@ -29,6 +33,28 @@ from tests.planning.clusters import (
     returned,
 )
 from tests.tracking.build import move
+
+ALL_AT_ONCE = policy(budgets=GENEROUS)
+
+
+def test_one_pod_that_stays_does_not_hold_the_others_that_are_like_it() -> None:
+    """Pods that share everything are examined together; one with an annotation of its own makes that impossible."""
+    snapshot = zone_returned(9, 1, replicas=6)
+    first, *others = (eviction.pod for eviction in planned(snapshot, ALL_AT_ONCE).evictions)
+    excluded = Labels({"rebalancer.dev/exclude": "true"})
+    changed = [structs.replace(pod, annotations=excluded) if pod.uid == first.uid else pod for pod in snapshot.pods]
+    plan = planned(replace(snapshot, pods=changed), ALL_AT_ONCE)
+    assert len(plan.evictions) == 1 + len(others) > 1
+    assert first.uid not in {eviction.pod.uid for eviction in plan.evictions}
+    assert {(refusal.pod, refusal.reason) for refusal in plan.refusals} == {(first.name, Reason.EXCLUDED)}
+
+
+def test_replacements_that_are_not_ready_are_examined_one_by_one() -> None:
+    """Pods that are alike are not all movable while one of them is such a replacement."""
+    snapshot = zone_returned(9, 1, replicas=6)
+    clock, arriving = View(snapshot).clock, frozenset({snapshot.pods[0].uid})
+    assert EligibilityChecker(snapshot, ALL_AT_ONCE, clock).are_all_movable(snapshot.pods)
+    assert not EligibilityChecker(snapshot, ALL_AT_ONCE, clock, arriving).are_all_movable(snapshot.pods)
 
 
 def annotated(**notes: str) -> Callable[[Pod], Pod]:

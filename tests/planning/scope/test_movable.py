@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from benchmarks.planning_states import zone_returned
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
@@ -17,6 +18,15 @@ from tests.planning.clusters import (
     returned,
     stateful,
 )
+
+
+def test_a_pod_of_others_on_a_node_that_is_gone_changes_nothing() -> None:
+    """It may still be there for minutes; the pods that may move are on nodes that exist."""
+    snapshot = zone_returned(9, 1, replicas=6)
+    lost = structs.replace(snapshot.pods[0], namespace="other", name="lost", uid="lost", node="gone", owner=None)
+    plans = planned(snapshot), planned(replace(snapshot, pods=(*snapshot.pods, lost)))
+    assert plans[0].evictions
+    assert plans[0].evictions[0].pod == plans[1].evictions[0].pod
 
 
 def test_volumes_that_reach_everywhere_tie_nobody() -> None:

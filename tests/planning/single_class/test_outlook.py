@@ -21,6 +21,17 @@ def test_counts_end_where_no_node_takes_another_pod() -> None:
     assert sum(counts[ZONE].values()) < 10_000
 
 
+def test_pods_that_return_to_their_domains_have_no_expected_counts() -> None:
+    """A step improves the placement: a pod whose emptiest domain is its own will be placed elsewhere."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1})
+    _, problem = first_problem(blueprint.snapshot())
+    assert isinstance(problem, SingleClassProblem)
+    assert SingleClassOutlook(problem.layout, {"b-1": 1}, 1, 100).counts() is None
+    assert SingleClassOutlook(problem.layout, {"a-1": 1}, 1, 100).counts() == {ZONE: {"a": 2, "b": 2}}
+
+
 def test_a_key_with_more_than_a_hundred_open_domains_is_no_target() -> None:
     """Its list would say nothing; and many nodes that are alike cannot be distinguished."""
     blueprint = ClusterBuilder()
