@@ -48,45 +48,55 @@ def receiving(
     `connect` is called in the other process; `find_token` returns the token of the next page, "" where it is not known.
     They end after the last page, and before, if there is no such process any more. Nothing may keep a part of a body.
     """
-    full, filled = os.pipe()
-    freed, free = os.pipe()
+    ends: list[int] = []
     try:
+        ends += os.pipe()
+        ends += os.pipe()
+        full, filled, freed, free = ends
         slots = [mmap.mmap(-1, _SLOT_LENGTH) for _ in range(_SLOTS)]
+        os.write(free, _FREE * (_SLOTS - 1))  # before the fork, which may end at once: nobody would read it
         process = _fork()
-    except OSError:  # there may be no more processes, or no more address space
-        for end in (full, filled, freed, free):
+    except OSError:  # there may be no more processes, files or address space
+        for end in ends:
             os.close(end)
         yield iter(())
         return
     if not process:
-        os.close(full)
-        os.close(free)
-        _serve(connect, find_token, token, slots, filled, freed)
+        _serve(connect, find_token, token, slots, ends)
     os.close(filled)
     os.close(freed)
     try:
-        os.write(free, _FREE * (_SLOTS - 1))
         yield _take(slots, full, free)
     finally:
         os.close(full)
         os.close(free)
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
+        with suppress(ProcessLookupError, ChildProcessError):  # the kernel removes it where SIGCHLD is ignored
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
 
 
 def _fork() -> int:
-    with warnings.catch_warnings():
-        # Other threads may run, as that which shows the progress. The fork waits for nothing that one of them holds.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+    """Fork; Ctrl-C ends the first process, and with it the fork, in which the signal stays blocked."""
+    process = -1
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with warnings.catch_warnings():
+            # Other threads may run, as that which shows the progress; the fork needs nothing that one of them holds.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = os.fork()
+    finally:
+        if process:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process
 
 
 def _take(slots: list[mmap.mmap], full: int, free: int) -> Iterator[memoryview]:
     """Yield what the receiver hands over."""
+    handed_over = select.poll()
+    handed_over.register(full, select.POLLIN)
     for slot in cycle(slots):
         _allow(free)
-        ready, _, _ = select.select([full], [], [], _SILENT_SECONDS)
-        length = os.read(full, _LENGTH.size) if ready else b""
+        length = os.read(full, _LENGTH.size) if handed_over.poll(1000 * _SILENT_SECONDS) else b""
         if len(length) < _LENGTH.size:
             return
         body = memoryview(slot)[: _LENGTH.unpack(length)[0]]
@@ -105,12 +115,13 @@ def _serve(
     find_token: Callable[[bytes], str],
     token: str,
     slots: list[mmap.mmap],
-    filled: int,
-    freed: int,
+    ends: list[int],
 ) -> NoReturn:
     """Receive pages in the forked process, and end it without anything that the first one has to do at its end."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the first process, and with it this one
+        full, filled, freed, free = ends
+        os.close(full)
+        os.close(free)
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):  # whoever reads what the first one writes does not wait for this one
             os.dup2(nothing, stream)

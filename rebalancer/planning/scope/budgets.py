@@ -15,7 +15,7 @@ from typing import Final
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.workloads import Workload
@@ -44,6 +44,8 @@ _NODE: Final = attrgetter("node")
 _DELETION_TIMEOUT = timedelta(minutes=2)
 """How long the disruption controller holds a granted eviction against the budget if its pod stays."""
 
+_ENDED = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE})
+
 
 class BudgetLedger:
     """What is left of every budget; `take` spends it."""
@@ -54,7 +56,7 @@ class BudgetLedger:
         self._rules = policy.budgets
         self._rules_of_team = policy.rules_of
         self._moving = Counter(move.workload for move in memory.in_flight)
-        self._groups = GroupBudgets(view, gathered)
+        self._groups = GroupBudgets(view, memory, gathered)
         self._fresh: dict[DisruptionBudget, int] = {}
         self._taken: Counter[DisruptionBudget] = Counter()
         self._left_of_workload: dict[str, int] = {}
@@ -301,15 +303,17 @@ def _identity(member: PodController) -> str:
 class GroupBudgets:
     """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after a pod became Ready.
 
-    Since when pods are Ready is read from them: it outlasts restarts, and counts the replacements of others' evictions.
+    The memory has the last replacements by our clock, also those that have failed since. It forgets: older ones, and
+    those of others, are read from the pods. What a node's clock has in the future is left aside.
     """
 
-    def __init__(self, view: View, gathered: Iterable[LimitGroup]) -> None:
+    def __init__(self, view: View, memory: Memory, gathered: Iterable[LimitGroup]) -> None:
         self._snapshot, self._clock = view.snapshot, view.clock
         self._groups: dict[str, list[LimitGroup]] = {}
         """By the pod's UID."""
         self._unavailable: dict[str, int] = {}
         self._last_ready: dict[str, datetime | None] = {}
+        arrived = {move.replacement: move.changed_at for move in memory.moves if move.state in _ENDED}
         for group in gathered:
             rule = group.group.disruption
             if rule.max_in_flight is None and not rule.settle:
@@ -317,8 +321,11 @@ class GroupBudgets:
             for pod in group.pods:
                 self._groups.setdefault(pod.uid, []).append(group)
             self._unavailable[group.name] = self._count_missing(group)
-            since = (pod.ready_since for pod in group.pods if pod.ready_since is not None)
-            self._last_ready[group.name] = max(since, default=None)
+            if rule.settle:
+                since = [pod.ready_since for pod in group.pods if pod.ready_since is not None]
+                since = [moment for moment in since if moment <= view.snapshot.taken_at]
+                since += [arrived[pod.uid] for pod in group.pods if pod.uid in arrived]
+                self._last_ready[group.name] = max(since, default=None)
 
     def _count_missing(self, group: LimitGroup) -> int:
         """Count the members that are unready, waiting, evicted by anybody, or still to be created."""
@@ -348,7 +355,7 @@ class GroupBudgets:
             if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
                 cause = GroupUnavailable(group.name, unavailable, rule.max_in_flight)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause)
-            since = self._last_ready[group.name]
+            since = self._last_ready.get(group.name)
             if since is not None and not self._clock.has_lasted(since, rule.settle):
                 cause_settling = GroupSettling(group.name, self._clock.age_of(since), rule.settle)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause_settling)

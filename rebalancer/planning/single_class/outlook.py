@@ -135,12 +135,19 @@ class SingleClassOutlook:
         """The counts of each level once the pods have left."""
         return [self._layout.counts(level, self._going) for level in range(len(self._layout.keys))]
 
-    def _find_filled(self, path: DomainPath) -> list[tuple[int, str]]:
-        """Return the nodes of a path that hold pods after the evictions and have capacity, with the number of pods."""
+    @cached_property
+    def _filled(self) -> Mapping[DomainPath, list[tuple[int, str]]]:
+        """The nodes that hold pods after the evictions and have capacity, with the number of pods, by path."""
         layout, staying = self._layout, self._staying[-1]
-        last, path_of = layout.topology.last, layout.topology.path
-        on_path = ((staying.get(last[name], 0), name) for name in layout.pods_on if path_of[name] == path)
-        return [(count, name) for count, name in on_path if 0 < count < layout.cap(name)]
+        filled: dict[DomainPath, list[tuple[int, str]]] = {}
+        for name in layout.pods_on:
+            count = staying.get(layout.topology.last[name], 0)
+            if 0 < count < layout.cap(name):
+                filled.setdefault(layout.topology.path[name], []).append((count, name))
+        return filled
+
+    def _find_filled(self, path: DomainPath) -> list[tuple[int, str]]:
+        return self._filled.get(path, [])
 
 
 class _OpenNodes:

@@ -124,6 +124,28 @@ def test_the_list_goes_on_where_the_other_process_is_silent(monkeypatch: pytest.
     assert names == ALL
 
 
+def test_the_list_goes_on_where_the_other_process_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of memory, say: it is no error of whoever reads what the command prints."""
+
+    def end(*_: object) -> None:
+        os._exit(1)
+
+    monkeypatch.setattr(receiver, "_serve", end)
+    with served(LongList()) as transport:
+        for _ in range(30):
+            assert read_names(transport) == ALL
+
+
+def test_a_program_that_ignores_the_end_of_its_children_reads_lists_too() -> None:
+    """Whoever ignores SIGCHLD hands that on to the programs that it starts."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with served(LongList()) as transport:
+            assert read_names(transport) == ALL
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_without_another_process_this_one_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def fork() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")

@@ -277,18 +277,36 @@ def test_a_group_has_its_number_in_flight() -> None:
     assert planned(replace(snapshot, pods=unready), policy(group)).evictions == ()
 
 
-def test_a_group_settles() -> None:
-    """After a pod became Ready the next one of the group waits for `disruption.settle`, whatever is stored."""
+@pytest.mark.parametrize("of", ["pod", "move"])
+def test_a_group_settles(of: str) -> None:
+    """After a pod became Ready the next one of the group waits for `disruption.settle`.
+
+    The pod says so, though its move has been forgotten, or the move does, though the pod is unready again.
+    """
     group = policy("groups: [{name: g, selector: {}, disruption: {settle: 5m}, limits: []}]")
     snapshot = crowd()
     assert planned(snapshot, group).evictions
-    landed = structs.replace(snapshot.pods[0], ready_since=snapshot.taken_at - timedelta(minutes=1))
-    plan = planned(replace(snapshot, pods=(landed, *snapshot.pods[1:])), group)
+    first, *others = snapshot.pods
+    since = snapshot.taken_at - timedelta(minutes=1)
+    landed = structs.replace(first, ready_since=since) if of == "pod" else structs.replace(first, ready=False)
+    moved = move("old", since, changed_at=since, state=MoveState.VERIFIED, replacement=first.uid)
+    memory = Memory(moves=() if of == "pod" else (moved,))
+    plan = planned(replace(snapshot, pods=(landed, *others)), group, memory)
     assert plan.evictions == ()
-    assert {waiting.reason for waiting in plan.waiting} == {Reason.GROUP_IN_FLIGHT}
-    assert plan.waiting[0].refusal.cause == GroupSettling(
-        "group g default workload=Deployment/web", timedelta(minutes=1), timedelta(minutes=5)
-    )
+    assert Reason.GROUP_IN_FLIGHT in {waiting.reason for waiting in plan.waiting}
+    settling = GroupSettling("group g default workload=Deployment/web", timedelta(minutes=1), timedelta(minutes=5))
+    assert settling in {waiting.refusal.cause for waiting in plan.waiting}
+
+
+@pytest.mark.parametrize("disruption", ["settle: 5m", "maxInFlight: 9"])
+def test_a_pod_that_became_ready_in_the_future_holds_nobody(disruption: str) -> None:
+    """A node's clock may be ahead, and pods become Ready while a list is read."""
+    group = policy(f"groups: [{{name: g, selector: {{}}, disruption: {{{disruption}}}, limits: []}}]")
+    snapshot = crowd()
+    first, *others = snapshot.pods
+    ahead = structs.replace(first, ready_since=snapshot.taken_at + timedelta(minutes=1))
+    plans = planned(snapshot, group), planned(replace(snapshot, pods=(ahead, *others)), group)
+    assert len(plans[0].evictions) == len(plans[1].evictions) > 0
 
 
 def test_victims_of_last_resort() -> None:
