@@ -80,9 +80,14 @@ def patches(plane: ControlPlane, since: Mark | None = None) -> list[Request]:
 
 
 def check_patches(requests: list[Request]) -> None:
-    """Every patch names the pod's version and changes the two annotations, to the same value."""
+    """Every patch names the pod's version and changes the two annotations, to the same value.
+
+    One whose process was killed while it sent it has no body in the log, and was not carried out.
+    """
     for request in requests:
-        assert request.body is not None
+        if request.body is None:
+            assert not 200 <= request.code < 300, request
+            continue
         assert request.body.keys() == {"metadata"}
         metadata = request.body["metadata"]
         assert metadata.keys() == {"uid", "resourceVersion", "annotations"}
