@@ -154,6 +154,7 @@ benchmarks: install ## Print the figures of docs/benchmarks.md (the descheduler 
 	$(BIN)/python -m benchmarks.whole --size 5k --peer
 	$(BIN)/python -m benchmarks.phases --growth docs/pictures/growth.svg
 	$(BIN)/python -m benchmarks.cycles --far
+	$(BIN)/python -m benchmarks.peer_planning --size 5k
 	$(BIN)/python -m benchmarks.divided
 	$(BIN)/python -m benchmarks.steady
 	$(BIN)/python -m benchmarks.execution
