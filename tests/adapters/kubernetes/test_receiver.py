@@ -52,17 +52,32 @@ def read_names(transport: Transport) -> list[str]:
     return [item.name for page in read_pages(transport, NAMESPACES, PATH, apart=True) for item in page.objects]
 
 
+def read_names_and_send(transport: Transport, number: signal.Signals) -> list[str]:
+    """Read the list, and send the other process a signal after the third page."""
+    names: list[str] = []
+    for page in read_pages(transport, NAMESPACES, PATH, apart=True):
+        names += [item.name for item in page.objects]
+        if len(names) == 3:
+            for child in list_children():
+                os.kill(child, number)
+    return names
+
+
+def list_children() -> list[int]:
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    return [int(child) for child in children.split()]
+
+
 ALL = [f"team-{number}" for number in range(PAGES)]
 
 
 def count_open() -> tuple[int, int]:
     """Count the open pipes of this process, and its children; the server's sockets are closed when it notices."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
     targets = []
     for file in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the folder itself, open while it is listed
             targets.append(file.readlink().name)
-    return sum(target.startswith("pipe:") for target in targets), len(children)
+    return sum(target.startswith("pipe:") for target in targets), len(list_children())
 
 
 def test_every_page_comes_once_and_in_order_over_two_connections() -> None:
@@ -103,25 +118,13 @@ def test_a_page_that_is_refused_raises_what_it_always_does(refused: str) -> None
 
 def test_the_list_goes_on_where_the_other_process_was_killed() -> None:
     with served(LongList()) as transport:
-        names = []
-        for page in read_pages(transport, NAMESPACES, PATH, apart=True):
-            names += [item.name for item in page.objects]
-            if len(names) == 3:
-                for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split():
-                    os.kill(int(child), signal.SIGKILL)
-    assert names == ALL
+        assert read_names_and_send(transport, signal.SIGKILL) == ALL
 
 
 def test_the_list_goes_on_where_the_other_process_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiver, "_SILENT_SECONDS", 0.5)
     with served(LongList()) as transport:
-        names = []
-        for page in read_pages(transport, NAMESPACES, PATH, apart=True):
-            names += [item.name for item in page.objects]
-            if len(names) == 3:
-                for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split():
-                    os.kill(int(child), signal.SIGSTOP)
-    assert names == ALL
+        assert read_names_and_send(transport, signal.SIGSTOP) == ALL
 
 
 def test_the_list_goes_on_where_the_other_process_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
