@@ -26,7 +26,7 @@ def decided_evictions(plan: Plan) -> Mapping[str, Sequence[Eviction]]:
 
 def decided_waiting(plan: Plan) -> Iterator[Waiting]:
     """Yield the evictions that wait, without those for which no budget ever leaves room: waiting does not help them."""
-    return (waiting for waiting in plan.waiting if waiting.reason is not Reason.STEP_EXCEEDS_BUDGET)
+    return (waiting for waiting in plan.waiting if waiting.refusal.reason is not Reason.STEP_EXCEEDS_BUDGET)
 
 
 def expected_counts(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Counts:

@@ -1,9 +1,9 @@
 """Where the replacements of a step of equal pods may be placed, and the counts after that."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
+from operator import getitem
 
 from rebalancer.model.moves import Target
 from rebalancer.planning.scope.components import Counts
@@ -69,14 +69,16 @@ class SingleClassOutlook:
         Nodes that are full only until pods leave them are not counted.
         """
         layout, *coarse, last = self._layout, *full
-        left = {layout.topology.path.get(name) for name in self._going if self._is_open(name, last)}
+        left: set[DomainPath | None] | None = None
         counted = {}
         for path in layout.topology.members:
             levels = zip(coarse, self._staying, path, strict=False)
             if any(most is not None and counts[domain] >= most for most, counts, domain in levels):
                 continue
             number = layout.count_open(path, last)
-            if number or path in left:
+            if not number and left is None:
+                left = {layout.topology.path.get(name) for name in self._going if self._is_open(name, last)}
+            if number or (left and path in left):
                 counted[path] = number
         return counted
 
@@ -96,37 +98,41 @@ class SingleClassOutlook:
         topology = layout.topology
         levels = [dict(counts) for counts in self._staying]
         *coarse, held = levels
-        open_nodes = {
-            path: _OpenNodes(layout, members, held, partial(self._find_filled, path))
-            for path, members in topology.members.items()
-        }
-        placed: Counter[str] = Counter()
-        for _ in range(self._arriving):
-            open_paths = [path for path, nodes in open_nodes.items() if nodes.first is not None]
-            if not open_paths:
-                break
-            path = min(open_paths, key=lambda path: (*_counts_on(path, coarse), path))
-            name = open_nodes[path].take()
-            placed[name] += 1
+        heap = [(_counts_on(path, coarse), path) for path in topology.members]
+        heapify(heap)
+        open_nodes: dict[DomainPath, _OpenNodes] = {}
+        arriving = self._arriving
+        while arriving and heap:
+            counted, path = heap[0]
+            now = _counts_on(path, coarse)
+            if now != counted:  # counts only grow: an outdated entry is too early, never too late
+                heapreplace(heap, (now, path))
+                continue
+            nodes = open_nodes.get(path)
+            if nodes is None:
+                filled = partial(self._find_filled, path)
+                nodes = open_nodes[path] = _OpenNodes(layout, topology.members[path], held, filled)
+            name = nodes.take()
+            if name is None:
+                heappop(heap)
+                continue
+            arriving -= 1
             value = topology.last[name]
             held[value] = held.get(value, 0) + 1
             for counts, domain in zip(coarse, path, strict=True):
                 counts[domain] += 1
-            if held[value] < layout.cap(name):
-                open_nodes[path].put(held[value], name)
-        if self._are_same_domains(placed):
+        if self._are_as_before(levels):
             return None
         return _counts_of_bounded(layout.keys, layout.bounds, levels)
 
-    def _are_same_domains(self, placed: Mapping[str, int]) -> bool:
-        """Return whether pods on these nodes are in the domains that were left, of each key that has a maxSkew."""
-        topology, last = self._layout.topology, len(self._layout.keys) - 1
+    def _are_as_before(self, levels: Sequence[Mapping[str, int]]) -> bool:
+        """Return whether these counts are those before the evictions, of each key that has a maxSkew."""
+        topology, last = self._layout.topology, len(levels) - 1
         for level in (level for level, bound in enumerate(self._layout.bounds) if bound.max_skew):
-            changes: Counter[str] = Counter()
-            for nodes, sign in ((placed, 1), (self._going, -1)):
-                for name, count in nodes.items():
-                    changes[topology.last[name] if level == last else topology.path[name][level]] += sign * count
-            if any(changes.values()):
+            before = dict(self._staying[level])
+            for name, count in self._going.items():
+                before[topology.last[name] if level == last else topology.path[name][level]] += count
+            if before != levels[level]:
                 return False
         return True
 
@@ -164,37 +170,35 @@ class _OpenNodes:
         find_filled: Callable[[], list[tuple[int, str]]],
     ) -> None:
         last = layout.topology.last
+        self._layout = layout
         self._empty = (name for name in members if not held.get(last[name], 0) and layout.cap(name) > 0)
-        self._next_empty = next(self._empty, None)
+        self._taken: list[str] = []
         self._find_filled = find_filled
-        self._returned: list[tuple[int, str]] = []
 
     @cached_property
     def _filled(self) -> list[tuple[int, str]]:
-        filled = self._find_filled() + self._returned
+        filled = self._find_filled() + [(1, name) for name in self._taken if self._layout.cap(name) > 1]
         heapify(filled)
-        self._returned = filled
         return filled
 
-    @property
-    def first(self) -> str | None:
-        """The node to take next, None if there is none."""
-        return self._next_empty or (self._filled[0][1] if self._filled else None)
-
-    def take(self) -> str:
-        """Remove the first node and return it."""
-        if self._next_empty is None:
-            return heappop(self._filled)[1]
-        name, self._next_empty = self._next_empty, next(self._empty, None)
+    def take(self) -> str | None:
+        """Return the first node, which holds one more pod from then on; None if there is none."""
+        name = next(self._empty, None)
+        if name is not None:
+            self._taken.append(name)
+            return name
+        if not self._filled:
+            return None
+        count, name = self._filled[0]
+        if count + 1 < self._layout.cap(name):
+            heapreplace(self._filled, (count + 1, name))
+        else:
+            heappop(self._filled)
         return name
-
-    def put(self, count: int, name: str) -> None:
-        """Return a node that holds so many pods and has capacity for more."""
-        heappush(self._returned, (count, name))
 
 
 def _counts_on(path: Sequence[str], coarse: Sequence[Mapping[str, int]]) -> Sequence[int]:
-    return [counts[value] for counts, value in zip(coarse, path, strict=True)]
+    return list(map(getitem, coarse, path))
 
 
 def _counts_of_bounded(keys: Sequence[str], bounds: Bounds, levels: Sequence[Mapping[str, int]]) -> Counts:
@@ -209,11 +213,9 @@ def _counts_of_bounded(keys: Sequence[str], bounds: Bounds, levels: Sequence[Map
 
 def _highest_minimum(counts: Iterable[int], empty: int, arriving: int) -> int:
     """Return the highest minimum that this many more pods can bring about; `empty` domains hold nothing."""
-    ordered = sorted(counts)
-    if empty:
-        if arriving < empty:
-            return 0
-        ordered = [0] * empty + ordered
+    if arriving < empty:
+        return 0
+    ordered = [0] * empty + sorted(counts)
     level, below = (ordered[0] if ordered else 0), 0
     for below, held in enumerate(ordered):
         cost = below * (held - level)
