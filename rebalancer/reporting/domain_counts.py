@@ -5,6 +5,7 @@ number of the others. A few domains are listed all, empty or not: that zone c is
 """
 
 from collections.abc import Mapping
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
@@ -29,10 +30,10 @@ class ListedCounts(NamedTuple):
 def list_counts(counts: Mapping[str, int], after: Mapping[str, int] = _NOTHING) -> ListedCounts:
     """Choose the domains to list."""
     filled, filled_after = find_filled(counts), find_filled(after)
-    listed = sorted(counts if len(counts) <= FEW else filled.keys() | filled_after.keys())
+    listed = sorted(counts if len(counts) <= FEW else {**filled_after, **filled})
     return ListedCounts(
-        before={name: filled.get(name, 0) for name in listed},
-        after={name: filled_after.get(name, 0) for name in listed} if after else {},
+        before=dict(zip(listed, map(filled.get, listed, repeat(0)), strict=True)),
+        after=dict(zip(listed, map(filled_after.get, listed, repeat(0)), strict=True)) if after else {},
         empty=max(0, len(counts) - len(listed)),
     )
 

@@ -14,13 +14,16 @@ from rebalancer.model.moves import Reference
 
 API_VERSION = "rebalancer.dev/v1alpha1"
 
+_ENTRIES = 100
+"""So many entries of a list are encoded at once."""
+
 Text = Annotated[str, Meta(min_length=1)]
 Number = Annotated[int, Meta(ge=0)]
 Counts = Mapping[str, Number]
 
 
-class CamelCaseStruct(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base: camelCase, fields in the order of their declaration."""
+class CamelCaseStruct(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
+    """Base: camelCase, fields in the order of their declaration. No document refers to itself."""
 
 
 class WorkloadName(CamelCaseStruct, frozen=True, kw_only=True):
@@ -41,15 +44,16 @@ def to_json(document: Struct) -> bytes:
 
 
 def json_chunks(document: Struct) -> Iterator[str]:
-    """Yield what `to_json` returns in pieces, one for each entry of a list: no second copy of a large document."""
+    """Yield what `to_json` returns in pieces, a hundred entries of a list at a time: no second copy of it all."""
     kind = type(document)
     names = sorted(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
     for number, (name, field) in enumerate(names):
         value = getattr(document, field)
         yield f"{',' if number else '{'}\n  {_encode(name, '')}: "
         if isinstance(value, tuple) and value:
-            for position, entry in enumerate(value):
-                yield f"{',' if position else '['}\n    {_encode(entry, '    ')}"
+            for start in range(0, len(value), _ENTRIES):
+                entries = _encode(value[start : start + _ENTRIES], "  ")
+                yield f"{',' if start else '['}{entries[1:-4]}"  # without the brackets: "[" and "\n  ]"
             yield "\n  ]"
         else:
             yield _encode(value, "  ")

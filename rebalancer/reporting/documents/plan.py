@@ -1,8 +1,10 @@
 """The Plan document: evictions that may go now, evictions that wait, groups with their proof, refusals."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated
 
 import msgspec
@@ -28,7 +30,7 @@ from rebalancer.reporting.documents.document import (
     workload_name,
 )
 from rebalancer.reporting.domain_counts import list_counts
-from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers, plan_numbers
+from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.reporting.refusals import (
     NO_RELAXATIONS,
     Relaxations,
@@ -188,9 +190,9 @@ def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_
         plan_hash=plan_hash(plan.evictions, plan.policy_hash),
         snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
         policy_hash=plan.policy_hash,
-        totals=plan_totals(plan),
+        totals=_totals(add_numbers(numbers.values())),
         evictions=tuple(planned_eviction(eviction) for eviction in plan.evictions),
-        waiting=tuple(_waiting_eviction(waiting) for waiting in decided_waiting(plan)),
+        waiting=tuple(_waiting_evictions(plan)),
         groups=tuple(
             _planned_group(
                 group,
@@ -222,7 +224,10 @@ def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snap
 
 def plan_totals(plan: Plan) -> Totals:
     """Return the sums of a plan."""
-    numbers = plan_numbers(plan)
+    return _totals(plan_numbers(plan))
+
+
+def _totals(numbers: PlanNumbers) -> Totals:
     return Totals(evictions=numbers.evictions, optimal=numbers.optimal, **numbers._asdict())
 
 
@@ -244,11 +249,14 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
     )
 
 
-def _waiting_eviction(waiting: Waiting) -> WaitingEviction:
-    pod = waiting.eviction.pod
-    return WaitingEviction(
-        namespace=pod.namespace, pod=pod.name, uid=pod.uid, for_=waiting.reason, message=refusal_text(waiting.refusal)
-    )
+def _waiting_evictions(plan: Plan) -> Iterator[WaitingEviction]:
+    for refusal, together in groupby(decided_waiting(plan), key=attrgetter("refusal")):
+        message = refusal_text(refusal)
+        for waiting in together:
+            pod = waiting.eviction.pod
+            yield WaitingEviction(
+                namespace=pod.namespace, pod=pod.name, uid=pod.uid, for_=refusal.reason, message=message
+            )
 
 
 def _planned_group(
