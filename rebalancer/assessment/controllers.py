@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
-from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
+from rebalancer.model.runs import Run, join_pods
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.scheduling.replacement import REPLACING_KINDS, replacement
@@ -54,8 +55,9 @@ def members(view: View) -> tuple[PodController, ...]:
 def _members(view: View) -> Iterator[PodController]:
     snapshot = view.snapshot
     for owner in sorted(snapshot.workloads, key=lambda workload: (workload.namespace, workload.kind, workload.name)):
-        pods = tuple(_living(snapshot, owner.uid))
-        if pods:
+        runs = [run for run in snapshot.runs_of.get(owner.uid, ()) if run.living]
+        if runs:
+            pods = tuple(sorted(join_pods(runs), key=_NAME))
             top = snapshot.top_owner_of(pods[0])
             yield PodController(
                 reference=reference_of(top or owner),
@@ -63,26 +65,14 @@ def _members(view: View) -> Iterator[PodController]:
                 top=top,
                 pods=pods,
                 next_pod=replacement(pods[0], view),
-                labels=_shared_labels(pods),
+                labels=_shared_labels(runs),
             )
 
 
-def _living(snapshot: Snapshot, uid: str) -> list[Pod]:
-    # `terminating` and `finished`, inlined: this loop visits every pod of the cluster.
-    succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
-    pods = [
-        pod
-        for pod in snapshot.pods_of.get(uid, ())
-        if pod.deleted is None and pod.phase is not succeeded and pod.phase is not failed
-    ]
-    pods.sort(key=_NAME)
-    return pods
-
-
-def _shared_labels(pods: Sequence[Pod]) -> Labels | None:
-    labels = pods[0].labels
-    for pod in pods:
-        if pod.labels is not labels or pod.node is None:
+def _shared_labels(runs: Sequence[Run]) -> Labels | None:
+    labels = runs[0].pods[0].labels
+    for run in runs:
+        if run.pods[0].labels is not labels or len(run.nodes) < len(run.pods):
             return None
     return labels
 
@@ -94,7 +84,8 @@ def unowned_pods(view: View) -> tuple[Pod, ...]:
 
 def _unowned(snapshot: Snapshot) -> Iterator[Pod]:
     known = snapshot.workload
-    if sum(len(pods) for uid, pods in snapshot.pods_of.items() if uid in known) < len(snapshot.pods):
+    owned = sum(len(run.pods) for uid, runs in snapshot.runs_of.items() if uid in known for run in runs)
+    if owned < len(snapshot.pods):
         for pod in snapshot.covered_pods:
             if (pod.owner is None or pod.owner.uid not in known) and not pod.terminating and not pod.finished:
                 yield pod

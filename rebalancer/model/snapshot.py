@@ -14,7 +14,8 @@ from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import NEWEST, Namespace, PriorityClass, Service, Version
 from rebalancer.model.node_pools import NodePool
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import OwnerReference, Pod
+from rebalancer.model.pods import Pod
+from rebalancer.model.runs import Run, find_runs, join_pods
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.model.workloads import Workload
 
@@ -125,24 +126,29 @@ class Snapshot:
         return by_namespace
 
     @cached_property
+    def runs(self) -> Sequence[Run]:
+        """The pods in their order, those together that follow each other and are alike."""
+        return find_runs(self.pods)
+
+    @cached_property
+    def runs_of(self) -> Mapping[str, Sequence[Run]]:
+        """Runs of pods by the UID of their controller."""
+        by_owner: defaultdict[str, list[Run]] = defaultdict(list)
+        for run in self.runs:
+            owner = run.pods[0].owner
+            if owner is not None:
+                by_owner[owner.uid].append(run)
+        return dict(by_owner)
+
+    @cached_property
     def pods_of(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by the UID of their controller."""
-        by_owner: dict[str, list[Pod]] = {}
-        known: OwnerReference | None = None
-        together: list[Pod] = []
-        for pod in self.pods:
-            owner = pod.owner
-            if owner is not None:
-                # Pods of one controller are adjacent in most lists and share the reference to it.
-                if owner is not known:
-                    known, together = owner, by_owner.setdefault(owner.uid, [])
-                together.append(pod)
-        return by_owner
+        return {uid: join_pods(runs) for uid, runs in self.runs_of.items()}
 
     @cached_property
     def unplaced(self) -> Sequence[Pod]:
         """Pods that wait for a node, in the snapshot's order."""
-        return [pod for pod in self.pods if pod.node is None and pod.waiting]
+        return [pod for run in self.runs if len(run.nodes) < len(run.pods) for pod in run.pods if pod.waiting]
 
     @cached_property
     def workload(self) -> Mapping[str, Workload]:

@@ -5,8 +5,10 @@ evaluated once for each distinct value of its label, not once for each node: 5,0
 tests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import eq
 from typing import NamedTuple
 
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, Taint, TaintEffect, Toleration
@@ -55,8 +57,13 @@ class NodeCounts(dict[str, int]):
     The labels of a node are the same in all states of one snapshot, and so are the sums.
     """
 
-    __slots__ = ("_sums",)
+    __slots__ = ("_sums", "names")
     _sums: dict[str, Mapping[str, int]]
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Count the nodes of some pods, one name for each pod."""
+        super().__init__(count_names(names))
+        self.names: Sequence[str] = names
 
     @property
     def sums(self) -> dict[str, Mapping[str, int]]:
@@ -66,6 +73,12 @@ class NodeCounts(dict[str, int]):
         except AttributeError:  # made when first needed: there are thousands of objects
             self._sums = {}
             return self._sums
+
+
+def count_names(names: Sequence[str]) -> Mapping[str, int]:
+    """Count equal names; fast where all are different, as for the nodes of most workloads' pods."""
+    counts = dict.fromkeys(names, 1)
+    return counts if len(counts) == len(names) else Counter(names)
 
 
 class NodeIndex:
@@ -117,39 +130,48 @@ class NodeIndex:
             return self._add_up(key, counts)
         sums = counts.sums.get(key)
         if sums is None:
-            sums = counts.sums[key] = self._add_up(key, counts)
+            totals: dict[str, int] = {}
+            for value in map(self.values(key).__getitem__, counts.names):
+                totals[value] = totals.get(value, 0) + 1
+            sums = counts.sums[key] = totals
         return sums
 
     def _add_up(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:
         values = self.values(key)
         totals: dict[str, int] = {}
-        known = totals.get
-        for value, count in zip(map(values.__getitem__, counts), counts.values(), strict=True):
-            totals[value] = known(value, 0) + count
+        for node, count in counts.items():
+            value = values[node]
+            totals[value] = totals.get(value, 0) + count
         return totals
 
     def _is_node_name(self, key: str) -> bool:
         """Say whether the value of a label is the node's name wherever it is, as that of the host name mostly is."""
         is_name = self._own_names.get(key)
         if is_name is None:
-            is_name = self._own_names[key] = all(name == value for name, value in self.values(key).items())
+            values = self.values(key)
+            is_name = self._own_names[key] = all(map(eq, values, values.values()))
         return is_name
 
     def groups(self, key: str) -> Mapping[str, frozenset[str]]:
         """Return the nodes by their value of a label."""
         by_value = self._groups.get(key)
         if by_value is None:
-            groups: dict[str, list[str]] = {}
-            for name, value in self.values(key).items():
-                groups.setdefault(value, []).append(name)
-            by_value = self._groups[key] = {value: frozenset(names) for value, names in groups.items()}
+            if self._is_node_name(key):
+                by_value = {name: frozenset((name,)) for name in self.values(key)}
+            else:
+                groups: defaultdict[str, list[str]] = defaultdict(list)
+                for name, value in self.values(key).items():
+                    groups[value].append(name)
+                by_value = {value: frozenset(names) for value, names in groups.items()}
+            self._groups[key] = by_value
         return by_value
 
     def carrying(self, keys: tuple[str, ...]) -> frozenset[str]:
         """Return the nodes that carry every one of the labels."""
         nodes = self._carrying.get(keys)
         if nodes is None:
-            nodes = self.names.intersection(*(self.values(key).keys() for key in keys))
+            partial = [values for values in map(self.values, keys) if len(values) < len(self.by_name)]
+            nodes = self.names.intersection(*partial)
             self._carrying[keys] = nodes
         return nodes
 

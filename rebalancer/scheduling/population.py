@@ -13,8 +13,9 @@ from typing import NamedTuple
 from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
-from rebalancer.scheduling.node_index import NodeCounts
+from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.runs import Run
+from rebalancer.scheduling.node_index import NodeCounts, count_names
 from rebalancer.scheduling.node_usage import (
     PodAmounts,
     Usage,
@@ -37,12 +38,6 @@ class PlacedPod(NamedTuple):
     terminating: bool
 
 
-def count_names(names: Sequence[str]) -> Mapping[str, int]:
-    """Count equal names; fast where all are different, as for the nodes of most workloads' pods."""
-    counts = dict.fromkeys(names, 1)
-    return counts if len(counts) == len(names) else Counter(names)
-
-
 class LabelSets:
     """Pods of one namespace: for each distinct label set their nodes, one entry for each pod."""
 
@@ -60,7 +55,7 @@ class LabelSets:
             if len(matching) == 1:
                 counts = self.counts_of(matching[0])
             else:
-                counts = NodeCounts(count_names([*chain.from_iterable(map(self.nodes_of.__getitem__, matching))]))
+                counts = NodeCounts([*chain.from_iterable(map(self.nodes_of.__getitem__, matching))])
             self._counts[selector] = counts
         return counts
 
@@ -68,7 +63,7 @@ class LabelSets:
         """Return the number of pods with exactly these labels by node."""
         counts = self._counts_of.get(labels)
         if counts is None:
-            counts = self._counts_of[labels] = NodeCounts(count_names(self.nodes_of.get(labels, ())))
+            counts = self._counts_of[labels] = NodeCounts(self.nodes_of.get(labels, ()))
         return counts
 
     def _matching(self, selector: LabelSelector) -> Iterable[Labels]:
@@ -103,13 +98,21 @@ class Population:
     """
 
     def __init__(
-        self, pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node], rules: VersionRules
+        self,
+        pods: Sequence[Pod] | Sequence[PlacedPod],
+        nodes: Mapping[str, Node],
+        rules: VersionRules,
+        runs: Iterable[Run] | None = None,
     ) -> None:
-        """Index the pods of a snapshot by their actual nodes, or `PlacedPod`s by their hypothetical nodes."""
+        """Index the pods of a snapshot and their runs by their actual nodes, or `PlacedPod`s by hypothetical nodes."""
         self.nodes = nodes
         self._pods = pods
         self._rules = rules
-        self._runs, self.all_on_nodes = _find_runs(pods, nodes)
+        if runs is not None:
+            self._runs, self.all_on_nodes = _find_runs(runs, nodes)
+        else:
+            self._runs = [_Run(pod, [node], ending) for pod, node, ending in _iterate_placed_pods(pods, nodes)]
+            self.all_on_nodes = False
         """`all_on_nodes`: every pod of the snapshot that names a node is on one that exists."""
         self._fitting: dict[Hashable, frozenset[str]] = {}
         self.live: dict[str, LabelSets] = {}
@@ -260,55 +263,26 @@ def reaches_out(affinity: PodAffinity) -> bool:
 
 
 class _Run(NamedTuple):
-    """Pods that follow each other and are alike: one of them, and the node of each. Those without a node are left out.
-
-    They share namespace, labels, spec and requests. A terminating pod is a run of its own.
-    """
+    """A run's pods on existing nodes: one of them, and the node of each."""
 
     pod: Pod
-    nodes: list[str]
+    nodes: Sequence[str]
     terminating: bool
 
 
-# Many branches: one loop over every pod of the cluster, without a call for each.
-def _find_runs(pods: Sequence[Pod] | Sequence[PlacedPod], nodes: Mapping[str, Node]) -> tuple[Sequence[_Run], bool]:
-    """Return the pods on existing nodes, run by run, and whether no pod names another node.
-
-    Pods of one workload are adjacent in most lists.
-    """
+def _find_runs(runs: Iterable[Run], nodes: Mapping[str, Node]) -> tuple[Sequence[_Run], bool]:
+    """Return the pods on existing nodes, run by run, and whether no pod names another node."""
     all_on_nodes = True
-    runs: list[_Run] = []
-    namespace, phase = "", PodPhase.SUCCEEDED
-    labels: Labels | None = None
-    spec: PodSpec | None = None
-    requests: Resources | None = None
-    scored: tuple[int, int] | None = None
-    names: list[str] = []
-    for pod in pods:
-        if isinstance(pod, PlacedPod):
-            return [_Run(placed, [node], ending) for placed, node, ending in _iterate_placed_pods(pods, nodes)], False
-        # This loop visits every pod of the cluster: identity is enough, since what is equal is one object.
-        if (
-            pod.labels is not labels
-            or pod.spec is not spec
-            or pod.phase is not phase
-            or pod.requests is not requests
-            or pod.scored is not scored
-            or pod.deleted is not None
-            or pod.namespace != namespace
-        ):
-            labels = pod.labels if pod.deleted is None else None
-            namespace, spec, phase, requests, scored = pod.namespace, pod.spec, pod.phase, pod.requests, pod.scored
-            names = []
-            if not pod.finished:
-                runs.append(_Run(pod, names, pod.deleted is not None))
-        node = pod.node
-        if node is not None:
-            if node in nodes:
-                names.append(node)
-            else:
-                all_on_nodes = False
-    return [run for run in runs if run.nodes], all_on_nodes
+    placed: list[_Run] = []
+    exists = nodes.__contains__
+    for run in runs:
+        pod, names = run.pods[0], run.nodes
+        if not all(map(exists, names)):
+            all_on_nodes = False
+            names = [*filter(exists, names)]
+        if names and not pod.finished:
+            placed.append(_Run(pod, names, pod.terminating))
+    return placed, all_on_nodes
 
 
 def _iterate_placed_pods(pods: Iterable[Pod | PlacedPod], nodes: Mapping[str, Node]) -> Iterable[tuple[Pod, str, bool]]:

@@ -5,6 +5,7 @@ source: admission has already filled in priority, overhead, default tolerations 
 there is none is the template itself used, with the known defaults (`template_defaults`).
 """
 
+from itertools import chain
 from typing import Final
 
 from msgspec import structs
@@ -87,11 +88,8 @@ def _is_ephemeral(pod: Pod, claim: str, view: View) -> bool:
 
 def _find_current_pod(pod: Pod, owner: Workload, view: View) -> Pod | None:
     """Return a live pod of the owner's current template: this one if it is, else another."""
-    fitting = (
-        sibling
-        for sibling in (pod, *view.snapshot.pods_of.get(owner.uid, ()))
-        if not sibling.finished and _is_current(sibling, owner)
-    )
+    siblings = (sibling for run in view.snapshot.runs_of.get(owner.uid, ()) for sibling in run.pods)
+    fitting = (sibling for sibling in chain((pod,), siblings) if not sibling.finished and _is_current(sibling, owner))
     first = next(fitting, None)
     # A pod that was resized in place no longer has the template's requests.
     if first is None or owner.template is None or first.spec.requests == owner.template.requests:

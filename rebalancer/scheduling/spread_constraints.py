@@ -60,6 +60,9 @@ class Constraints(NamedTuple):
     soft: tuple[EffectiveConstraint, ...]
 
 
+_Made = tuple[SpreadConstraint, LabelSelector | None, Origin]
+"""A constraint as it is written, what it selects, and where it comes from."""
+
 NO_CONSTRAINTS: Final = Constraints((), ())
 
 
@@ -83,10 +86,8 @@ def constraints_of(pod: Pod, view: View) -> Constraints:
     """
     spread = pod.spec.spread
     if spread:
-        keys = view.memo(
-            ("matched", spread), lambda: sorted({k for constraint in spread for k in constraint.match_label_keys})
-        )
-        values = tuple((key, pod.labels[key]) for key in keys if key in pod.labels)
+        keys = {key for constraint in spread for key in constraint.match_label_keys}
+        values = tuple([(key, pod.labels[key]) for key in sorted(keys) if key in pod.labels]) if keys else ()
         return view.memo(("constraints", spread, values), lambda: _apply_label_keys(spread, dict(values)))
     if view.profile.default_constraints == ():
         return NO_CONSTRAINTS
@@ -115,7 +116,7 @@ def _make_default_constraints(pod: Pod, view: View) -> Constraints:
 
 
 def _split(
-    made: Sequence[tuple[SpreadConstraint, LabelSelector | None, Origin]],
+    made: Sequence[_Made],
     *,
     require_all: bool,
 ) -> Constraints:
@@ -123,25 +124,33 @@ def _split(
 
     System defaults do not require every key, so that nodes without a zone label are still spread by hostname.
     """
-    lists: dict[WhenUnsatisfiable, tuple[EffectiveConstraint, ...]] = {}
-    for action in (WhenUnsatisfiable.DO_NOT_SCHEDULE, WhenUnsatisfiable.SCHEDULE_ANYWAY):
-        entries = [entry for entry in made if entry[0].when_unsatisfiable is action]
-        keys = tuple(sorted({written.topology_key for written, _, _ in entries}))
-        lists[action] = tuple(
+    hard = [entry for entry in made if entry[0].when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE]
+    soft = [entry for entry in made if entry[0].when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY]
+    return Constraints(_make_list(hard, require_all=require_all), _make_list(soft, require_all=require_all))
+
+
+def _make_list(made: Sequence[_Made], *, require_all: bool) -> tuple[EffectiveConstraint, ...]:
+    if not made:  # most pods have hard constraints only, or soft ones only
+        return ()
+    keys = tuple(sorted({written.topology_key for written, _, _ in made})) if require_all else ()
+    return tuple(
+        [
             EffectiveConstraint(
                 key=written.topology_key,
                 max_skew=written.max_skew,
-                when_unsatisfiable=action,
+                when_unsatisfiable=written.when_unsatisfiable,
                 selector=selector,
-                required_keys=keys if require_all else (written.topology_key,),
-                min_domains=(written.min_domains or 1) if action is WhenUnsatisfiable.DO_NOT_SCHEDULE else 1,
+                required_keys=keys or (written.topology_key,),
+                min_domains=(written.min_domains or 1)
+                if written.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+                else 1,
                 node_affinity_policy=written.node_affinity_policy,
                 node_taints_policy=written.node_taints_policy,
                 origin=origin,
             )
-            for written, selector, origin in entries
-        )
-    return Constraints(lists[WhenUnsatisfiable.DO_NOT_SCHEDULE], lists[WhenUnsatisfiable.SCHEDULE_ANYWAY])
+            for written, selector, origin in made
+        ]
+    )
 
 
 SELECTING_OWNERS: Final = frozenset({("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")})

@@ -54,7 +54,7 @@ class View:
         self.rules: Final[VersionRules] = get_version_rules(snapshot.version)
         self.nodes: Final = NodeIndex(snapshot.nodes)
         self._memo: dict[Hashable, Any] = {}
-        self._population = Population(snapshot.pods, self.nodes.by_name, self.rules)
+        self._population = Population(snapshot.pods, self.nodes.by_name, self.rules, snapshot.runs)
         self._moved: dict[str, PlacedPod] = {}
         self.changes_in: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs from the shared indexes, by namespace."""

@@ -22,8 +22,8 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Limit
+from rebalancer.scheduling.node_index import count_names
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
-from rebalancer.scheduling.population import count_names
 from rebalancer.scheduling.view import View
 
 IGNORE: Final = "rebalancer.dev/ignore-limits"
