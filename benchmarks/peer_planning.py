@@ -28,6 +28,7 @@ from benchmarks.recorded.states import SCENARIOS, SIZES
 from benchmarks.whole import peer_command
 from rebalancer.adapters.kubernetes.cluster import read_once
 from rebalancer.adapters.kubernetes.transport import connect
+from rebalancer.cli.main import collect_rarely
 from rebalancer.policy import default_policy, load_policy
 
 BEGINS: Final = "Resetting pod evictor counters"
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scenario", choices=SCENARIOS, action="append")
     parser.add_argument("--work", type=Path, help="keeps what is recorded (default: a temporary folder)")
     options = parser.parse_args(arguments)
-    gc.set_threshold(1_000_000, 20, 100)  # as `cli.main`
+    collect_rarely()
     nodes, pods = SIZES[options.size]
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)

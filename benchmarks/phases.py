@@ -9,7 +9,6 @@ machine changes less; MiB is the peak so far. An exponent of 1 is growth in prop
 
 import argparse
 import cProfile
-import gc
 import io
 import json
 import math
@@ -34,6 +33,7 @@ from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.findings import find_findings
+from rebalancer.cli.main import collect_rarely
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.policy import default_policy
@@ -70,7 +70,7 @@ class Phases:
 
 def measure(kubeconfig: Path) -> Phases:
     """Do what `plan -o json` and `report` do, from the list to the document."""
-    gc.set_threshold(1_000_000, 20, 100)  # as `cli.main`
+    collect_rarely()
     phases, policy = Phases(), default_policy()
     transport = connect(kubeconfig=str(kubeconfig))
     begin, received = transport.begin, 0.0

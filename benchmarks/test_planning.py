@@ -13,6 +13,7 @@ import pytest
 from benchmarks.planning_states import uneven, zone_returned
 from benchmarks.timing import seconds
 from rebalancer.assessment.assess import assess
+from rebalancer.cli.main import collect_rarely
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -28,7 +29,7 @@ POLICY = default_policy()
 def _as_the_process_does() -> Iterator[None]:
     """Let the collector work as it does in the process (`cli.main`)."""
     before = gc.get_threshold()
-    gc.set_threshold(1_000_000, 20, 100)
+    collect_rarely()
     yield
     gc.set_threshold(*before)
 

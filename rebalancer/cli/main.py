@@ -21,14 +21,19 @@ _EPILOG = (
     "Each command has its own --help."
 )
 
-_YOUNG = 1_000_000
-"""New objects after which the garbage collector runs. A plan over thousands of workloads makes a million objects
+_YOUNG = 5_000_000
+"""New objects after which the garbage collector runs. A plan over tens of thousands of workloads makes millions of them
 and hardly a cycle; at Python's default the collector takes as long as the planning. `run` collects after each cycle."""
+
+
+def collect_rarely() -> None:
+    """Let the garbage collector run as seldom as in every command."""
+    gc.set_threshold(_YOUNG, 20, 100)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; `argv` is without the program's name."""
-    gc.set_threshold(_YOUNG, 20, 100)
+    collect_rarely()
     prog = _program_name(sys.argv[0])
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = next((verb for verb in VERBS if arguments and verb.name == arguments[0]), None)

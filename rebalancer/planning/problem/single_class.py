@@ -1,6 +1,5 @@
 """Equal pods whose requirements count the same pods, over keys that nest: counting is enough."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -139,4 +138,8 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
 
 def _by_node(step: Step) -> Mapping[str, int]:
-    return Counter(victim.pod.node or "" for victim in step.victims)
+    going: dict[str, int] = {}
+    for victim in step.victims:
+        node = victim.pod.node or ""
+        going[node] = going.get(node, 0) + 1
+    return going

@@ -242,13 +242,13 @@ class BudgetLedger:
 
     def _serving(self, pods: Sequence[Pod], workload: Workload) -> int:
         """Count the pods that are available: Ready long enough, on a node that is Ready."""
+        if not workload.min_ready_seconds and self._all_nodes_ready:
+            return len([True for pod in pods if pod.ready and pod.node is not None])
         ready = [pod for pod in pods if pod.ready]
         steady = timedelta(seconds=workload.min_ready_seconds)
         if steady:
             lasted = self._clock.has_lasted
             ready = [pod for pod in ready if pod.ready_since is None or lasted(pod.ready_since, steady)]
-        if self._all_nodes_ready and all(map(_NODE, ready)):
-            return len(ready)
         return sum(map(self._ready_nodes.__contains__, map(_NODE, ready)))
 
     @cached_property

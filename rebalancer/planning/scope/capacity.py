@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -41,6 +41,8 @@ class NodeCapacity:
         self._paths_with: dict[tuple[Topology, int], Mapping[str, DomainPath]] = {}
         self._node_counts: dict[tuple[Topology, int, int], dict[DomainPath, dict[int, int]]] = {}
         self._by_places: dict[Topology, Mapping[DomainPath, Mapping[int, int]]] = {}
+        self.trees: dict[Hashable, Any] = {}
+        """The trees that layouts over these nodes share, by what they depend on."""
 
     @cached_property
     def _ordered(self) -> list[int]:
@@ -249,8 +251,9 @@ class CapacityIndex:
             known = alike.get(key)
             if known is None:
                 known = alike[key] = used, _count_fitting(requests, node, used)  # `used` is kept: its id stays its own
-            places[name] = known[1]
-        return NodeCapacity({name: number for name, number in places.items() if number > 0})
+            if known[1]:
+                places[name] = known[1]
+        return NodeCapacity(places)
 
     def _count_fitting(self, sample: Pod, name: str) -> int:
         return _count_fitting(sample.spec.requests, self._view.nodes.by_name[name], self._view.used(name))

@@ -89,7 +89,7 @@ class PodPartitioner:
         several, alike = len(members) > 1, True
         owned: dict[str, PodController] = {}
         for member, refusal in zip(members, refusals, strict=True):
-            if refusal is None and self._are_all_movable(member.pods, counts):
+            if refusal is None and self._are_all_movable(member, counts):
                 movable += member.pods
                 waiting: Sequence[Pod] | Refusal = ()
             else:
@@ -121,14 +121,13 @@ class PodPartitioner:
             pods.sort(key=lambda pod: pod.uid in self._avoided)
         return pods
 
-    def _are_all_movable(self, pods: Sequence[Pod], counts: Callable[[Labels], bool]) -> bool:
+    def _are_all_movable(self, member: PodController, counts: Callable[[Labels], bool]) -> bool:
         """Return whether a quick test shows that all pods of a member may move: they are alike, and on nodes."""
-        if not pods or not self._eligibility.are_all_movable(pods):
+        pods = member.pods
+        if member.labels is None or not pods or not self._eligibility.are_all_movable(pods):
             return False
-        if self._view.all_on_nodes:
-            on_nodes = all(map(_NODE, pods))
-        else:
-            on_nodes = self._view.nodes.names.issuperset(map(_NODE, pods))
+        # All pods of a member whose labels are known have a node.
+        on_nodes = self._view.all_on_nodes or self._view.nodes.names.issuperset(map(_NODE, pods))
         return on_nodes and counts(pods[0].labels) and self._ledger.refusal(pods[0]) is None
 
     def _partition_member(

@@ -4,6 +4,7 @@ Thousands of workloads share the same thousands of nodes. Everything that depend
 that a group costs time in proportion to its own pods.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -32,12 +33,13 @@ class Topology:
             name: known.setdefault(path, path) for name, path in zip(names, paths, strict=False)
         }
         """The path of each node."""
-        self.last: dict[str, str] = {name: last.get(name, name) for name in names}
+        self.last: dict[str, str] = dict(zip(names, map(last.get, names, names), strict=True))
         """The domain of each node on the last level: the label's value, or the node's name if the level has no key."""
-        self.members: dict[DomainPath, list[str]] = {}
-        """Nodes by path, sorted by name."""
+        members: defaultdict[DomainPath, list[str]] = defaultdict(list)
         for name, path in self.path.items():
-            self.members.setdefault(path, []).append(name)
+            members[path].append(name)
+        self.members: Mapping[DomainPath, list[str]] = dict(members)
+        """Nodes by path, sorted by name."""
         self._cordoned = index.cordoned
 
     @cached_property
@@ -96,6 +98,8 @@ class Topologies:
         return known
 
 
-def _are_nested(fine: Mapping[str, str], coarse: Mapping[str, str], nodes: Iterable[str]) -> bool:
-    above: dict[str, str] = {}
-    return all(above.setdefault(fine[name], coarse[name]) == coarse[name] for name in nodes)
+def _are_nested(fine: Mapping[str, str], coarse: Mapping[str, str], nodes: frozenset[str]) -> bool:
+    """Return whether each fine domain lies in one coarse domain: there are as many pairs of the two as fine domains."""
+    below = list(map(fine.__getitem__, nodes))
+    domains = len(set(below))
+    return domains == len(nodes) or len(set(zip(below, map(coarse.__getitem__, nodes), strict=True))) == domains

@@ -44,14 +44,18 @@ def merge_attempts(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
     """Return one attempt for each method, in the order of their first: a method may be tried for several goals."""
     merged: dict[Method, Attempt] = {}
     for attempt in attempts:
-        before = merged.get(attempt.method, Attempt(method=attempt.method))
-        merged[attempt.method] = Attempt(
-            method=attempt.method,
-            answered=before.answered or attempt.answered,
-            rejected=tuple(sorted((Counter(dict(before.rejected)) + Counter(dict(attempt.rejected))).items())),
-            limit_reached=before.limit_reached or attempt.limit_reached,
-        )
+        before = merged.get(attempt.method)
+        merged[attempt.method] = attempt if before is None else _merge(before, attempt)
     return tuple(merged.values())
+
+
+def _merge(one: Attempt, other: Attempt) -> Attempt:
+    return Attempt(
+        method=one.method,
+        answered=one.answered or other.answered,
+        rejected=tuple(sorted((Counter(dict(one.rejected)) + Counter(dict(other.rejected))).items())),
+        limit_reached=one.limit_reached or other.limit_reached,
+    )
 
 
 class Tally:

@@ -60,10 +60,6 @@ class Layout:
         self.pods_on = counts
         """The group's pods by node; nodes without any are left out."""
         self.ranked = ranked
-        self._leaves: dict[DomainPath, dict[Leaf, int]] = {
-            path: {(0, 0, places, 0): nodes for places, nodes in node_counts.items()}
-            for path, node_counts in capacity.node_counts(topology, useful, reserved.everywhere).items()
-        }
         self.singles: defaultdict[DomainPath, list[int]] = defaultdict(list)
         """The ranks, cheapest first, of pods that may move and are alone on a node with enough capacity.
 
@@ -73,17 +69,34 @@ class Layout:
         """The nodes that hold more than one pod, or one that must stay, or have little capacity."""
         self._subtrees: dict[DomainPath, Subtree] = {}
         self._root: Inner | None = None
-        self._reserve(reserved)
         self._place_pods(capacity.paths_with(topology, useful + reserved.everywhere) if not reserved.on else {})
+        self._all_alone = not self.crowded and not reserved.on
+        """Whether the pods in each domain say all of the tree; not after `mark`."""
 
-    def _reserve(self, reserved: ReservedCapacity) -> None:
-        """Subtract what is reserved on single nodes; most of them, thousands, have enough left all the same."""
+    @cached_property
+    def _leaves(self) -> dict[DomainPath, dict[Leaf, int]]:
+        """The nodes of each domain by their leaf."""
+        useful, reserved = self._useful, self._reserved
+        made = {
+            path: {(0, 0, places, 0): nodes for places, nodes in node_counts.items()}
+            for path, node_counts in self.capacity.node_counts(self.topology, useful, reserved.everywhere).items()
+        }
+        for path, before, after in self._reserved_leaves():
+            _exchange(made[path], before, after)
+        for path, ranks in self.singles.items():
+            _exchange(made[path], (0, 0, useful, 0), (1, 0, useful, 0), len(ranks))
+        for site in self.crowded:
+            _exchange(made[site.path], (0, 0, self._places_in_leaf(site.node), 0), site.leaf)
+        return made
+
+    def _reserved_leaves(self) -> Iterator[tuple[DomainPath, Leaf, Leaf]]:
+        """Yield the nodes whose leaf changes with what is reserved on them; thousands have enough left all the same."""
         places, paths, useful = self.capacity.places, self.topology.path, self._useful
-        for name, there in reserved.on.items():
+        for name, there in self._reserved.on.items():
             free = places.get(name, 0)
-            before, after = max(0, min(useful, free - reserved.everywhere)), max(0, min(useful, free - there))
+            before, after = max(0, min(useful, free - self._reserved.everywhere)), max(0, min(useful, free - there))
             if before != after and name in paths and name not in self.pods_on:
-                self._swap(paths[name], (0, 0, before, 0), (0, 0, after, 0))
+                yield paths[name], (0, 0, before, 0), (0, 0, after, 0)
 
     def without_reservations(self) -> "Layout | None":
         """Return the layout with all capacity that is free now; None if none of it is reserved for other pods."""
@@ -92,29 +105,22 @@ class Layout:
         free = ReservedCapacity(0, {})
         return Layout(self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful)
 
-    # Many branches: nodes with one pod are nearly all, and take a path without sites.
     def _place_pods(self, uncrowded: Mapping[str, DomainPath]) -> None:
-        """Count the group's pods into the leaves; `uncrowded` are the paths of nodes with enough capacity."""
-        singles, counts, useful = self.singles, self.pods_on, self._useful
+        """Find the pods that are alone on their nodes; `uncrowded` are the paths of nodes with enough capacity."""
+        singles, counts = self.singles, self.pods_on
         names = [pod.node or "" for pod in self.ranked.pods]
-        alone = dict(zip(names, range(len(names)), strict=True))
-        if not (
-            alone.keys() == counts.keys()
-            and max(counts.values(), default=0) == 1
-            and all(map(uncrowded.__contains__, names))
-        ):
-            alone = {name: rank for name, rank in alone.items() if name in uncrowded and counts.get(name) == 1}
+        try:
+            paths = list(map(uncrowded.__getitem__, names))
+        except KeyError:
+            paths = []
+        if len(paths) == len(counts) and max(counts.values(), default=0) <= 1 and counts.keys() == set(names):
+            for rank, path in enumerate(paths):
+                singles[path].append(rank)
+        else:
+            alone = {name: rank for rank, name in enumerate(names) if name in uncrowded and counts.get(name) == 1}
             self.crowded = [self._site(name) for name in counts if name not in alone]
-        for name, rank in alone.items():
-            singles[uncrowded[name]].append(rank)
-        for path, ranks in singles.items():
-            leaves, bare, held = self._leaves[path], (0, 0, useful, 0), (1, 0, useful, 0)
-            leaves[bare] -= len(ranks)
-            if not leaves[bare]:
-                del leaves[bare]
-            leaves[held] = leaves.get(held, 0) + len(ranks)
-        for site in self.crowded:
-            self._swap(site.path, (0, 0, self._places_in_leaf(site.node), 0), site.leaf)
+            for name, rank in alone.items():
+                singles[uncrowded[name]].append(rank)
 
     @cached_property
     def sites(self) -> Mapping[str, Site]:
@@ -140,14 +146,6 @@ class Layout:
         left = self.capacity.places.get(name, 0) - self._reserved.of(name)
         return count if left <= 0 else max(count, min(count + left, self._useful))
 
-    def _swap(self, path: DomainPath, old: Leaf, new: Leaf) -> None:
-        leaves = self._leaves[path]
-        if leaves[old] == 1:
-            del leaves[old]
-        else:
-            leaves[old] -= 1
-        leaves[new] = leaves.get(new, 0) + 1
-
     def spare(self, site: Site) -> int:
         """Return how many more pods a node can take beside the reserved ones, in place of its movable pods too."""
         return self.capacity.places.get(site.node, 0) - self._reserved.of(site.node) + len(site.movable)
@@ -156,11 +154,32 @@ class Layout:
     def root(self) -> Inner:
         """The placement as a tree of classes."""
         if self._root is None:
-            for path, leaves in self._leaves.items():
-                if path not in self._subtrees:
-                    self._subtrees[path] = tuple(sorted(leaves.items()))
-            self._root = _nest(self._subtrees)
+            self._root = self._shared_root() if self._all_alone else self._make_root()
         return self._root
+
+    def _make_root(self) -> Inner:
+        for path, leaves in self._leaves.items():
+            if path not in self._subtrees:
+                self._subtrees[path] = tuple(sorted(leaves.items()))
+        return _nest(self._subtrees)
+
+    def _shared_root(self) -> Inner:
+        """Return the tree of pods that are all alone: thousands of workloads have as many in each domain."""
+        held = tuple([len(self.singles[path]) if path in self.singles else 0 for path in self.topology.members])
+        key = self.topology, self._useful, self._reserved.everywhere, held
+        known = self.capacity.trees.get(key)
+        if known is None:
+            root = self._make_root()
+            known = self.capacity.trees[key] = self._subtrees, root
+        self._subtrees = known[0].copy()
+        return known[1]
+
+    def _change(self, site: Site, before: Leaf) -> None:
+        """Count a site whose leaf has changed."""
+        _exchange(self._leaves[site.path], before, site.leaf)
+        self._subtrees.pop(site.path, None)
+        self._root = None
+        self._all_alone = False
 
     def unmark(self, site: Site, victim: Victim) -> None:
         """Undo `mark`."""
@@ -168,9 +187,7 @@ class Layout:
         site.movable.append(victim)
         site.movable.sort(key=attrgetter("rank"))
         site.leaving -= 1
-        self._swap(site.path, before, site.leaf)
-        self._subtrees.pop(site.path, None)
-        self._root = None
+        self._change(site, before)
 
     def shifted(self, deltas: Mapping[str, int]) -> Inner:
         """Return the placement with pods added to or removed from nodes; added pods can move again."""
@@ -242,9 +259,7 @@ class Layout:
         before = site.leaf
         site.movable.remove(victim)
         site.leaving += 1
-        self._swap(site.path, before, site.leaf)
-        self._subtrees.pop(site.path, None)
-        self._root = None
+        self._change(site, before)
 
     def counts(self, level: int, going: Mapping[str, int]) -> Mapping[str, int]:
         """Count the pods that stay, by domain of a level; on the last level empty domains are left out.
@@ -258,6 +273,15 @@ class Layout:
             value = last[name] if last is not None else path[name][level]
             counts[value] = counts.get(value, 0) + count - going.get(name, 0)
         return counts
+
+
+def _exchange(leaves: dict[Leaf, int], old: Leaf, new: Leaf, times: int = 1) -> None:
+    """Turn so many nodes of one leaf into ones of another."""
+    if leaves[old] == times:
+        del leaves[old]
+    else:
+        leaves[old] -= times
+    leaves[new] = leaves.get(new, 0) + times
 
 
 def _nest(subtrees: Mapping[DomainPath, Subtree]) -> Inner:
