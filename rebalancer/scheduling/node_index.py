@@ -118,7 +118,13 @@ class NodeIndex:
         """Return the value of a label by node, for the nodes that carry it. The empty string is a value."""
         values = self._values.get(key)
         if values is None:
-            values = {node.name: node.labels[key] for node in self.by_name.values() if key in node.labels}
+            # One object for each value, which is then recognised by identity: pods are added up by it.
+            first = dict[str, str]().setdefault
+            values = {
+                node.name: first(value, value)
+                for node in self.by_name.values()
+                if (value := node.labels.get(key)) is not None
+            }
             self._values[key] = values
         return values
 

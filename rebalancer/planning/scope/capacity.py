@@ -65,10 +65,10 @@ class NodeCapacity:
         """Return the paths of the topology's nodes with capacity for at least so many."""
         known = self._paths_with.get((topology, least))
         if known is None:
-            paths = topology.path
-            known = self._paths_with[topology, least] = {
-                name: paths[name] for name, places in self.places.items() if places >= least and name in paths
-            }
+            paths: Mapping[str, DomainPath] = topology.path
+            if self.count_nodes_with(least) < len(self.places) or self.nodes != topology.nodes:
+                paths = {name: paths[name] for name, places in self.places.items() if places >= least and name in paths}
+            known = self._paths_with[topology, least] = paths
         return known
 
     def node_counts(self, topology: Topology, useful: int, reserved: int) -> Mapping[DomainPath, Mapping[int, int]]:
