@@ -251,9 +251,8 @@ class CapacityIndex:
             known = alike.get(key)
             if known is None:
                 known = alike[key] = used, _count_fitting(requests, node, used)  # `used` is kept: its id stays its own
-            if known[1]:
-                places[name] = known[1]
-        return NodeCapacity(places)
+            places[name] = known[1]
+        return NodeCapacity({name: number for name, number in places.items() if number > 0})
 
     def _count_fitting(self, sample: Pod, name: str) -> int:
         return _count_fitting(sample.spec.requests, self._view.nodes.by_name[name], self._view.used(name))

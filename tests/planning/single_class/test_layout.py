@@ -1,6 +1,12 @@
 """The placement of one group on its real nodes."""
 
+from collections import Counter
+
+from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.planning.problem.single_class import SingleClassProblem
+from rebalancer.planning.single_class.layout import Layout
+from rebalancer.planning.single_class.placement import Inner, Leaf, make_inner
+from tests.controller.simulated import eager
 from tests.planning.build import on_one_node, policy
 from tests.planning.scenes import problems
 
@@ -11,3 +17,40 @@ def test_a_pod_on_a_node_that_does_not_count_changes_nothing() -> None:
     assert isinstance(problem, SingleClassProblem)
     assert problem.layout.shifted({"elsewhere": 1}) == problem.layout.root
     assert problem.layout.shifted({"b-1": 1}) != problem.layout.root
+
+
+def nodes_of(layout: Layout) -> Inner:
+    """Return the tree node by node, without anything that workloads share."""
+
+    def leaf(node: str) -> Leaf:
+        site = layout.sites.get(node)
+        return site.leaf if site is not None else (0, 0, layout.cap(node), 0)
+
+    leaves = [Counter(map(leaf, members)) for members in layout.topology.members.values()]
+    return make_inner(tuple(sorted(counted.items())) for counted in leaves)
+
+
+def test_workloads_of_equal_shape_have_the_tree_of_their_own_nodes() -> None:
+    """They share one, however their pods stand: alone, crowded, on other nodes; marking a pod changes one of them."""
+    blueprint = ClusterBuilder()
+    for node in ("a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2"):
+        blueprint.node(node, zone=f"z{node[0]}")
+    placed = [{"a1": 1, "a2": 1, "b1": 1}, {"a3": 1, "a2": 1, "b3": 1}, {"b1": 1, "b2": 1, "a3": 1}, {"a1": 2, "b1": 1}]
+    for number, on in enumerate(placed):
+        blueprint.deployment(f"web{number}", on=on, spread={ZONE: 1})
+    layouts = [
+        problem.layout for problem in problems(blueprint.snapshot(), eager()) if isinstance(problem, SingleClassProblem)
+    ]
+    assert [layout.root for layout in layouts] == [nodes_of(layout) for layout in layouts]
+    first, second, mirrored, crowded = [layout.root for layout in layouts]
+    assert first == second == mirrored != crowded
+    site = layouts[0].sites["a1"]
+    victim = site.movable[0]
+    layouts[0].mark(site, victim)
+    assert layouts[0].root == nodes_of(layouts[0]) != first
+    assert [layout.root for layout in layouts[1:]] == [second, mirrored, crowded]
+    other = layouts[1].sites["b3"]
+    layouts[1].mark(other, other.movable[0])
+    assert layouts[1].root == nodes_of(layouts[1]) != second
+    layouts[0].unmark(site, victim)
+    assert layouts[0].root == first
