@@ -44,8 +44,10 @@ def test_workloads_of_equal_shape_have_the_tree_of_their_own_nodes() -> None:
     ]
     for number, on in enumerate(placed):
         blueprint.deployment(f"web{number}", on=on, spread={ZONE: 1})
-    found = [each for each in problems(blueprint.snapshot(), eager()) if isinstance(each, SingleClassProblem)]
-    layouts = [problem.layout for problem in sorted(found, key=lambda problem: problem.component.name)]
+    planned = [
+        problem for problem in problems(blueprint.snapshot(), eager()) if isinstance(problem, SingleClassProblem)
+    ]
+    layouts = [problem.layout for problem in sorted(planned, key=lambda problem: problem.component.name)]
     assert [layout.root for layout in layouts] == [nodes_of(layout) for layout in layouts]
     first, second, mirrored, crowded, together = [layout.root for layout in layouts]
     assert first == second == mirrored
