@@ -29,6 +29,7 @@ from rebalancer.planning.steps.lookahead_models import SingleClassModel
 from rebalancer.planning.steps.outlook import NodesOutlook
 from rebalancer.planning.steps.reachability import is_unreachable
 from rebalancer.planning.steps.tree_moves import TreeState, TreeStep
+from rebalancer.scheduling.node_index import count_names
 from rebalancer.scheduling.view import View
 
 
@@ -138,8 +139,4 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
 
 def _by_node(step: Step) -> Mapping[str, int]:
-    going: dict[str, int] = {}
-    for victim in step.victims:
-        node = victim.pod.node or ""
-        going[node] = going.get(node, 0) + 1
-    return going
+    return count_names([victim.pod.node or "" for victim in step.victims])

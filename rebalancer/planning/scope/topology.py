@@ -4,7 +4,6 @@ Thousands of workloads share the same thousands of nodes. Everything that depend
 that a group costs time in proportion to its own pods.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -35,11 +34,10 @@ class Topology:
         """The path of each node."""
         self.last: dict[str, str] = dict(zip(names, map(last.get, names, names), strict=True))
         """The domain of each node on the last level: the label's value, or the node's name if the level has no key."""
-        members: defaultdict[DomainPath, list[str]] = defaultdict(list)
-        for name, path in self.path.items():
-            members[path].append(name)
-        self.members: Mapping[DomainPath, list[str]] = dict(members)
+        self.members: dict[DomainPath, list[str]] = {}
         """Nodes by path, sorted by name."""
+        for name, path in self.path.items():
+            self.members.setdefault(path, []).append(name)
         self._cordoned = index.cordoned
 
     @cached_property

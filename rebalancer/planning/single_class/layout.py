@@ -174,20 +174,20 @@ class Layout:
         self._subtrees = known[0].copy()
         return known[1]
 
-    def _change(self, site: Site, before: Leaf) -> None:
-        """Count a site whose leaf has changed."""
-        _exchange(self._leaves[site.path], before, site.leaf)
+    def _change(self, site: Site, leaves: dict[Leaf, int], before: Leaf) -> None:
+        """Count a site whose leaf has changed; `leaves` are those of its domain, as they were before."""
+        _exchange(leaves, before, site.leaf)
         self._subtrees.pop(site.path, None)
         self._root = None
         self._all_alone = False
 
     def unmark(self, site: Site, victim: Victim) -> None:
         """Undo `mark`."""
-        before = site.leaf
+        leaves, before = self._leaves[site.path], site.leaf
         site.movable.append(victim)
         site.movable.sort(key=attrgetter("rank"))
         site.leaving -= 1
-        self._change(site, before)
+        self._change(site, leaves, before)
 
     def shifted(self, deltas: Mapping[str, int]) -> Inner:
         """Return the placement with pods added to or removed from nodes; added pods can move again."""
@@ -256,10 +256,10 @@ class Layout:
 
     def mark(self, site: Site, victim: Victim) -> None:
         """Mark a pod to leave its node."""
-        before = site.leaf
+        leaves, before = self._leaves[site.path], site.leaf
         site.movable.remove(victim)
         site.leaving += 1
-        self._change(site, before)
+        self._change(site, leaves, before)
 
     def counts(self, level: int, going: Mapping[str, int]) -> Mapping[str, int]:
         """Count the pods that stay, by domain of a level; on the last level empty domains are left out.

@@ -62,3 +62,16 @@ def test_workloads_of_equal_shape_have_the_tree_of_their_own_nodes() -> None:
     assert layouts[1].root == nodes_of(layouts[1]) != second
     layouts[0].unmark(site, victim)
     assert layouts[0].root == first
+
+
+def test_a_pod_may_be_marked_before_the_tree_is_read() -> None:
+    """Of nodes that hold several pods, the one that a marked pod leaves is counted once."""
+    blueprint = ClusterBuilder()
+    for node in ("a1", "b1", "c1", "c2"):
+        blueprint.node(node, zone=f"z{node[0]}")
+    blueprint.deployment("web", on={"a1": 3, "b1": 1}, spread={ZONE: 1})
+    (problem,) = problems(blueprint.snapshot(), eager())
+    assert isinstance(problem, SingleClassProblem)
+    site = problem.layout.sites["a1"]
+    problem.layout.mark(site, site.movable[0])
+    assert problem.layout.root == nodes_of(problem.layout)
