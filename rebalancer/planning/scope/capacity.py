@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -41,8 +41,6 @@ class NodeCapacity:
         self._paths_with: dict[tuple[Topology, int], Mapping[str, DomainPath]] = {}
         self._node_counts: dict[tuple[Topology, int, int], dict[DomainPath, dict[int, int]]] = {}
         self._by_places: dict[Topology, Mapping[DomainPath, Mapping[int, int]]] = {}
-        self.trees: dict[Hashable, Any] = {}
-        """The trees that layouts over these nodes share, by what they depend on."""
 
     @cached_property
     def _ordered(self) -> list[int]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.topology import DomainPath, Topology
 from rebalancer.planning.scope.victims import RankedPods, Victim
+from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, Path, Subtree, make_inner
 
 
@@ -50,6 +51,7 @@ class Layout:
         capacity: NodeCapacity,
         reserved: ReservedCapacity,
         useful: int,
+        cache: SearchCache,
     ) -> None:
         self.topology = topology
         self.keys = topology.keys
@@ -57,6 +59,7 @@ class Layout:
         self.capacity = capacity
         self._reserved = reserved
         self._useful = useful
+        self._cache = cache
         self.pods_on = counts
         """The group's pods by node; nodes without any are left out."""
         self.ranked = ranked
@@ -103,7 +106,9 @@ class Layout:
         if not (self._reserved.everywhere or self._reserved.on):
             return None
         free = ReservedCapacity(0, {})
-        return Layout(self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful)
+        return Layout(
+            self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful, self._cache
+        )
 
     def _place_pods(self, uncrowded: Mapping[str, DomainPath]) -> None:
         """Find the pods that are alone on their nodes; `uncrowded` are the paths of nodes with enough capacity."""
@@ -166,13 +171,14 @@ class Layout:
     def _shared_root(self) -> Inner:
         """Return the tree of pods that are all alone: thousands of workloads have as many in each domain."""
         held = tuple([len(self.singles[path]) if path in self.singles else 0 for path in self.topology.members])
-        key = self.topology, self._useful, self._reserved.everywhere, held
-        known = self.capacity.trees.get(key)
+        key = self.topology, self.capacity, self._useful, self._reserved.everywhere, held
+        known = self._cache.trees.known.get(key)
         if known is None:
-            root = self._make_root()
-            known = self.capacity.trees[key] = self._subtrees, root
-        self._subtrees = known[0].copy()
-        return known[1]
+            made = self._make_root()
+            known = self._cache.trees.store(key, (self._subtrees, made))
+        subtrees, root = known
+        self._subtrees = subtrees.copy()
+        return cast("Inner", root)
 
     def _change(self, site: Site, leaves: dict[Leaf, int], before: Leaf) -> None:
         """Count a site whose leaf has changed; `leaves` are those of its domain, as they were before."""
