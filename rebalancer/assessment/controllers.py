@@ -1,7 +1,7 @@
 """Pod controllers: the owners of pods, each with its living pods and the pod that it would create next."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -75,6 +75,16 @@ def _shared_labels(runs: Sequence[Run]) -> Labels | None:
         if run.pods[0].labels is not labels or len(run.nodes) < len(run.pods):
             return None
     return labels
+
+
+def count_members_pods(member: PodController, view: View) -> Mapping[str, int] | None:
+    """Count an owner's pods by node, where the counts of their labels are those: they share labels that no others have.
+
+    None where they are not known without a look at each pod.
+    """
+    if member.labels is None:
+        return None
+    return view.live_alike(member.pods[0].namespace, member.labels, len(member.pods))
 
 
 def unowned_pods(view: View) -> tuple[Pod, ...]:

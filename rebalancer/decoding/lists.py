@@ -1,6 +1,7 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
-Objects are decoded one at a time: a malformed object does not affect the others of its page.
+A malformed object does not affect the others of its page. Pages are decoded and converted a few objects at a time: what
+is made on the way of all pods of a page does not fit into a processor's nearer caches, and would come back from memory.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind
+from rebalancer.decoding.page_text import OtherForm, divide_items, read_head
 from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Fault, Snapshot
@@ -67,22 +69,21 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
 
 def decode_page(kind: ResourceKind, data: bytes | memoryview, intern: Interner) -> Page:
     """Decode a page of a list; raise UnreadableList if the body is not a list."""
-    faults: list[Fault] = []
+    convert, faults = kind.convert, []
+    metadata = read_head(data)
     try:
-        page = kind.pages.decode(data)
-        objects = [kind.convert(item, intern) for item in page.items]
-    except (msgspec.ValidationError, MalformedObject):
+        objects = [convert(item, intern) for part in divide_items(data) for item in kind.several.decode(part)]
+    except (msgspec.DecodeError, MalformedObject, OtherForm):
         page = _decode_page(data)
+        metadata = page.metadata
         decoded = [decode(kind, item, intern) for item in page.items]
         faults = [item for item in decoded if isinstance(item, Fault)]
         objects = [item for item in decoded if not isinstance(item, Fault)]
-    except msgspec.DecodeError as error:
-        raise _make_error(error) from None
     return Page(
         objects=objects,
         faults=faults,
-        resource_version=page.metadata.resource_version,
-        continue_token=page.metadata.continue_,
+        resource_version=metadata.resource_version,
+        continue_token=metadata.continue_,
     )
 
 
@@ -90,11 +91,7 @@ def _decode_page(data: bytes | memoryview) -> _ListPage:
     try:
         return _PAGE.decode(data)
     except msgspec.DecodeError as error:
-        raise _make_error(error) from None
-
-
-def _make_error(error: msgspec.DecodeError) -> UnreadableList:
-    return UnreadableList(f"not a list of Kubernetes objects: {error}")
+        raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
 
 
 def reduce_page(kind: ResourceKind, data: bytes | memoryview) -> tuple[list[bytes], str, list[Fault]]:

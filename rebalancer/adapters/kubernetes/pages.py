@@ -13,26 +13,18 @@ from threading import Thread
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-import msgspec
-
 from rebalancer.adapters.kubernetes.receiver import Request, receives_apart, receiving
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import ResourceKind
 from rebalancer.decoding.lists import Page, decode_page
+from rebalancer.decoding.page_text import read_head, without_managed_fields
 
 T = TypeVar("T")
 
 _LIMIT: Final = "500"
-_ITEMS: Final = b'"items":'
-_HEAD_LENGTH: Final = 8192
-"""Bytes in which the metadata of a list has ended: a token has a few hundred."""
-
 _LONG: Final = 10_000
 """Objects from which on a list is long: a process takes some hundredths of a second, and memory for three pages."""
-
-_HEAD: Final = msgspec.json.Decoder(wire.ListOf[msgspec.Raw])
 
 
 def read_pages(
@@ -80,9 +72,9 @@ def request_pages(
         return partial(begin, by=transport.renewed())
 
     data = begin("")()
-    head = _read_head(data)
+    head = read_head(data)
     if apart and head.continue_ and (head.remaining_item_count or 0) >= _LONG and receives_apart():
-        with receiving(connect, _find_token, head.continue_) as received:
+        with receiving(connect, _find_token, without_managed_fields, head.continue_) as received:
             made, token = read(data)
             yield made
             for body in received:
@@ -105,18 +97,7 @@ def request_pages(
 
 def _find_token(data: bytes) -> str:
     """Return the token of the next page, "" where there is none or it does not come before the objects."""
-    return _read_head(data).continue_
-
-
-def _read_head(data: bytes) -> wire.ListMetadata:
-    """Return the metadata of a page as far as it comes before the objects."""
-    end = data.find(_ITEMS, 0, _HEAD_LENGTH)
-    if end < 0:
-        return wire.ListMetadata()
-    try:
-        return _HEAD.decode(data[:end] + _ITEMS + b"[]}").metadata
-    except msgspec.DecodeError:
-        return wire.ListMetadata()
+    return read_head(data).continue_
 
 
 def _finish(begun: "Future[Callable[[], bytes]]") -> "Future[bytes]":

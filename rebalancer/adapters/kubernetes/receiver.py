@@ -33,6 +33,9 @@ _FREE: Final = b"."
 Request = Callable[[str], Callable[[], bytes]]
 """Requests the page of a token, as `Transport.begin` does."""
 
+Reduce = Callable[[bytes], Iterator[memoryview]]
+"""Yields the pieces of a page that are handed over."""
+
 
 def receives_apart() -> bool:
     """Return whether a second process can be had and helps: not on one processor."""
@@ -41,9 +44,9 @@ def receives_apart() -> bool:
 
 @contextmanager
 def receiving(
-    connect: Callable[[], Request], find_token: Callable[[bytes], str], token: str
+    connect: Callable[[], Request], find_token: Callable[[bytes], str], reduce: Reduce, token: str
 ) -> Iterator[Iterator[memoryview]]:
-    """Give the bodies of the pages from that of `token` on; each is valid until the next one is taken.
+    """Give the bodies of the pages from that of `token` on, reduced; each is valid until the next one is taken.
 
     `connect` is called in the other process; `find_token` returns the token of the next page, "" where it is not known.
     They end after the last page, and before, if there is no such process any more. Nothing may keep a part of a body.
@@ -62,7 +65,7 @@ def receiving(
         yield iter(())
         return
     if not process:
-        _serve(connect, find_token, token, slots, ends)
+        _serve(connect, find_token, reduce, token, slots, ends)
     os.close(filled)
     os.close(freed)
     try:
@@ -113,6 +116,7 @@ def _allow(free: int) -> None:
 def _serve(
     connect: Callable[[], Request],
     find_token: Callable[[bytes], str],
+    reduce: Reduce,
     token: str,
     slots: list[mmap.mmap],
     ends: list[int],
@@ -133,8 +137,11 @@ def _serve(
                 body = begin(token)
             if not os.read(freed, 1):
                 break
-            slots[number % _SLOTS][: len(data)] = data
-            os.write(filled, _LENGTH.pack(len(data)))
+            slot, length = slots[number % _SLOTS], 0
+            for piece in reduce(data):
+                slot[length : length + len(piece)] = piece
+                length += len(piece)
+            os.write(filled, _LENGTH.pack(length))
             if not token:
                 break
             number += 1

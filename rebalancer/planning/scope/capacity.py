@@ -39,6 +39,7 @@ class NodeCapacity:
         self.places = places
         self.nodes = frozenset(places)
         self._paths_with: dict[tuple[Topology, int], Mapping[str, DomainPath]] = {}
+        self._lacking: dict[tuple[Topology, int], frozenset[str]] = {}
         self._node_counts: dict[tuple[Topology, int, int], dict[DomainPath, dict[int, int]]] = {}
         self._by_places: dict[Topology, Mapping[DomainPath, Mapping[int, int]]] = {}
 
@@ -67,6 +68,15 @@ class NodeCapacity:
             if self.count_nodes_with(least) < len(self.places) or self.nodes != topology.nodes:
                 paths = {name: paths[name] for name, places in self.places.items() if places >= least and name in paths}
             known = self._paths_with[topology, least] = paths
+        return known
+
+    def lacking(self, topology: Topology, least: int) -> frozenset[str]:
+        """Return the topology's nodes with capacity for fewer than so many."""
+        known = self._lacking.get((topology, least))
+        if known is None:
+            paths = self.paths_with(topology, least)
+            lacking = () if paths is topology.path else topology.path.keys() - paths.keys()
+            known = self._lacking[topology, least] = frozenset(lacking)
         return known
 
     def node_counts(self, topology: Topology, useful: int, reserved: int) -> Mapping[DomainPath, Mapping[int, int]]:

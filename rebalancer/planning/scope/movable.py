@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from rebalancer.assessment.spread_groups import PodController
+from rebalancer.assessment.controllers import PodController, count_members_pods
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
@@ -88,9 +88,12 @@ class PodPartitioner:
         movable: list[Pod] = []
         several, alike = len(members) > 1, True
         owned: dict[str, PodController] = {}
+        counted: Mapping[str, int] | None = None
         for member, refusal in zip(members, refusals, strict=True):
             if refusal is None and self._are_all_movable(member, counts):
                 movable += member.pods
+                if not several:
+                    counted = count_members_pods(member, self._view)
                 waiting: Sequence[Pod] | Refusal = ()
             else:
                 alike = False
@@ -101,7 +104,7 @@ class PodPartitioner:
             if blocked is not None:
                 return blocked
         ordered = self._cheapest_first(movable, several=several, alike=alike and not several)
-        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided)
+        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided, counted)
         return pods
 
     def _cheapest_first(self, pods: list[Pod], *, several: bool, alike: bool) -> list[Pod]:

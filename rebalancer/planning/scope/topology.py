@@ -38,17 +38,29 @@ class Topology:
         """Nodes by path, sorted by name."""
         for name, path in self.path.items():
             self.members.setdefault(path, []).append(name)
-        self._cordoned = index.cordoned
+        self._index = index
 
     @cached_property
     def cordoned(self) -> frozenset[tuple[int, str]]:
         """The domains of coarse levels, as (level, value), of which every node is cordoned."""
         closed: dict[tuple[int, str], bool] = {}
         for path, members in self.members.items():
-            whole = self._cordoned.issuperset(members)
+            whole = self._index.cordoned.issuperset(members)
             for level, value in enumerate(path):
                 closed[level, value] = closed.get((level, value), True) and whole
         return frozenset(domain for domain, whole in closed.items() if whole)
+
+    def count(self, counts: Mapping[str, int]) -> Mapping[DomainPath, int]:
+        """Add up counts by node, of nodes of this topology, by path."""
+        if len(self.keys) == 1:
+            return {(): sum(counts.values())}
+        above = self._index.by_value(self.keys[-2], counts)
+        return {self._path_of_value[value]: number for value, number in above.items()}
+
+    @cached_property
+    def _path_of_value(self) -> Mapping[str, DomainPath]:
+        """The path whose last value it is; keys nest, so there is one."""
+        return {path[-1]: path for path in self.members}
 
     def values(self, level: int) -> Iterable[str]:
         """Return every domain of a coarse level."""

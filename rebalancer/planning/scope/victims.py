@@ -44,13 +44,14 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
     """The pods of a group that may move, cheapest first: a pod's rank is its position among them.
 
     `owners` gives the member that a pod belongs to by the pod's UID, where there are several. `avoided` are the UIDs
-    of victims of last resort.
+    of victims of last resort. `counted` are the counts by node of exactly these pods, where that is known.
     """
 
     pods: Sequence[Pod] = ()
     member: PodController | None = None
     owners: Mapping[str, PodController] = {}
     avoided: frozenset[str] = frozenset()
+    counted: Mapping[str, int] | None = None
 
     def victims(self, ranks: Iterable[int]) -> list[Victim]:
         """Return the pods of these ranks as victims."""

@@ -5,8 +5,9 @@ that hold pods of the group are objects; the others are counted.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from operator import attrgetter
 from typing import cast
 
@@ -63,16 +64,17 @@ class Layout:
         self.pods_on = counts
         """The group's pods by node; nodes without any are left out."""
         self.ranked = ranked
-        self.singles: defaultdict[DomainPath, list[int]] = defaultdict(list)
-        """The ranks, cheapest first, of pods that may move and are alone on a node with enough capacity.
-
-        Most pods are, so they become sites only when `sites` is read.
-        """
+        self._alone: Mapping[DomainPath, Sequence[int]] | None = None
+        """The ranks of the pods that are alone, once they are known."""
         self.crowded: list[Site] = []
         """The nodes that hold more than one pod, or one that must stay, or have little capacity."""
         self._subtrees: dict[DomainPath, Subtree] = {}
         self._root: Inner | None = None
-        self._place_pods(capacity.paths_with(topology, useful + reserved.everywhere) if not reserved.on else {})
+        self.alone: Mapping[DomainPath, int] = self._count_alone()
+        """How many pods may move and are alone on a node with enough capacity, by domain.
+
+        Most pods are, so they become sites only when `sites` is read.
+        """
         self._all_alone = not self.crowded and not reserved.on
         """Whether the pods in each domain say all of the tree; not after `mark`."""
 
@@ -86,8 +88,8 @@ class Layout:
         }
         for path, before, after in self._reserved_leaves():
             _exchange(made[path], before, after)
-        for path, ranks in self.singles.items():
-            _exchange(made[path], (0, 0, useful, 0), (1, 0, useful, 0), len(ranks))
+        for path, number in self.alone.items():
+            _exchange(made[path], (0, 0, useful, 0), (1, 0, useful, 0), number)
         for site in self.crowded:
             _exchange(made[site.path], (0, 0, self._places_in_leaf(site.node), 0), site.leaf)
         return made
@@ -110,28 +112,49 @@ class Layout:
             self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful, self._cache
         )
 
-    def _place_pods(self, uncrowded: Mapping[str, DomainPath]) -> None:
-        """Find the pods that are alone on their nodes; `uncrowded` are the paths of nodes with enough capacity."""
-        singles, counts = self.singles, self.pods_on
+    def _count_alone(self) -> Mapping[DomainPath, int]:
+        """Find the pods that are alone on their nodes, and count them by domain."""
+        counts, capacity, topology = self.pods_on, self.capacity, self.topology
+        least = self._useful + self._reserved.everywhere
+        if self._are_all_alone(least):
+            return topology.count(counts)  # without a look at each pod
+        uncrowded = capacity.paths_with(topology, least) if not self._reserved.on else {}
         names = [pod.node or "" for pod in self.ranked.pods]
-        try:
-            paths = list(map(uncrowded.__getitem__, names))
-        except KeyError:
-            paths = []
-        if len(paths) == len(counts) and max(counts.values(), default=0) <= 1 and counts.keys() == set(names):
-            for rank, path in enumerate(paths):
-                singles[path].append(rank)
-        else:
-            alone = {name: rank for rank, name in enumerate(names) if name in uncrowded and counts.get(name) == 1}
-            self.crowded = [self._site(name) for name in counts if name not in alone]
-            for name, rank in alone.items():
-                singles[uncrowded[name]].append(rank)
+        alone = {name: rank for rank, name in enumerate(names) if name in uncrowded and counts.get(name) == 1}
+        self.crowded = [self._site(name) for name in counts if name not in alone]
+        ranks: defaultdict[DomainPath, list[int]] = defaultdict(list)
+        for name, rank in alone.items():
+            ranks[uncrowded[name]].append(rank)
+        self._alone = ranks
+        return {path: len(among) for path, among in ranks.items()}
+
+    def _are_all_alone(self, least: int) -> bool:
+        """Return whether the counts show that all pods may move and are alone on nodes with capacity for `least`."""
+        counts = self.pods_on
+        if self.ranked.counted is not counts or not counts or max(counts.values()) > 1 or self._reserved.on:
+            return False
+        return self.capacity.lacking(self.topology, least).isdisjoint(counts)
+
+    def cheapest_alone(self, most: Mapping[DomainPath, int]) -> dict[DomainPath, list[int]]:
+        """Return the ranks of up to so many pods of each domain that are alone on their nodes, cheapest first."""
+        if self._alone is not None:
+            return {path: [*self._alone[path][:number]] for path, number in most.items()}
+        ranks: dict[DomainPath, list[int]] = {path: [] for path in most}
+        left = sum([min(number, self.alone[path]) for path, number in most.items()])
+        for rank, pod in enumerate(self.ranked.pods):
+            if not left:
+                break
+            path = self.topology.path[pod.node or ""]
+            if len(ranks[path]) < most[path]:
+                ranks[path].append(rank)
+                left -= 1
+        return ranks
 
     @cached_property
     def sites(self) -> Mapping[str, Site]:
         """Every node that holds pods of the group, by name."""
         sites = {site.node: site for site in self.crowded}
-        for ranks in self.singles.values():
+        for ranks in self.cheapest_alone(self.alone).values():
             for rank in ranks:
                 name = self.ranked.pods[rank].node or ""
                 sites[name] = self._site(name)
@@ -170,7 +193,7 @@ class Layout:
 
     def _shared_root(self) -> Inner:
         """Return the tree of pods that are all alone: thousands of workloads have as many in each domain."""
-        held = tuple([len(self.singles[path]) if path in self.singles else 0 for path in self.topology.members])
+        held = tuple(map(self.alone.get, self.topology.members, repeat(0)))
         key = self.topology, self.capacity, self._useful, self._reserved.everywhere, held
         known = self._cache.trees.known.get(key)
         if known is None:

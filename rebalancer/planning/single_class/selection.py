@@ -27,9 +27,10 @@ def select_victims(layout: Layout, windows: Windows, fewest: int) -> list[Victim
     spare: dict[DomainPath, list[int]] = {}
     simple = least == 0 and (most is None or most > 0)
     if simple:
-        for path, ranks in layout.singles.items():
-            counts[path] = len(ranks)
-            spare[path] = ranks.copy()
+        counts.update(layout.alone)
+        # Those that stay in any case are not asked for; where nodes are crowded, pods on these may leave instead.
+        lowest = windows[-2][0] if len(windows) > 1 and not layout.crowded else 0
+        spare = layout.cheapest_alone({path: min(fewest, max(0, held - lowest)) for path, held in counts.items()})
     for site in layout.crowded if simple else layout.sites.values():
         high = site.cap if most is None else min(site.cap, most)
         must = max(0, site.count - high)

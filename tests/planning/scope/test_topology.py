@@ -28,3 +28,15 @@ def test_equal_sets_of_nodes_are_equal_whichever_objects_they_are() -> None:
     copy = frozenset(sorted(names))
     assert [topologies.equal(names, other) for other in (names, copy, copy)] == [True, True, True]
     assert not topologies.equal(names, copy - {"n1"})
+
+
+def test_pods_are_counted_by_the_domains_above_the_last_key() -> None:
+    """However many keys there are; where there is one, no domain lies above its own."""
+    nodes = [labelled(name, {ZONE: name[0], "region": "r"}) for name in ("a1", "a2", "b1")]
+    view = View(Snapshot(taken_at=NOW, nodes=nodes))
+    topologies, counts = Topologies(view), {"a1": 2, "a2": 1, "b1": 1}
+    counted = [
+        topologies.topology(view.nodes.names, keys).count(counts)
+        for keys in ((HOSTNAME,), (ZONE, HOSTNAME), ("region", ZONE, HOSTNAME))
+    ]
+    assert counted == [{(): 4}, {("a",): 3, ("b",): 1}, {("r", "a"): 3, ("r", "b"): 1}]

@@ -1,11 +1,21 @@
 """The placement of one group on its real nodes."""
 
 from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder
+from rebalancer.decoding.interning import Interner
 from rebalancer.planning.problem.single_class import SingleClassProblem
+from rebalancer.planning.scope.capacity import ReservedCapacity
+from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.placement import Inner, Leaf, make_inner
+from rebalancer.scheduling.spread_constraints import HOSTNAME
 from tests.controller.simulated import eager
 from tests.planning.build import on_one_node, policy
 from tests.planning.scenes import problems
@@ -75,3 +85,36 @@ def test_a_pod_may_be_marked_before_the_tree_is_read() -> None:
     site = problem.layout.sites["a1"]
     problem.layout.mark(site, site.movable[0])
     assert problem.layout.root == nodes_of(problem.layout)
+
+
+@pytest.mark.parametrize("keys", [(HOSTNAME,), (ZONE,), (ZONE, HOSTNAME), ("region", ZONE, HOSTNAME)])
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6, unique=True), st.integers(0, 5), st.data())
+def test_pods_that_are_alone_are_counted_and_named_without_a_look_at_each(
+    keys: tuple[str, ...], taken: list[int], full: int, data: st.DataObject
+) -> None:
+    """By the counts of their labels: as many in each domain, and the same ones, as where each pod is visited."""
+    blueprint = ClusterBuilder()
+    for number in range(6):
+        zone = number % 4
+        blueprint.node(f"n{number}", zone=f"z{zone}", region=f"r{zone // 2}", cpu=1_500 if number == full else 16_000)
+    blueprint.deployment("web", on={f"n{number}": 1 for number in taken}, spread=dict.fromkeys(keys, 1), cpu=1_000)
+    snapshot, intern = blueprint.snapshot(), Interner()
+    pods = [structs.replace(pod, labels=intern(pod.labels), spec=intern(pod.spec)) for pod in snapshot.pods]
+    for problem in problems(replace(snapshot, pods=pods), eager()):
+        assert isinstance(problem, SingleClassProblem)
+        layout = problem.layout
+        assert layout.ranked.counted is layout.pods_on
+        other = Layout(
+            layout.topology,
+            layout.bounds,
+            layout.pods_on,
+            structs.replace(layout.ranked, counted=None),
+            layout.capacity,
+            ReservedCapacity(0, {}),
+            len(taken),
+            SearchCache(),
+        )
+        assert layout.alone == other.alone
+        most = {path: data.draw(st.integers(0, number)) for path, number in layout.alone.items()}
+        assert layout.cheapest_alone(most) == other.cheapest_alone(most)
+        assert layout.sites.keys() == other.sites.keys() == layout.pods_on.keys()
