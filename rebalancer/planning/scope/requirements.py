@@ -54,6 +54,8 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     def by_domain(self) -> Mapping[str, int]:
         """Count the pods by domain; those without any are absent."""
+        if not isinstance(self.source, EvaluatedLimit) and self.counted is self.source.counts.by_node:
+            return self.source.counts.by_domain.filled
         held: Counter[str] = Counter()
         for node, count in self.counted.items():
             held[self.domain[node]] += count

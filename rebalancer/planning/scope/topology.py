@@ -54,8 +54,16 @@ class Topology:
         """Add up counts by node, of nodes of this topology, by path."""
         if len(self.keys) == 1:
             return {(): sum(counts.values())}
-        above = self._index.by_value(self.keys[-2], counts)
+        above = self.count_level(len(self.keys) - 2, counts)
         return {self._path_of_value[value]: number for value, number in above.items()}
+
+    def count_level(self, level: int, counts: Mapping[str, int]) -> Mapping[str, int]:
+        """Add up counts by node, of nodes of this topology, by domain of a level; domains without any are absent."""
+        return counts if self.keys[level] == NODE_LEVEL else self._index.by_value(self.keys[level], counts)
+
+    def domain(self, level: int, node: str) -> str:
+        """Return the domain of a node on a level."""
+        return self.last[node] if level == len(self.keys) - 1 else self.path[node][level]
 
     @cached_property
     def _path_of_value(self) -> Mapping[str, DomainPath]:

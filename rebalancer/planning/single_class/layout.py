@@ -293,14 +293,13 @@ class Layout:
     def counts(self, level: int, going: Mapping[str, int]) -> Mapping[str, int]:
         """Count the pods that stay, by domain of a level; on the last level empty domains are left out.
 
-        `going` are the pods that leave, by node.
+        `going` are those that leave, by node.
         """
-        last = self.topology.last if level == len(self.keys) - 1 else None
-        counts = {} if last is not None else dict.fromkeys(self.topology.values(level), 0)
-        path = self.topology.path
-        for name, count in self.pods_on.items():
-            value = last[name] if last is not None else path[name][level]
-            counts[value] = counts.get(value, 0) + count - going.get(name, 0)
+        coarse = level < len(self.keys) - 1
+        counts = dict.fromkeys(self.topology.values(level), 0) if coarse else {}
+        counts.update(self.topology.count_level(level, self.pods_on))
+        for name, number in going.items():
+            counts[self.topology.domain(level, name)] -= number
         return counts
 
 

@@ -127,11 +127,10 @@ class SingleClassOutlook:
 
     def _are_as_before(self, levels: Sequence[Mapping[str, int]]) -> bool:
         """Return whether these counts are those before the evictions, of each key that has a maxSkew."""
-        topology, last = self._layout.topology, len(levels) - 1
         for level in (level for level, bound in enumerate(self._layout.bounds) if bound.max_skew):
             before = dict(self._staying[level])
             for name, count in self._going.items():
-                before[topology.last[name] if level == last else topology.path[name][level]] += count
+                before[self._layout.topology.domain(level, name)] += count
             if before != levels[level]:
                 return False
         return True
