@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,21 +18,26 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, mo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from rebalancer.locations import (
+    NAME,
+    PREFIX,
+    Address,
+    ConfigMapPolicy,
+    FilePolicy,
+    own_namespace,
+    parse_address,
+    parse_policy_location,
+)
 from rebalancer.policy.base import unexpected
 from rebalancer.policy.durations import PositiveDuration, format_duration
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.wording import describe_value
-
-PREFIX = "REBALANCER_"
-OUTSIDE_NAMESPACE = "rebalancer-system"
-SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _JITTER = 1.2
 """A renewal may come this much later than the retry period, as in client-go's leader election."""
 
 # A Service named `rebalancer…` makes the kubelet inject such variables into the pods of its namespace.
 _SERVICE_LINK = re.compile(r"REBALANCER_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT(?:_[0-9]+_\w+)?)\Z")
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
 
 class SettingsError(Exception):
@@ -49,41 +53,6 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class FilePolicy:
-    """The policy is a file, read again whenever its content changes."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        """Show it as `--policy` takes it."""
-        return str(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigMapPolicy:
-    """The policy is the key `policy.yaml` of a ConfigMap, watched."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        """Show it as `--policy` takes it."""
-        return f"configmap:{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen; host "" is all addresses."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        """Show it as `host:port`, an IPv6 host in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
 class HelpText:
     """How help texts show a setting: the form of its value, and its default if that depends on the environment."""
 
@@ -91,38 +60,8 @@ class HelpText:
     default: str | None = None
 
 
-def _parse_policy_location(value: object) -> FilePolicy | ConfigMapPolicy:
-    if isinstance(value, FilePolicy | ConfigMapPolicy):
-        return value
-    if not isinstance(value, str) or not value.strip():
-        raise unexpected("a file or configmap:NAMESPACE/NAME")
-    if not value.startswith("configmap:"):
-        return FilePolicy(Path(value))
-    namespace, _, name = value.removeprefix("configmap:").partition("/")
-    if _NAME.match(namespace) and _NAME.match(name):
-        return ConfigMapPolicy(namespace, name)
-    raise unexpected("configmap:NAMESPACE/NAME", suggestion=f"./{value} for a file of that name")
-
-
-def parse_address(value: object) -> Address:
-    """Read HOST:PORT; ValueError says what was expected."""
-    if isinstance(value, Address):
-        return value
-    host, colon, port = str(value).rpartition(":")
-    if not (colon and port.isascii() and port.isdecimal() and len(port) < 6 and int(port) <= 65535):
-        raise unexpected("HOST:PORT, such as :8080 for all addresses")
-    bracketed = host.startswith("[") and host.endswith("]")
-    try:
-        address = ip_address(host.strip("[]") if bracketed else host).compressed if host else ""
-    except ValueError:
-        raise unexpected("an IP address before the port, such as 127.0.0.1:8080 or [::1]:8080") from None
-    if bracketed != (":" in address):
-        raise unexpected("an IPv6 address in brackets, such as [::1]:8080")
-    return Address(address, int(port))
-
-
 def _parse_namespace(value: object) -> str:
-    if isinstance(value, str) and len(value) <= 63 and "." not in value and _NAME.match(value):
+    if isinstance(value, str) and len(value) <= 63 and "." not in value and NAME.match(value):
         return value
     raise unexpected("the name of a namespace")
 
@@ -137,14 +76,6 @@ def _parse_namespaces(value: object) -> tuple[str, ...]:
     raise unexpected("names of namespaces with commas between them")
 
 
-def own_namespace() -> str:
-    """Return the namespace of the pod this process runs in, else `rebalancer-system`."""
-    try:
-        return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip() or OUTSIDE_NAMESPACE
-    except OSError:
-        return OUTSIDE_NAMESPACE
-
-
 def _default_log_format() -> Literal["json", "console"]:
     return "console" if sys.stderr.isatty() else "json"
 
@@ -152,7 +83,7 @@ def _default_log_format() -> Literal["json", "console"]:
 PolicyLocation = Annotated[
     FilePolicy | ConfigMapPolicy,
     NoDecode,
-    PlainValidator(_parse_policy_location),
+    PlainValidator(parse_policy_location),
     PlainSerializer(str, return_type=str),
 ]
 ListenAddress = Annotated[Address, NoDecode, PlainValidator(parse_address), PlainSerializer(str, return_type=str)]

@@ -8,24 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rebalancer import settings as module
+from rebalancer import locations
+from rebalancer.locations import Address, ConfigMapPolicy, FilePolicy
 from rebalancer.policy import Mode
-from rebalancer.settings import (
-    Address,
-    ConfigMapPolicy,
-    FilePolicy,
-    Settings,
-    SettingsError,
-    load_settings,
-    variable_of,
-)
+from rebalancer.settings import Settings, SettingsError, load_settings, variable_of
 
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("REBALANCER_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(module, "SERVICE_ACCOUNT_NAMESPACE", tmp_path / "namespace")
+    monkeypatch.setattr(locations, "SERVICE_ACCOUNT_NAMESPACE", tmp_path / "namespace")
 
 
 def refused(**flags: str) -> str:

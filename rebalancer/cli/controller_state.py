@@ -11,10 +11,10 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
 from rebalancer.cli.errors import CliError
 from rebalancer.controller.policy_source import CONFIG_MAP, KEY
 from rebalancer.controller.status import STATUS
+from rebalancer.locations import PREFIX, own_namespace
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
 from rebalancer.reporting.acting import describe_mode, describe_status
 from rebalancer.reporting.documents.status import StatusDocument
-from rebalancer.settings import PREFIX, own_namespace
 
 SILENT: Final = timedelta(minutes=10)
 """A controller whose last cycle is longer ago than this is taken for stopped; its interval is a minute by default."""

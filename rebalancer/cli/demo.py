@@ -26,8 +26,8 @@ from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import say
 from rebalancer.controller import logs
+from rebalancer.locations import Address, parse_address
 from rebalancer.reporting.phrases import plural
-from rebalancer.settings import Address, parse_address
 
 _FRAME: Final = 0.1
 """Seconds between two pictures."""

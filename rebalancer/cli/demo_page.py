@@ -14,7 +14,7 @@ from rebalancer.cli.errors import CliError
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
-from rebalancer.settings import Address
+from rebalancer.locations import Address
 
 _REFRESH: Final = 2
 """Seconds after which a browser renews the page."""

@@ -27,6 +27,7 @@ from rebalancer.cli.progress import progress
 from rebalancer.controller.policy_source import CONFIG_MAP, UnreadableProfile, read_profile
 from rebalancer.controller.team_policies import read_team_policy
 from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.locations import own_namespace
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
@@ -38,7 +39,6 @@ from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.reporting.acting import describe_mode
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
-from rebalancer.settings import own_namespace
 
 _MOST_WARNINGS: Final = 50
 """References of the policy without an object that have a warning each; the rest is counted."""

@@ -13,11 +13,11 @@ from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_document
+from rebalancer.locations import Address
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.acting import describe_status
 from rebalancer.reporting.documents.page import PageDocument, page_document
 from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
-from rebalancer.settings import Address
 
 _log = structlog.get_logger("rebalancer")
 

@@ -7,6 +7,7 @@ nothing and does not depend on how the file is replaced. The scheduler's configu
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
@@ -14,11 +15,14 @@ from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.deferred_log import DeferredLog
+from rebalancer.locations import ConfigMapPolicy, FilePolicy
 from rebalancer.model.events import Regarding
 from rebalancer.policy import Policy, PolicyError, default_policy, load_policy, policy_notes
 from rebalancer.scheduling.configuration import ConfigurationError, read_profiles
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
-from rebalancer.settings import ConfigMapPolicy, FilePolicy, Settings
+
+if TYPE_CHECKING:
+    from rebalancer.settings import Settings  # commands that read no settings need not wait for its declarations
 
 CONFIG_MAP, KEY = "rebalancer-policy", "policy.yaml"
 CONFIGURATION = Path("/etc/rebalancer")
@@ -54,7 +58,7 @@ class OpenedPolicy:
     folder: Path | None = None
 
 
-def open_policy(settings: Settings, transport: Transport) -> OpenedPolicy:
+def open_policy(settings: "Settings", transport: Transport) -> OpenedPolicy:
     """Read the policy that the settings name, and the scheduler's profile.
 
     Raises PolicyError, UnreadablePolicy or UnreadableProfile where there is no valid one.

@@ -31,6 +31,7 @@ from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.request_window import RequestWindow
 from rebalancer.controller.state import LoopState
+from rebalancer.locations import Address
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.policy import NO_TEAM_POLICY
@@ -41,7 +42,6 @@ from rebalancer.reporting.documents.status import count_refusals
 from rebalancer.reporting.events.team_events import TEAM_CONFIG_MAP
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.state_reasons import StateReasons
-from rebalancer.settings import Address
 
 MISSED_INTERVALS = 3
 """Intervals without a cycle after which the process counts as stuck."""

@@ -27,7 +27,6 @@ class Section(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         serialize_by_alias=True,
-        use_attribute_docstrings=True,
         validate_default=False,
     )
 

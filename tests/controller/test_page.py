@@ -21,12 +21,12 @@ from rebalancer.assessment.findings import Finding
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState
+from rebalancer.locations import Address
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import ScaleDownPrevention, load_policy
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.settings import Address
 from rebalancer.simulation.controller import SimulatedController
 
 POLICY = load_policy(

@@ -26,9 +26,9 @@ from rebalancer.controller.state import ApprovalRead, Clocks, Leading, LoopEvent
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.locations import Address
 from rebalancer.model.events import Event, Regarding
 from rebalancer.policy import Amount, load_policy, select_team_namespaces
-from rebalancer.settings import Address
 from tests.controller.policy_storm import HEAD, NAMESPACES, Edits, Meaning, Mount, Reference, TeamEdit
 from tests.controller.waiting import until
 

@@ -15,9 +15,9 @@ from rebalancer.adapters.prometheus import CycleSamples
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.telemetry import Telemetry, loop_samples
 from rebalancer.decoding.config_maps import CONFIG_MAPS
+from rebalancer.locations import Address
 from rebalancer.model.cluster import NEWEST
 from rebalancer.policy import default_policy
-from rebalancer.settings import Address
 from tests.adapters.kubernetes.fake_server import answer, served
 
 

@@ -11,6 +11,7 @@ from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.controller.state import PolicyLoaded, TeamPoliciesRead
 from rebalancer.controller.telemetry import Telemetry
+from rebalancer.locations import Address
 from rebalancer.policy import (
     NO_TEAM_POLICY,
     Amount,
@@ -25,7 +26,6 @@ from rebalancer.policy import (
     default_policy,
 )
 from rebalancer.policy.teams import TeamGroup
-from rebalancer.settings import Address
 from tests.adapters.kubernetes.fake_server import served
 from tests.controller.simulated import Simulation, eager
 
