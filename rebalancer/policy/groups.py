@@ -7,6 +7,7 @@ of this database"). Limits are such bounds, and they are evaluated independently
 import re
 from datetime import timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
@@ -173,7 +174,7 @@ class Limit(Section):
             raise unexpected("within to be a key of larger domains than topologyKey, such as a zone's for nodes")
         return self
 
-    @property
+    @cached_property
     def bound(self) -> str:
         """The bound as documents and messages show it: `maxShare <1/3`, `minPods 1`."""
         field = next(name for name in _BOUNDS if getattr(self, name) is not None)

@@ -79,8 +79,10 @@ class _ReplacementCheck:
         next_pod = member.next_pod
         if member.reference in self._reported or isinstance(next_pod, Unpredictable) or member.owner is None:
             return
-        nodes = self._view.nodes.by_name
-        placed = [pod for pod in member.pods if pod.node in nodes]
+        placed: Sequence[Pod] = member.pods
+        if member.labels is None or not self._view.all_on_nodes:
+            nodes = self._view.nodes.by_name
+            placed = [pod for pod in member.pods if pod.node in nodes]
         if not placed or _can_all_return(placed, next_pod, hard, self._view):
             return
         message = self._describe_blocked(placed, next_pod, hard)
