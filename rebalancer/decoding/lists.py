@@ -16,7 +16,7 @@ from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind
-from rebalancer.decoding.page_text import OtherForm, divide_items, read_head
+from rebalancer.decoding.page_text import OtherForm, divide_page
 from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Fault, Snapshot
@@ -70,9 +70,9 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
 def decode_page(kind: ResourceKind, data: bytes | memoryview, intern: Interner) -> Page:
     """Decode a page of a list; raise UnreadableList if the body is not a list."""
     convert, faults = kind.convert, []
-    metadata = read_head(data)
     try:
-        objects = [convert(item, intern) for part in divide_items(data) for item in kind.several.decode(part)]
+        metadata, parts = divide_page(data)
+        objects = [convert(item, intern) for part in parts for item in kind.several.decode(part)]
     except (msgspec.DecodeError, MalformedObject, OtherForm):
         page = _decode_page(data)
         metadata = page.metadata

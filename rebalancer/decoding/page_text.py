@@ -16,6 +16,9 @@ _HEAD_LENGTH: Final = 8192
 """Bytes in which the metadata of a list has ended: a token has a few hundred."""
 
 _TAIL_LENGTH: Final = 8
+_BLANKS: Final = b" \t\r\n"
+"""Those of JSON."""
+
 _BETWEEN: Final = b'},{"metadata":{'
 """Between two objects. In a string the quote would be escaped; a part that ends inside of an object is no JSON."""
 
@@ -46,18 +49,25 @@ def read_head(data: bytes | memoryview) -> wire.ListMetadata:
         return wire.ListMetadata()
 
 
-def divide_items(data: bytes | memoryview, length: int = PART_LENGTH) -> Iterator[bytearray]:
-    """Yield the objects of a page, some at a time, in arrays; raise OtherForm where the page has another form.
+def divide_page(data: bytes | memoryview, length: int = PART_LENGTH) -> tuple[wire.ListMetadata, Iterator[bytearray]]:
+    """Return the metadata of a page, and its objects, some at a time, in arrays.
 
-    A part that is not valid JSON shows that too. `length` is how many bytes of the page a part takes at most, unless
-    one object takes more.
+    Raises OtherForm where the page has another form; a part that is not valid JSON shows that too. `length` is how many
+    bytes of the page a part takes at most, unless one object takes more.
     """
-    view, start = memoryview(data), bytes(data[:_HEAD_LENGTH]).find(_ITEMS + b"[")
-    tail = bytes(data[-_TAIL_LENGTH:])
-    close = tail.rstrip()
+    head, tail = bytes(data[:_HEAD_LENGTH]), bytes(data[-_TAIL_LENGTH:])
+    start, close = head.find(_ITEMS + b"["), tail.rstrip(_BLANKS)
     if start < 0 or not close.endswith(b"]}"):
         raise OtherForm
-    at, end = start + len(_ITEMS + b"["), len(data) - len(tail) + len(close) - len(b"]}")
+    try:
+        metadata = _HEAD.decode(head[:start] + _ITEMS + b"[]}").metadata
+    except msgspec.DecodeError as error:
+        raise OtherForm from error
+    end = len(data) - len(tail) + len(close) - len(b"]}")
+    return metadata, _divide_items(memoryview(data), start + len(_ITEMS + b"["), end, length)
+
+
+def _divide_items(view: memoryview, at: int, end: int, length: int) -> Iterator[bytearray]:
     while at < end:
         part = bytearray(b"[")
         part += view[at : min(at + length, end)]
@@ -79,8 +89,9 @@ def without_managed_fields(data: bytes) -> Iterator[memoryview]:
     """Yield the page in pieces that leave out the entries of `managedFields`: half of the text of most pods.
 
     They go from the bracket that opens the array to the first one that closes an array, if the object's metadata ends
-    there and its spec follows: these entries contain no arrays. A bracket that a quote or a backslash follows, at once
-    or after braces, is inside of a string, and so is one with a comma and a backslash: no array ends like that.
+    there and its spec follows. That the entries contain no arrays is the form that the API gives them. A bracket that a
+    quote or a backslash follows, at once or after braces, is inside of a string, and so is one with a comma and a
+    backslash: no array ends like that.
     """
     view, begin, at, end = memoryview(data), 0, 0, len(data)
     while at < end:

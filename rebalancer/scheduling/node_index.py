@@ -57,13 +57,13 @@ class NodeCounts(dict[str, int]):
     The labels of a node are the same in all states of one snapshot, and so are the sums.
     """
 
-    __slots__ = ("_sums", "positions")
+    __slots__ = ("_sums", "names")
     _sums: dict[str, Mapping[str, int]]
 
-    def __init__(self, positions: Sequence[int], nodes: "NodeIndex") -> None:
-        """Count the nodes of some pods, one position of a node (`NodeIndex.ordered`) for each pod."""
-        super().__init__(count_names([*map(nodes.ordered.__getitem__, positions)]))
-        self.positions: Sequence[int] = positions
+    def __init__(self, names: Sequence[str]) -> None:
+        """Count the nodes of some pods, one name for each pod."""
+        super().__init__(count_names(names))
+        self.names: Sequence[str] = names
 
     @property
     def sums(self) -> dict[str, Mapping[str, int]]:
@@ -87,7 +87,6 @@ class NodeIndex:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.by_name: dict[str, Node] = {node.name: node for node in nodes}
         self._values: dict[str, Mapping[str, str]] = {}
-        self._ordered_values: dict[str, Sequence[str]] = {}
         self._own_names: dict[str, bool] = {}
         self._groups: dict[str, Mapping[str, frozenset[str]]] = {}
         self._carrying: dict[tuple[str, ...], frozenset[str]] = {}
@@ -99,19 +98,6 @@ class NodeIndex:
     def names(self) -> frozenset[str]:
         """All nodes."""
         return frozenset(self.by_name)
-
-    @cached_property
-    def ordered(self) -> Sequence[str]:
-        """All nodes in their order; a node's position among them takes the place of its name where pods are many.
-
-        A name is an object anywhere in memory, and its hash leads to two other places; a position leads to one.
-        """
-        return [*self.by_name]
-
-    @cached_property
-    def position(self) -> Mapping[str, int]:
-        """The positions of the nodes in `ordered`."""
-        return {name: position for position, name in enumerate(self.by_name)}
 
     @cached_property
     def _sorted_names(self) -> list[str]:
@@ -150,21 +136,11 @@ class NodeIndex:
             return self._add_up(key, counts)
         sums = counts.sums.get(key)
         if sums is None:
-            sums = counts.sums[key] = self._count_values(key, counts)
+            totals: dict[str, int] = {}
+            for value in map(self.values(key).__getitem__, counts.names):
+                totals[value] = totals.get(value, 0) + 1
+            sums = counts.sums[key] = totals
         return sums
-
-    def _count_values(self, key: str, counts: NodeCounts) -> Mapping[str, int]:
-        values = self._ordered_values.get(key)
-        if values is None:
-            by_name = self.values(key)
-            complete = len(by_name) == len(self.by_name)
-            values = self._ordered_values[key] = [*map(by_name.__getitem__, self.by_name)] if complete else ()
-        if not values:  # some node lacks the label
-            return self._add_up(key, counts)
-        totals: dict[str, int] = {}
-        for value in map(values.__getitem__, counts.positions):
-            totals[value] = totals.get(value, 0) + 1
-        return totals
 
     def _add_up(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:
         values = self.values(key)

@@ -4,7 +4,6 @@ A selector is tested against distinct label sets, never against pods, and only a
 one of its requirements: 10,000 constraints over 150,000 pods touch each matching pod once.
 """
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -16,7 +15,7 @@ from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.runs import Run
-from rebalancer.scheduling.node_index import NodeCounts, NodeIndex
+from rebalancer.scheduling.node_index import NodeCounts, count_names
 from rebalancer.scheduling.node_usage import (
     PodAmounts,
     Usage,
@@ -40,11 +39,10 @@ class PlacedPod(NamedTuple):
 
 
 class LabelSets:
-    """Pods of one namespace: for each distinct label set the positions of their nodes, one for each pod."""
+    """Pods of one namespace: for each distinct label set their nodes, one entry for each pod."""
 
-    def __init__(self, nodes: NodeIndex) -> None:
-        self.nodes_of: dict[Labels, array[int]] = {}
-        self._nodes = nodes
+    def __init__(self) -> None:
+        self.nodes_of: dict[Labels, list[str]] = {}
         self._having: dict[str, dict[str, list[Labels]]] = {}
         self._counts: dict[LabelSelector, Mapping[str, int]] = {}
         self._counts_of: dict[Labels, NodeCounts] = {}
@@ -57,8 +55,7 @@ class LabelSets:
             if len(matching) == 1:
                 counts = self.counts_of(matching[0])
             else:
-                positions = array("i", chain.from_iterable(map(self.nodes_of.__getitem__, matching)))
-                counts = NodeCounts(positions, self._nodes)
+                counts = NodeCounts([*chain.from_iterable(map(self.nodes_of.__getitem__, matching))])
             self._counts[selector] = counts
         return counts
 
@@ -66,7 +63,7 @@ class LabelSets:
         """Return the number of pods with exactly these labels by node."""
         counts = self._counts_of.get(labels)
         if counts is None:
-            counts = self._counts_of[labels] = NodeCounts(self.nodes_of.get(labels, ()), self._nodes)
+            counts = self._counts_of[labels] = NodeCounts(self.nodes_of.get(labels, ()))
         return counts
 
     def _matching(self, selector: LabelSelector) -> Iterable[Labels]:
@@ -103,20 +100,18 @@ class Population:
     def __init__(
         self,
         pods: Sequence[Pod] | Sequence[PlacedPod],
-        index: NodeIndex,
+        nodes: Mapping[str, Node],
         rules: VersionRules,
         runs: Iterable[Run] | None = None,
     ) -> None:
         """Index the pods of a snapshot and their runs by their actual nodes, or `PlacedPod`s by hypothetical nodes."""
-        self.nodes: Mapping[str, Node] = index.by_name
-        self._index = index
+        self.nodes = nodes
         self._pods = pods
         self._rules = rules
         if runs is not None:
-            self._runs, self.all_on_nodes = _find_runs(runs, index.position)
+            self._runs, self.all_on_nodes = _find_runs(runs, nodes)
         else:
-            placed = _iterate_placed_pods(pods, self.nodes)
-            self._runs = [_Run(pod, (index.position[node],), ending) for pod, node, ending in placed]
+            self._runs = [_Run(pod, [node], ending) for pod, node, ending in _iterate_placed_pods(pods, nodes)]
             self.all_on_nodes = False
         """`all_on_nodes`: every pod of the snapshot that names a node is on one that exists."""
         self._fitting: dict[Hashable, frozenset[str]] = {}
@@ -124,12 +119,12 @@ class Population:
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
         """Terminating pods by namespace: their resources, ports and affinity count until they are deleted."""
-        for pod, positions, ending in self._runs:
+        for pod, names, ending in self._runs:
             by_namespace = self.terminating if ending else self.live
             sets = by_namespace.get(pod.namespace)
             if sets is None:
-                sets = by_namespace[pod.namespace] = LabelSets(index)
-            sets.nodes_of.setdefault(pod.labels, array("i")).extend(positions)
+                sets = by_namespace[pod.namespace] = LabelSets()
+            sets.nodes_of.setdefault(pod.labels, []).extend(names)
 
     @cached_property
     def on(self) -> Mapping[str, Sequence[Pod]]:
@@ -161,11 +156,11 @@ class Population:
     def affine(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
         """Pods with affinity or anti-affinity terms: by namespace and terms, how many on each node."""
         by_namespace: dict[str, dict[PodAffinity, dict[str, int]]] = {}
-        for pod, positions, _ in self._runs:
+        for pod, names, _ in self._runs:
             affinity = pod.spec.pod_affinity
             if affinity is not NO_AFFINITY and affinity != NO_AFFINITY:
                 places = by_namespace.setdefault(pod.namespace, {}).setdefault(affinity, {})
-                for node in map(self._index.ordered.__getitem__, positions):
+                for node in names:
                     places[node] = places.get(node, 0) + 1
         return by_namespace
 
@@ -217,19 +212,18 @@ class Population:
     @cached_property
     def _usage(self) -> Mapping[str, Usage]:
         """What the pods of each node use. It is added up once for all pods that use the same: nodes share the sums."""
-        positions_by_amounts: dict[PodAmounts, array[int]] = {}
-        for pod, positions, _ in self._runs:
-            amounts = get_amounts(get_charge(pod, self._rules))
-            positions_by_amounts.setdefault(amounts, array("i")).extend(positions)
-        parts: list[list[Usage]] = [[] for _ in self.nodes]
-        for amounts, everywhere in positions_by_amounts.items():
+        names_by_amounts: dict[PodAmounts, list[str]] = {}
+        for pod, names, _ in self._runs:
+            names_by_amounts.setdefault(get_amounts(get_charge(pod, self._rules)), []).extend(names)
+        parts: dict[str, list[Usage]] = {name: [] for name in self.nodes}
+        for amounts, names in names_by_amounts.items():
             by_number: dict[int, Usage] = {}
-            for position, number in Counter(everywhere).items():
+            for name, number in count_names(names).items():
                 usage = by_number.get(number)
                 if usage is None:
                     usage = by_number[number] = multiply_amounts(amounts, number)
-                parts[position].append(usage)
-        return dict(zip(self.nodes, map(sum_usage, parts), strict=True))
+                parts[name].append(usage)
+        return {name: sum_usage(usages) for name, usages in parts.items()}
 
     def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each key.
@@ -269,26 +263,25 @@ def reaches_out(affinity: PodAffinity) -> bool:
 
 
 class _Run(NamedTuple):
-    """A run's pods on existing nodes: one of them, and the position of each one's node."""
+    """A run's pods on existing nodes: one of them, and the node of each."""
 
     pod: Pod
-    nodes: Sequence[int]
+    nodes: Sequence[str]
     terminating: bool
 
 
-def _find_runs(runs: Iterable[Run], position: Mapping[str, int]) -> tuple[Sequence[_Run], bool]:
+def _find_runs(runs: Iterable[Run], nodes: Mapping[str, Node]) -> tuple[Sequence[_Run], bool]:
     """Return the pods on existing nodes, run by run, and whether no pod names another node."""
     all_on_nodes = True
     placed: list[_Run] = []
+    exists = nodes.__contains__
     for run in runs:
-        pod = run.pods[0]
-        try:
-            positions = array("i", map(position.__getitem__, run.nodes))
-        except KeyError:
+        pod, names = run.pods[0], run.nodes
+        if not all(map(exists, names)):
             all_on_nodes = False
-            positions = array("i", map(position.__getitem__, filter(position.__contains__, run.nodes)))
-        if positions and not pod.finished:
-            placed.append(_Run(pod, positions, pod.terminating))
+            names = [*filter(exists, names)]
+        if names and not pod.finished:
+            placed.append(_Run(pod, names, pod.terminating))
     return placed, all_on_nodes
 
 

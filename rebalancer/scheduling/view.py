@@ -54,7 +54,7 @@ class View:
         self.rules: Final[VersionRules] = get_version_rules(snapshot.version)
         self.nodes: Final = NodeIndex(snapshot.nodes)
         self._memo: dict[Hashable, Any] = {}
-        self._population = Population(snapshot.pods, self.nodes, self.rules, snapshot.runs)
+        self._population = Population(snapshot.pods, self.nodes.by_name, self.rules, snapshot.runs)
         self._moved: dict[str, PlacedPod] = {}
         self.changes_in: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs from the shared indexes, by namespace."""
@@ -163,7 +163,7 @@ class View:
             _last_without=None,
         )
         if len(moved) > SETTLE_AFTER:
-            population = Population(list(derived.placed_pods()), self.nodes, self.rules)
+            population = Population(list(derived.placed_pods()), self.nodes.by_name, self.rules)
             derived.__dict__.update(_population=population, _moved={}, changes_in={}, changes_on={})
         return derived
 

@@ -12,7 +12,7 @@ from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode_page
-from rebalancer.decoding.page_text import divide_items, without_managed_fields
+from rebalancer.decoding.page_text import divide_page, without_managed_fields
 from tests.control_plane.manifests import namespace, pod
 from tests.control_plane.plane import ControlPlane
 
@@ -50,7 +50,7 @@ def test_a_list_is_the_same_whoever_receives_it(cluster: ControlPlane, monkeypat
     # The server writes pages in the form that lets them be divided, and half of their text be left out.
     data = transport.request("GET", PODS.path, query={"limit": "500"})
     reduced = b"".join(without_managed_fields(data))
-    assert [len(items) for items in map(json.loads, divide_items(data))][:-1]
+    assert [len(items) for items in map(json.loads, divide_page(data)[1])][:-1]
     assert b'"fieldsV1"' in data
     assert b'"fieldsV1"' not in reduced
     assert decode_page(PODS, reduced, Interner()) == decode_page(PODS, data, Interner())

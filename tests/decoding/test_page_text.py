@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import UnreadableList, decode_page
-from rebalancer.decoding.page_text import OtherForm, divide_items, read_head, without_managed_fields
+from rebalancer.decoding.page_text import OtherForm, divide_page, read_head, without_managed_fields
 from tests.decoding.test_lists import POD, changed
 from tests.decoding.test_shared_templates import DIFFERENCES
 
@@ -45,7 +45,7 @@ def written(items: list[Any], **metadata: Any) -> bytes:
 
 
 def divided(data: bytes, length: int) -> list[Any]:
-    return [item for part in divide_items(data, length) for item in json.loads(part)]
+    return [item for part in divide_page(data, length)[1] for item in json.loads(part)]
 
 
 @given(OBJECTS, st.integers(1, 200))
@@ -122,11 +122,37 @@ def test_a_malformed_object_leaves_the_others_of_its_page() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b'{"items": []}', b'{"items":[],"metadata":{}}', b'{"items":null}', b"[]", b"]}", b""],
+    [
+        b'{"items": []}',
+        b'{"items":[],"metadata":{}}',
+        b'{"items":null}',
+        b"[]",
+        b"]}",
+        b"",
+        b'{"metadata":{"continue":5},"items":[]}',
+        b'{"metadata":null,"items":[]}',
+        b'{"metadata":{},,"items":[]}',
+        b'"items":[]}',
+        b'x"items":[]}',
+        b'{"items":[]}\x0b',
+    ],
 )
 def test_a_page_of_another_form_is_not_divided(data: bytes) -> None:
+    """Nor is one whose metadata cannot be read: without its token it would be taken for the last page."""
     with pytest.raises(OtherForm):
-        list(divide_items(data))
+        divide_page(data)
+
+
+def test_a_page_whose_metadata_is_malformed_is_no_list() -> None:
+    body = json.dumps(POD, separators=(",", ":")).encode()
+    for head in (b'{"metadata":{"continue":5},', b'{"metadata":null,', b"garbage ", b'{"kind":5,', b'{"metadata":{},,'):
+        with pytest.raises(UnreadableList):
+            decode_page(PODS, head + b'"items":[' + body + b"]}", Interner())
+
+
+def test_items_may_be_named_in_the_metadata_too() -> None:
+    page = decode_page(PODS, written([POD], annotations={"items": "x"}, **{"continue": "more"}), Interner())
+    assert (len(page.objects), page.continue_token) == (1, "more")
 
 
 def test_what_follows_the_objects_is_not_lost() -> None:
@@ -149,4 +175,4 @@ def test_the_head_of_a_page_is_read_without_its_objects() -> None:
 
 
 def test_no_objects_are_no_parts() -> None:
-    assert list(divide_items(written([]))) == []
+    assert list(divide_page(written([]))[1]) == []

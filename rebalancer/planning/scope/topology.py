@@ -58,7 +58,10 @@ class Topology:
         return {self._path_of_value[value]: number for value, number in above.items()}
 
     def count_level(self, level: int, counts: Mapping[str, int]) -> Mapping[str, int]:
-        """Add up counts by node, of nodes of this topology, by domain of a level; domains without any are absent."""
+        """Add up counts by node, of nodes of this topology, by domain of a level; domains without any are absent.
+
+        The nodes carry the level's key, as eligible nodes do.
+        """
         return counts if self.keys[level] == NODE_LEVEL else self._index.by_value(self.keys[level], counts)
 
     def domain(self, level: int, node: str) -> str:

@@ -102,19 +102,23 @@ def test_pods_that_are_alone_are_counted_and_named_without_a_look_at_each(
     pods = [structs.replace(pod, labels=intern(pod.labels), spec=intern(pod.spec)) for pod in snapshot.pods]
     for problem in problems(replace(snapshot, pods=pods), eager()):
         assert isinstance(problem, SingleClassProblem)
-        layout = problem.layout
-        assert layout.ranked.counted is layout.pods_on
-        other = Layout(
-            layout.topology,
-            layout.bounds,
-            layout.pods_on,
-            structs.replace(layout.ranked, counted=None),
-            layout.capacity,
-            ReservedCapacity(0, {}),
-            len(taken),
-            SearchCache(),
+        assert problem.layout.ranked.counted is problem.layout.pods_on
+        reserved = data.draw(st.sampled_from([(0, {}), (0, {"n5": 1}), (1, {}), (20, {})]))
+        layout, other = (
+            Layout(
+                problem.layout.topology,
+                problem.layout.bounds,
+                problem.layout.pods_on,
+                ranked,
+                problem.layout.capacity,
+                ReservedCapacity(*reserved),
+                len(taken),
+                SearchCache(),
+            )
+            for ranked in (problem.layout.ranked, structs.replace(problem.layout.ranked, counted=None))
         )
         assert layout.alone == other.alone
         most = {path: data.draw(st.integers(0, number)) for path, number in layout.alone.items()}
         assert layout.cheapest_alone(most) == other.cheapest_alone(most)
         assert layout.sites.keys() == other.sites.keys() == layout.pods_on.keys()
+        assert layout.root == other.root
