@@ -1,6 +1,6 @@
 """Where the process finds things: its own namespace, its policy, where it listens; and what is written for them.
 
-Apart from the settings, whose declarations take longer to import than commands without them should wait.
+Apart from the settings, whose declarations take long to import: commands that read no settings do not need them.
 """
 
 import re

@@ -44,9 +44,14 @@ def read_head(data: bytes | memoryview) -> wire.ListMetadata:
     if end < 0:
         return wire.ListMetadata()
     try:
-        return _HEAD.decode(head[:end] + _ITEMS + b"[]}").metadata
+        return _decode_head(head[:end])
     except msgspec.DecodeError:
         return wire.ListMetadata()
+
+
+def _decode_head(text: bytes) -> wire.ListMetadata:
+    """Decode what comes before the objects, as if there were none."""
+    return _HEAD.decode(text + _ITEMS + b"[]}").metadata
 
 
 def divide_page(data: bytes | memoryview, length: int = PART_LENGTH) -> tuple[wire.ListMetadata, Iterator[bytearray]]:
@@ -60,7 +65,7 @@ def divide_page(data: bytes | memoryview, length: int = PART_LENGTH) -> tuple[wi
     if start < 0 or not close.endswith(b"]}"):
         raise OtherForm
     try:
-        metadata = _HEAD.decode(head[:start] + _ITEMS + b"[]}").metadata
+        metadata = _decode_head(head[:start])
     except msgspec.DecodeError as error:
         raise OtherForm from error
     end = len(data) - len(tail) + len(close) - len(b"]}")

@@ -64,7 +64,7 @@ class Layout:
         self.pods_on = counts
         """The group's pods by node; nodes without any are left out."""
         self.ranked = ranked
-        self._alone: Mapping[DomainPath, Sequence[int]] | None = None
+        self._ranks_alone: Mapping[DomainPath, Sequence[int]] | None = None
         """The ranks of the pods that are alone, once they are known."""
         self.crowded: list[Site] = []
         """The nodes that hold more than one pod, or one that must stay, or have little capacity."""
@@ -125,7 +125,7 @@ class Layout:
         ranks: defaultdict[DomainPath, list[int]] = defaultdict(list)
         for name, rank in alone.items():
             ranks[uncrowded[name]].append(rank)
-        self._alone = ranks
+        self._ranks_alone = ranks
         return {path: len(among) for path, among in ranks.items()}
 
     def _are_all_alone(self, least: int) -> bool:
@@ -137,8 +137,8 @@ class Layout:
 
     def cheapest_alone(self, most: Mapping[DomainPath, int]) -> dict[DomainPath, list[int]]:
         """Return the ranks of up to so many pods of each domain that are alone on their nodes, cheapest first."""
-        if self._alone is not None:
-            return {path: [*self._alone[path][:number]] for path, number in most.items()}
+        if self._ranks_alone is not None:
+            return {path: [*self._ranks_alone[path][:number]] for path, number in most.items()}
         ranks: dict[DomainPath, list[int]] = {path: [] for path in most}
         left = sum([min(number, self.alone[path]) for path, number in most.items()])
         for rank, pod in enumerate(self.ranked.pods):
