@@ -12,6 +12,7 @@ from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.decoding.interning import Interner
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.capacity import ReservedCapacity
+from rebalancer.planning.scope.topology import DomainPath
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.placement import Inner, Leaf, make_inner
@@ -122,3 +123,24 @@ def test_pods_that_are_alone_are_counted_and_named_without_a_look_at_each(
         assert layout.cheapest_alone(most) == other.cheapest_alone(most)
         assert layout.sites.keys() == other.sites.keys() == layout.pods_on.keys()
         assert layout.root == other.root
+
+
+def test_the_cheapest_pods_of_a_domain_are_found_among_those_of_others() -> None:
+    """Pods that nobody asked for are passed over, wherever they rank."""
+    blueprint = ClusterBuilder()
+    for node in ("a1", "a2", "a3", "b1", "b2"):
+        blueprint.node(node, zone=f"z{node[0]}")
+    blueprint.deployment("web", on={"a1": 1, "a2": 1, "a3": 1, "b1": 1}, spread={ZONE: 1})
+    snapshot, intern = blueprint.snapshot(), Interner()
+    pods = [structs.replace(pod, labels=intern(pod.labels), spec=intern(pod.spec)) for pod in snapshot.pods]
+    (problem,) = problems(replace(snapshot, pods=pods), eager())
+    assert isinstance(problem, SingleClassProblem)
+    layout = problem.layout
+    ranks: dict[DomainPath, list[int]] = {path: [] for path in layout.alone}
+    for rank, pod in enumerate(layout.ranked.pods):
+        ranks[layout.topology.path[pod.node or ""]].append(rank)
+    assert layout.ranked.counted is layout.pods_on
+    for path, expected in ranks.items():
+        for number in range(len(expected) + 1):
+            found = layout.cheapest_alone(dict.fromkeys(ranks, 0) | {path: number})
+            assert found == {key: expected[:number] if key == path else [] for key in ranks}
