@@ -1,7 +1,8 @@
 """Errors of objects that the API server would refuse."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import cache
 from typing import TypeVar
 
 from rebalancer.model.quantities import QuantityError
@@ -19,10 +20,17 @@ class MalformedObject(ValueError):  # noqa: N818  # it names the object's state,
 
 def parse_choice(choices: type[Choice], value: str, field: str) -> Choice:
     """Convert text to one of an enum's values, or raise MalformedObject that lists them."""
+    by_value: Mapping[str, Choice] = _by_value(choices)
     try:
-        return choices(value)
-    except ValueError:
+        return by_value[value]
+    except KeyError:
         raise MalformedObject(field, f"{value!r} is not one of {', '.join(choices)}") from None
+
+
+@cache
+def _by_value(choices: type[Choice]) -> Mapping[str, Choice]:
+    """Return the members of an enum by their text: a look-up takes a third of a call of the enum."""
+    return {choice.value: choice for choice in choices}
 
 
 def parse_amount(parse: Callable[[str], int], value: str | float, field: str) -> int:

@@ -7,6 +7,7 @@ is made on the way of all pods of a page does not fit into a processor's nearer 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -204,9 +205,12 @@ def make_snapshot(
         unknown=frozenset(KIND_NAMED) - frozenset(known),
         faults=tuple(faults),
         scope=scope,
-        **{field: tuple(sorted(rows, key=_get_sort_key)) for field, rows in objects.items()},
+        **{field: tuple(_sort(rows)) for field, rows in objects.items()},
     )
 
 
-def _get_sort_key(decoded: Any) -> tuple[str, str, str]:
-    return getattr(decoded, "namespace", ""), getattr(decoded, "kind", ""), decoded.name
+def _sort(rows: Sequence[Any]) -> Sequence[Any]:
+    """Sort objects of one class by those of namespace, kind and name that it has."""
+    if not rows:
+        return rows
+    return sorted(rows, key=attrgetter(*(name for name in ("namespace", "kind", "name") if hasattr(rows[0], name))))

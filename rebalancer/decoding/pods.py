@@ -124,10 +124,14 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
         init_container_statuses=source.init_containers,
         conditions=source.resizes,
     )
-    requests, scored = resources.compute_requests(source.spec, status)
+    requested, running = resources.read_requested(source.spec), resources.read_requested(source.spec, status)
+    requests, scored = resources.sum_requests(requested)
+    spec = intern(_decode_spec(source.spec, requested, requests))
+    if running != requested:
+        requests, scored = resources.sum_requests(running)
     return _Shared(
         owner=intern(find_controller(source.owner_references)),
-        spec=intern(decode_spec(source.spec)),
+        spec=spec,
         requests=intern(requests),
         scored=scored,
     )
@@ -141,13 +145,15 @@ def decode_template(source: wire.PodTemplate | None, claim_templates: tuple[str,
     """
     if source is None:
         return None
-    requests, scored = resources.compute_requests(source.spec)
+    requested = resources.read_requested(source.spec)
+    requests, scored = resources.sum_requests(requested)
+    spec = _decode_spec(source.spec, requested, requests)
     volumes = source.spec.volumes or ()
     ephemeral = tuple(volume.name for volume in volumes if volume.ephemeral is not None)
     return PodTemplate(
         labels=decode_labels(source.metadata.labels if source.metadata else None),
         annotations=decode_annotations(source.metadata.annotations if source.metadata else None),
-        spec=structs.replace(decode_spec(source.spec), node_name=source.spec.node_name or None),
+        spec=structs.replace(spec, node_name=source.spec.node_name or None),
         requests=requests,
         scored=scored,
         claims=tuple(volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim),
@@ -155,9 +161,8 @@ def decode_template(source: wire.PodTemplate | None, claim_templates: tuple[str,
     )
 
 
-def decode_spec(source: wire.PodSpec) -> PodSpec:
+def _decode_spec(source: wire.PodSpec, requested: resources.Requested, requests: Resources) -> PodSpec:
     """Read the part of a pod's spec that affects scheduling."""
-    requests, _ = resources.compute_requests(source)
     every = (*(source.init_containers or ()), *source.containers)
     return PodSpec(
         node_affinity=constraints.decode_node_affinity(source),
@@ -165,8 +170,8 @@ def decode_spec(source: wire.PodSpec) -> PodSpec:
         tolerations=constraints.decode_tolerations(source),
         spread=constraints.decode_spread(source),
         requests=requests,
-        scored=resources.compute_scored_requests(source),
-        scored_sidecars_as_init=resources.compute_scored_sidecars_as_init(source),
+        scored=resources.sum_scored_requests(requested),
+        scored_sidecars_as_init=resources.sum_scored_sidecars_as_init(requested),
         host_ports=_decode_host_ports(source),
         images=tuple(container.image for container in every),
         containers=len(every),

@@ -4,7 +4,9 @@ Source: component-helpers `resource.PodRequests`; rules in docs/semantics.md. Am
 of a core and whole bytes, as the scheduler compares them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import parse_amount
@@ -41,124 +43,145 @@ def make_resources(amounts: Mapping[str, int]) -> Resources:
     return made if made != NOTHING else NOTHING
 
 
-def compute_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[Resources, tuple[int, int]]:
-    """Return the pod's requests, and (CPU, memory) as LeastAllocated counts them.
+class Requested(Struct, frozen=True):
+    """What a pod requests, read once: the scheduler sums it up in several ways."""
+
+    containers: tuple[_Amounts, ...]
+    init_containers: tuple[tuple[bool, _Amounts], ...]
+    """Of each, whether it is a sidecar, and what it requests."""
+
+    pod_level: _Amounts
+    """What counts instead of the sum of the containers."""
+
+    overhead: _Amounts
+
+
+def read_requested(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> Requested:
+    """Read what a pod requests.
 
     With a status, a container that is resized in place counts with the maximum of its requests, its allocated and its
     actual resources; if the resize is infeasible, without its requests.
     """
-    actual = _make_request_reader(spec, status)
-    plain = _sum_pod(spec, actual, _NO_DEFAULTS)
+    resized: dict[str, list[_Amounts]] = {}
+    infeasible = False
+    if status is not None:
+        resized = _read_resized(status)
+        infeasible = any(
+            condition.type == "PodResizePending" and condition.reason == "Infeasible"
+            for condition in status.conditions or ()
+        )
+
+    def read(container: wire.Container, field: str) -> _Amounts:
+        requested = decode_amounts(
+            container.resources.requests if container.resources else None, f"{field}.resources.requests"
+        )
+        lists = resized.get(container.name)
+        if lists is None:
+            return requested
+        return _take_maximum([*lists, requested] if not infeasible else lists)
+
+    containers = tuple(
+        read(container, f"spec.containers[{position}]") for position, container in enumerate(spec.containers)
+    )
+    init_containers = []
+    for position, container in enumerate(spec.init_containers or ()):
+        sidecar = container.restart_policy == "Always"
+        if not sidecar:
+            resized.pop(container.name, None)  # it has ended when a pod is resized
+        init_containers.append((sidecar, read(container, f"spec.initContainers[{position}]")))
+    return Requested(
+        containers=containers,
+        init_containers=tuple(init_containers),
+        pod_level=decode_amounts(spec.resources.requests if spec.resources else None, "spec.resources.requests"),
+        overhead=decode_amounts(spec.overhead, "spec.overhead"),
+    )
+
+
+def _read_resized(status: wire.PodStatus) -> dict[str, list[_Amounts]]:
+    """Return the actual and the allocated resources of the containers whose status has them, by name."""
+    field = "status.containerStatuses"
+    return {
+        container.name: [
+            decode_amounts(container.resources.requests, f"{field}.resources"),
+            decode_amounts(container.allocated_resources, f"{field}.allocatedResources"),
+        ]
+        for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+        if container.resources is not None
+    }
+
+
+def sum_requests(requested: Requested) -> tuple[Resources, tuple[int, int]]:
+    """Return the pod's requests as PodRequests sums them up, and (CPU, memory) as LeastAllocated counts them."""
+    plain = _sum_pod(requested, _NO_DEFAULTS)
     defaults = _SCORING_DEFAULTS
-    if spec.resources and spec.resources.requests:
+    if requested.pod_level:
         # With requests on the pod's level, defaults apply only to resources that are requested nowhere.
         defaults = {name: value for name, value in defaults.items() if name not in plain}
-    scored = _sum_pod(spec, actual, defaults)
+    scored = _sum_pod(requested, defaults)
     return make_resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
 
 
-def compute_scored_requests(spec: wire.PodSpec) -> tuple[int, int]:
+def sum_scored_requests(requested: Requested) -> tuple[int, int]:
     """Return (CPU, memory) as LeastAllocated counts them for the pod that is being scheduled, not for running pods.
 
     Pod-level resources count for running pods, but not for the pod being scheduled (1.36.3, `noderesources/fit.go`:
     the gate of pod-level resources does not reach its scorer).
     """
-    total = _sum_containers(spec, _make_request_reader(spec, None), _SCORING_DEFAULTS)
-    _add(total, decode_amounts(spec.overhead, "spec.overhead"))
+    total = _sum_containers(requested, _SCORING_DEFAULTS)
+    _add(total, requested.overhead)
     return total.get(_CPU, 0), total.get(_MEMORY, 0)
 
 
-def compute_scored_sidecars_as_init(spec: wire.PodSpec) -> tuple[int, int] | None:
+def sum_scored_sidecars_as_init(requested: Requested) -> tuple[int, int] | None:
     """Return (CPU, memory) as LeastAllocated counts a running pod with sidecars until 1.31; None without sidecars.
 
     Sidecars add up, but are compared with the other containers as init containers are (`calculateResource` of
     `framework/types.go`); defaults apply to that sum.
     """
-    init = spec.init_containers or ()
-    if not any(container.restart_policy == "Always" for container in init):
+    if not any(sidecar for sidecar, _ in requested.init_containers):
         return None
-    request = _make_request_reader(spec, None)
     total: _Amounts = {}
-    for container in spec.containers:
-        _add(total, {**_SCORING_DEFAULTS, **request(container, "spec.containers")})
+    for amounts in requested.containers:
+        _add(total, {**_SCORING_DEFAULTS, **amounts})
     sidecars: _Amounts = {}
-    for container in init:
+    for sidecar, amounts in requested.init_containers:
         before = dict(sidecars)
-        _add(before, request(container, "spec.initContainers"))
-        if container.restart_policy == "Always":
+        _add(before, amounts)
+        if sidecar:
             sidecars = before
         total = _take_maximum([total, {**_SCORING_DEFAULTS, **before}])
-    _add(total, decode_amounts(spec.overhead, "spec.overhead"))
+    _add(total, requested.overhead)
     return total.get(_CPU, 0), total.get(_MEMORY, 0)
 
 
-# Many branches: the API server's own cases: resized, infeasible, init and restartable containers.
-def _make_request_reader(
-    spec: wire.PodSpec, status: wire.PodStatus | None
-) -> Callable[[wire.Container, str], _Amounts]:
-    statuses = {}
-    infeasible = False
-    if status is not None:
-        for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
-            if container.resources is not None:
-                statuses[container.name] = container
-        infeasible = any(
-            condition.type == "PodResizePending" and condition.reason == "Infeasible"
-            for condition in status.conditions or ()
-        )
-    restartable = {container.name for container in spec.init_containers or () if container.restart_policy == "Always"}
-    ordinary_init = {container.name for container in spec.init_containers or ()} - restartable
-
-    def request(container: wire.Container, field: str) -> _Amounts:
-        requested = decode_amounts(
-            container.resources.requests if container.resources else None, f"{field}.resources.requests"
-        )
-        running = statuses.get(container.name)
-        if running is None or container.name in ordinary_init:
-            return requested
-        lists = [
-            decode_amounts(
-                running.resources.requests if running.resources else None, "status.containerStatuses.resources"
-            ),
-            decode_amounts(running.allocated_resources, "status.containerStatuses.allocatedResources"),
-        ]
-        return _take_maximum([*lists, requested] if not infeasible else lists)
-
-    return request
-
-
-def _sum_pod(
-    spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
-) -> _Amounts:
+def _sum_pod(requested: Requested, defaults: Mapping[str, int]) -> _Amounts:
     """Sum up as PodRequests does: the containers, or the requests on the pod's level instead, and the overhead."""
-    total = _sum_containers(spec, request, defaults)
-    for name, value in decode_amounts(
-        spec.resources.requests if spec.resources else None, "spec.resources.requests"
-    ).items():
+    total = _sum_containers(requested, defaults)
+    for name, value in requested.pod_level.items():
         if name in {_CPU, _MEMORY} or name.startswith("hugepages-"):
             total[name] = value
-    _add(total, decode_amounts(spec.overhead, "spec.overhead"))
+    _add(total, requested.overhead)
     return total
 
 
-def _sum_containers(
-    spec: wire.PodSpec, request: Callable[[wire.Container, str], _Amounts], defaults: Mapping[str, int]
-) -> _Amounts:
+def _sum_containers(requested: Requested, defaults: Mapping[str, int]) -> _Amounts:
     """Sum up containers: containers and sidecars run together, ordinary init containers one by one."""
     total: _Amounts = {}
-    for position, container in enumerate(spec.containers):
-        _add(total, {**defaults, **request(container, f"spec.containers[{position}]")})
+    for amounts in requested.containers:
+        _add(total, {**defaults, **amounts})
+    if not requested.init_containers:
+        return total
     sidecars: _Amounts = {}
     peak: _Amounts = {}
-    for position, container in enumerate(spec.init_containers or ()):
-        requested = {**defaults, **request(container, f"spec.initContainers[{position}]")}
-        if container.restart_policy == "Always":
-            _add(total, requested)
-            _add(sidecars, requested)
-            requested = dict(sidecars)
+    for sidecar, amounts in requested.init_containers:
+        needed = {**defaults, **amounts}
+        if sidecar:
+            _add(total, needed)
+            _add(sidecars, needed)
+            needed = dict(sidecars)
         else:
-            _add(requested, sidecars)
-        peak = _take_maximum([peak, requested])
+            _add(needed, sidecars)
+        peak = _take_maximum([peak, needed])
     return _take_maximum([total, peak])
 
 
