@@ -38,9 +38,9 @@ FILTERS: Final[Sequence[type[Filter]]] = (*NODE_FILTERS, *CAPACITY_FILTERS, PodT
 """The first filter that rejects a node decides the reason that is reported for it."""
 
 
-def prepare_filters(pod: Pod, view: View) -> Sequence[Filter]:
-    """Return the filters that the profile enables, prepared for a pod."""
-    return [plugin(pod, view) for plugin in FILTERS if plugin.name not in view.profile.filters_off]
+def prepare_filters(pod: Pod, view: View, plugins: Sequence[type[Filter]] = FILTERS) -> Sequence[Filter]:
+    """Return those of these filters that the profile enables, prepared for a pod."""
+    return [plugin(pod, view) for plugin in plugins if plugin.name not in view.profile.filters_off]
 
 
 def feasible(pod: Pod, view: View) -> frozenset[str]:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from rebalancer.assessment.findings.finding import list_names
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.feasibility import admissible, iterate_nominated_nodes, prepare_filters
+from rebalancer.scheduling.feasibility import FILTERS, admissible, iterate_nominated_nodes, prepare_filters
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread, ineffective
 from rebalancer.scheduling.view import View
@@ -31,6 +31,9 @@ _DOMAINS: Final = 8
 
 _FEW: Final = 64
 """Constraints with more domains are not searched for open ones."""
+
+
+_OTHER_FILTERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
 
 class _Seen(NamedTuple):
@@ -168,12 +171,8 @@ class PodLosses:
         return known
 
     @cached_property
-    def _others(self) -> list[Filter]:
-        return [
-            prepared_filter
-            for prepared_filter in prepare_filters(self._next_pod, self._view)
-            if prepared_filter.name != PodTopologySpread.name
-        ]
+    def _others(self) -> Sequence[Filter]:
+        return prepare_filters(self._next_pod, self._view, _OTHER_FILTERS)
 
     def _candidates(self, seen: Sequence[_Seen]) -> Iterator[str]:
         """Yield nodes that take such pods, those of the emptiest domains of the coarsest constraint first."""
