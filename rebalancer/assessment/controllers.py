@@ -1,7 +1,7 @@
 """Pod controllers: the owners of pods, each with its living pods and the pod that it would create next."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -14,6 +14,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.runs import Run, join_pods
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.replacement import REPLACING_KINDS, replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -77,7 +78,7 @@ def _shared_labels(runs: Sequence[Run]) -> Labels | None:
     return labels
 
 
-def count_members_pods(member: PodController, view: View) -> Mapping[str, int] | None:
+def count_members_pods(member: PodController, view: View) -> NodeCounts | None:
     """Count an owner's pods by node, where the counts of their labels are those: they share labels that no others have.
 
     None where they are not known without a look at each pod.

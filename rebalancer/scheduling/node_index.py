@@ -66,6 +66,11 @@ class NodeCounts(dict[str, int]):
         self.names: Sequence[str] = names
 
     @property
+    def are_alone(self) -> bool:
+        """Whether each pod is on a node of its own."""
+        return len(self) == len(self.names)
+
+    @property
     def sums(self) -> dict[str, Mapping[str, int]]:
         """The sums by key, for those who add up."""
         try:
@@ -136,10 +141,7 @@ class NodeIndex:
             return self._add_up(key, counts)
         sums = counts.sums.get(key)
         if sums is None:
-            totals: dict[str, int] = {}
-            for value in map(self.values(key).__getitem__, counts.names):
-                totals[value] = totals.get(value, 0) + 1
-            sums = counts.sums[key] = totals
+            sums = counts.sums[key] = dict(Counter(map(self.values(key).__getitem__, counts.names)))
         return sums
 
     def _add_up(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:

@@ -17,6 +17,7 @@ from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.runs import Run
 from rebalancer.scheduling.node_index import NodeCounts, count_names
 from rebalancer.scheduling.node_usage import (
+    NOTHING_USED,
     PodAmounts,
     Usage,
     get_amounts,
@@ -215,15 +216,20 @@ class Population:
         names_by_amounts: dict[PodAmounts, list[str]] = {}
         for pod, names, _ in self._runs:
             names_by_amounts.setdefault(get_amounts(get_charge(pod, self._rules)), []).extend(names)
-        parts: dict[str, list[Usage]] = {name: [] for name in self.nodes}
+        totals = dict.fromkeys(self.nodes, NOTHING_USED)
+        several: dict[str, list[Usage]] = {}
         for amounts, names in names_by_amounts.items():
-            by_number: dict[int, Usage] = {}
-            for name, number in count_names(names).items():
-                usage = by_number.get(number)
-                if usage is None:
-                    usage = by_number[number] = multiply_amounts(amounts, number)
-                parts[name].append(usage)
-        return {name: sum_usage(usages) for name, usages in parts.items()}
+            counts = count_names(names)
+            of_number = {number: multiply_amounts(amounts, number) for number in set(counts.values())}
+            for name, number in counts.items():
+                if totals[name] is NOTHING_USED:
+                    totals[name] = of_number[number]
+                elif name in several:
+                    several[name].append(of_number[number])
+                else:
+                    several[name] = [totals[name], of_number[number]]
+        totals.update({name: sum_usage(parts) for name, parts in several.items()})
+        return totals
 
     def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each key.

@@ -22,6 +22,7 @@ from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import RankedPods, Victim, deletion_cost
 from rebalancer.scheduling.feasibility import static_feasible
+from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
@@ -88,7 +89,7 @@ class PodPartitioner:
         movable: list[Pod] = []
         several, alike = len(members) > 1, True
         owned: dict[str, PodController] = {}
-        counted: Mapping[str, int] | None = None
+        counted: NodeCounts | None = None
         for member, refusal in zip(members, refusals, strict=True):
             if refusal is None and self._are_all_movable(member, counts):
                 movable += member.pods

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.pods import Pod
+from rebalancer.scheduling.node_index import NodeCounts
 
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -51,7 +52,7 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
     member: PodController | None = None
     owners: Mapping[str, PodController] = {}
     avoided: frozenset[str] = frozenset()
-    counted: Mapping[str, int] | None = None
+    counted: NodeCounts | None = None
 
     def victims(self, ranks: Iterable[int]) -> list[Victim]:
         """Return the pods of these ranks as victims."""

@@ -130,10 +130,11 @@ class Layout:
 
     def _are_all_alone(self, least: int) -> bool:
         """Return whether the counts show that all pods may move and are alone on nodes with capacity for `least`."""
-        counts = self.pods_on
-        if self.ranked.counted is not counts or not counts or max(counts.values()) > 1 or self._reserved.on:
+        counts = self.ranked.counted
+        if not counts or counts is not self.pods_on or not counts.are_alone or self._reserved.on:
             return False
-        return self.capacity.lacking(self.topology, least).isdisjoint(counts)
+        lacking = self.capacity.lacking(self.topology, least)
+        return not lacking or lacking.isdisjoint(counts)
 
     def cheapest_alone(self, most: Mapping[DomainPath, int]) -> dict[DomainPath, list[int]]:
         """Return the ranks of up to so many pods of each domain that are alone on their nodes, cheapest first."""
