@@ -142,5 +142,5 @@ def test_the_cheapest_pods_of_a_domain_are_found_among_those_of_others() -> None
     assert layout.ranked.counted is layout.pods_on
     for path, expected in ranks.items():
         for number in range(len(expected) + 1):
-            found = layout.cheapest_alone(dict.fromkeys(ranks, 0) | {path: number})
-            assert found == {key: expected[:number] if key == path else [] for key in ranks}
+            chosen = layout.cheapest_alone(dict.fromkeys(ranks, 0) | {path: number})
+            assert chosen == {key: expected[:number] if key == path else [] for key in ranks}
