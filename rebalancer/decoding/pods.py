@@ -14,7 +14,7 @@ from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
-from rebalancer.model.labels import Labels
+from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, OwnerReference, Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.workloads import PodTemplate
 
@@ -137,27 +137,40 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
     )
 
 
-def decode_template(source: wire.PodTemplate | None, claim_templates: tuple[str, ...] = ()) -> PodTemplate | None:
-    """Convert an owner's pod template to the model's.
+def decode_template(
+    source: wire.PodTemplate | None, intern: Interner, claim_templates: tuple[str, ...] = ()
+) -> PodTemplate | None:
+    """Convert an owner's pod template to the model's; a ReplicaSet has the spec of its Deployment's.
 
     The names of claims of ephemeral volumes contain the pod's name, which a template does not have: such claims count
     as claim templates.
     """
     if source is None:
         return None
-    requested = resources.read_requested(source.spec)
-    requests, scored = resources.sum_requests(requested)
-    spec = _decode_spec(source.spec, requested, requests)
-    volumes = source.spec.volumes or ()
-    ephemeral = tuple(volume.name for volume in volumes if volume.ephemeral is not None)
-    return PodTemplate(
+    # The encoded form is an object, that of what pods share is an array: a text is converted in one of two ways.
+    template = intern.convert(_ENCODE(source.spec), partial(_convert_template, source.spec))
+    return structs.replace(
+        template,
         labels=decode_labels(source.metadata.labels if source.metadata else None),
         annotations=decode_annotations(source.metadata.annotations if source.metadata else None),
-        spec=structs.replace(spec, node_name=source.spec.node_name or None),
+        claim_templates=claim_templates + template.claim_templates,
+    )
+
+
+def _convert_template(source: wire.PodSpec, _: bytes) -> PodTemplate:
+    """Convert what is in the spec of a template."""
+    requested = resources.read_requested(source)
+    requests, scored = resources.sum_requests(requested)
+    spec = _decode_spec(source, requested, requests)
+    volumes = source.volumes or ()
+    return PodTemplate(
+        labels=NO_LABELS,
+        annotations=NO_LABELS,
+        spec=structs.replace(spec, node_name=source.node_name or None),
         requests=requests,
         scored=scored,
         claims=tuple(volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim),
-        claim_templates=claim_templates + ephemeral,
+        claim_templates=tuple(volume.name for volume in volumes if volume.ephemeral is not None),
     )
 
 

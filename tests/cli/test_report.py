@@ -1,6 +1,7 @@
 """`rebalancer report` and `plan` over files: exit codes, what is counted, and what an empty file comes to."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ groups:
   limits:
   - {name: half, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2", action: ACTION}
 """
+
+LARGE = 600
+"""Groups of a plan that two processes write."""
 
 MADE = "2020-01-01T00:00:00Z"
 SELECTS = {"matchLabels": {"app": "x"}}
@@ -197,3 +201,66 @@ def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest
         jsonschema.validate(report, document_schema(document))
     assert entry.main(["report", "--snapshot", path, "-o", "junit"]) == Exit.FINE
     assert "timestamp" not in capsys.readouterr().out
+
+
+def skewed(name: str) -> list[Manifest]:
+    """Return a ReplicaSet with three Ready pods in zone a, and none in b."""
+    labels = {"app": name}
+    rule = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": labels},
+    }
+    spec = {"containers": [{"name": "main", "image": "img"}], "topologySpreadConstraints": [rule]}
+    common = {"namespace": "demo", "creationTimestamp": MADE, "labels": labels}
+    status = {"replicas": 3, "readyReplicas": 3, "observedGeneration": 1}
+    replica_set = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {**common, "name": name, "uid": name, "generation": 1},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+        "status": status,
+    }
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": MADE}]}
+    return [replica_set] + [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**common, "name": f"{name}-{number}", "ownerReferences": [reference]},
+            "spec": {**spec, "nodeName": "a-0"},
+            "status": ready,
+        }
+        for number in range(3)
+    ]
+
+
+def test_a_large_plan_is_the_same_whether_one_process_writes_it_or_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard output and in a file, with one processor and with all."""
+    both = nodes({"a": 1, "b": 1})
+    for document in both:
+        document["status"] = {**document["status"], "conditions": [{"type": "Ready", "status": "True"}]}
+    items = [item for number in range(LARGE) for item in skewed(f"web-{number:04}")]
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(json.dumps({**EMPTY, "items": [*both, *items]}), encoding="utf-8")
+    texts, processors = [], os.sched_getaffinity(0)
+    for allowed in (processors, {min(processors)}):
+        file = tmp_path / "plan.json"
+        os.sched_setaffinity(0, allowed)
+        try:
+            code = entry.main(["plan", "--snapshot", str(cluster), "-o", "json", "--out", str(file), *LATER])
+        finally:
+            os.sched_setaffinity(0, processors)
+        assert code == Exit.FINE
+        texts += [capsys.readouterr().out, file.read_text(encoding="utf-8")]
+    assert set(texts) == {texts[0]}
+    document = json.loads(texts[0])
+    assert len(document["groups"]) == document["totals"]["evictions"] == LARGE
+    jsonschema.validate(document, document_schema(PlanDocument))

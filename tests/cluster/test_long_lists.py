@@ -9,6 +9,7 @@ import pytest
 from rebalancer.adapters.kubernetes import pages as paging
 from rebalancer.adapters.kubernetes import receiver
 from rebalancer.adapters.kubernetes.transport import connect
+from rebalancer.adapters.processes import has_second_processor
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode_page
@@ -20,7 +21,7 @@ COUNT = 1_700
 """Pods that nobody schedules, so that nothing changes: three pages of 500, and a part of one."""
 
 
-@pytest.mark.skipif(not receiver.receives_apart(), reason="needs Linux and two processors")
+@pytest.mark.skipif(not has_second_processor(), reason="needs Linux and two processors")
 def test_a_list_is_the_same_whoever_receives_it(cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written, and how many objects follow, is the server's own; a list counts as long from 1,000 on here."""
     cluster.api.create(namespace("long"))

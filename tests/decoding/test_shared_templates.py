@@ -1,14 +1,19 @@
-"""Pods of one owner are converted once, and nothing of one pod becomes another's."""
+"""Pods of one owner are converted once, as are equal templates, and nothing of one becomes another's."""
 
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import PODS
+from rebalancer.decoding.kinds import KIND_NAMED, PODS, ResourceKind
 from rebalancer.decoding.lists import decode_page
+from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
+from rebalancer.model.workloads import PodTemplate
 from tests.decoding.test_lists import POD, changed, listed
+
+DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (KIND_NAMED[name] for name in ("Deployment", "ReplicaSet", "StatefulSet"))
 
 TERM = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}
 
@@ -109,3 +114,58 @@ def test_conversions_are_bounded() -> None:
     values = [intern.convert(text, bytes.decode) for text in texts]
     assert intern.convert(texts[0], lambda _: "made again") == "made again"
     assert values[-1] == "50000"
+
+
+def owner(name: str, **template: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "uid": name, "creationTimestamp": "2026-01-02T03:04:05Z"}
+    return {"metadata": metadata, "spec": {"template": {"spec": POD["spec"], **template}}}
+
+
+def templates(*owners: tuple[ResourceKind, dict[str, Any]]) -> list[PodTemplate]:
+    """Decode owners with one interner, and return their templates."""
+    intern, made = Interner(), []
+    for kind, source in owners:
+        (workload,) = decode_page(kind, listed(source), intern).objects
+        made.append(workload.template)
+    return made
+
+
+def test_the_template_of_a_replica_set_is_that_of_its_deployment_with_labels_of_its_own() -> None:
+    labels, annotations = {"app": "web", "pod-template-hash": "7c9"}, {"rebalancer.dev/exclude": "true"}
+    web = owner("web", metadata={"labels": {"app": "web"}})
+    replica_set = owner("web-7c9", metadata={"labels": labels, "annotations": annotations})
+    first, second, bare = templates((DEPLOYMENTS, web), (REPLICA_SETS, replica_set), (REPLICA_SETS, owner("bare")))
+    assert second.spec is first.spec
+    assert second == structs.replace(first, labels=Labels(labels), annotations=Labels(annotations))
+    assert (first.labels, first.annotations, bare.labels) == (Labels(app="web"), {}, {})
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(path, value) for path, value in DIFFERENCES if path.startswith("spec.") and "hostPath" not in str(value)],
+)
+def test_a_difference_is_not_lost_between_equal_templates(path: str, value: Any) -> None:
+    other = owner("other")
+    other["spec"]["template"]["spec"] = changed(path, value)["spec"]
+    first, between, last = templates((DEPLOYMENTS, owner("a")), (DEPLOYMENTS, other), (DEPLOYMENTS, owner("b")))
+    assert [between] == templates((DEPLOYMENTS, other))
+    assert first == last
+    assert between != first
+
+
+def test_claim_templates_are_those_of_the_owner_and_of_ephemeral_volumes() -> None:
+    """Two StatefulSets with the same spec have their own."""
+    sets = [owner("db"), owner("cache")]
+    sets[0]["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}}]
+    first, second = templates(*((STATEFUL_SETS, source) for source in sets))
+    assert (first.claims, first.claim_templates) == (("data",), ("data", "e"))
+    assert (second.claims, second.claim_templates) == (("data",), ("e",))
+
+
+def test_a_pod_and_a_template_with_one_spec_are_converted_apart() -> None:
+    intern = Interner()
+    for _ in range(2):
+        (pod,) = decode_page(PODS, listed(POD), intern).objects
+        (workload,) = decode_page(DEPLOYMENTS, listed(owner("web")), intern).objects
+        assert isinstance(pod, Pod)
+        assert pod.spec.images == workload.template.spec.images

@@ -13,8 +13,9 @@ from threading import Thread
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from rebalancer.adapters.kubernetes.receiver import Request, receives_apart, receiving
+from rebalancer.adapters.kubernetes.receiver import Request, receiving
 from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.adapters.processes import has_second_processor
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import ResourceKind
 from rebalancer.decoding.lists import Page, decode_page
@@ -73,7 +74,7 @@ def request_pages(
 
     data = begin("")()
     head = read_head(data)
-    if apart and head.continue_ and (head.remaining_item_count or 0) >= _LONG and receives_apart():
+    if apart and head.continue_ and (head.remaining_item_count or 0) >= _LONG and has_second_processor():
         with receiving(connect, _find_token, without_managed_fields, head.continue_) as received:
             made, token = read(data)
             yield made

@@ -2,21 +2,19 @@
 
 TLS hands over 16 KiB at a time, and needs the interpreter for each: in one process, receiving and decoding take turns.
 The receiver is a fork with connections of its own, and writes each page into memory that both processes share. It ends
-at whatever goes wrong, and the caller goes on by itself: an error is raised where it always is. A fork takes none of
-the other threads along, so that what these hold stays held: a receiver that waits for it is ended.
+at whatever goes wrong, and the caller goes on by itself: an error is raised where it always is.
 """
 
 import mmap
 import os
 import select
-import signal
 import struct
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
 from typing import Final, NoReturn
+
+from rebalancer.adapters.processes import end, fork, silence
 
 _SLOTS: Final = 3
 """Pages that may have been received and not decoded."""
@@ -37,11 +35,6 @@ Reduce = Callable[[bytes], Iterator[memoryview]]
 """Yields the pieces of a page that are handed over."""
 
 
-def receives_apart() -> bool:
-    """Return whether a second process can be had and helps: not on one processor."""
-    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1
-
-
 @contextmanager
 def receiving(
     connect: Callable[[], Request], find_token: Callable[[bytes], str], reduce: Reduce, token: str
@@ -51,21 +44,21 @@ def receiving(
     `connect` is called in the other process; `find_token` returns the token of the next page, "" where it is not known.
     They end after the last page, and before, if there is no such process any more. Nothing may keep a part of a body.
     """
-    ends: list[int] = []
+    pipes: list[int] = []
     try:
-        ends += os.pipe()
-        ends += os.pipe()
-        full, filled, freed, free = ends
+        pipes += os.pipe()
+        pipes += os.pipe()
+        full, filled, freed, free = pipes
         slots = [mmap.mmap(-1, _SLOT_LENGTH) for _ in range(_SLOTS)]
         os.write(free, _FREE * (_SLOTS - 1))  # before the fork, which may end at once: nobody would read it
-        process = _fork()
+        process = fork()
     except OSError:  # there may be no more processes, files or address space
-        for end in ends:
-            os.close(end)
+        for pipe in pipes:
+            os.close(pipe)
         yield iter(())
         return
     if not process:
-        _serve(connect, find_token, reduce, token, slots, ends)
+        _serve(connect, find_token, reduce, token, slots, pipes)
     os.close(filled)
     os.close(freed)
     try:
@@ -73,24 +66,7 @@ def receiving(
     finally:
         os.close(full)
         os.close(free)
-        with suppress(ProcessLookupError, ChildProcessError):  # the kernel removes it where SIGCHLD is ignored
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-
-
-def _fork() -> int:
-    """Fork; Ctrl-C ends the first process, and with it the fork, in which the signal stays blocked."""
-    process = -1
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        with warnings.catch_warnings():
-            # Other threads may run, as that which shows the progress; the fork needs nothing that one of them holds.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process = os.fork()
-    finally:
-        if process:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return process
+        end(process)
 
 
 def _take(slots: list[mmap.mmap], full: int, free: int) -> Iterator[memoryview]:
@@ -119,16 +95,14 @@ def _serve(
     reduce: Reduce,
     token: str,
     slots: list[mmap.mmap],
-    ends: list[int],
+    pipes: list[int],
 ) -> NoReturn:
     """Receive pages in the forked process, and end it without anything that the first one has to do at its end."""
     try:
-        full, filled, freed, free = ends
+        full, filled, freed, free = pipes
         os.close(full)
         os.close(free)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):  # whoever reads what the first one writes does not wait for this one
-            os.dup2(nothing, stream)
+        silence()
         begin, number = connect(), 0
         body = begin(token)
         while True:

@@ -1,11 +1,13 @@
 """The Plan document: evictions that may go now, evictions that wait, groups with their proof, refusals."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
 from operator import attrgetter
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -16,7 +18,7 @@ from rebalancer.model.moves import Proposal
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal
 from rebalancer.planning.scope import components as planning_scope
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.planning.search.report import Attempt
@@ -27,6 +29,8 @@ from rebalancer.reporting.documents.document import (
     Number,
     Text,
     WorkloadName,
+    enclose,
+    field_chunks,
     workload_name,
 )
 from rebalancer.reporting.domain_counts import list_counts
@@ -39,6 +43,10 @@ from rebalancer.reporting.refusals import (
     refusal_text,
 )
 from rebalancer.reporting.searches import flaw_name
+
+_FIRST_BESIDE: Final = "groups"
+_LAST_BESIDE: Final = "refusals"
+"""What of a document, in the order of names, takes about as long to make as the rest: the groups and the hash do."""
 
 
 class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
@@ -182,28 +190,44 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_RELAXATIONS) -> PlanDocument:
     """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
-    evictions, numbers = decided_evictions(plan), group_numbers(plan)
-    never = (wait for wait in plan.waiting if wait.reason is Reason.STEP_EXCEEDS_BUDGET)
-    return PlanDocument(
-        generated_at=get_known_time(plan.made_at),
-        expires_at=get_known_time(plan.expires_at) if get_known_time(plan.made_at) else None,
-        plan_hash=plan_hash(plan.evictions, plan.policy_hash),
-        snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
-        policy_hash=plan.policy_hash,
-        totals=_totals(add_numbers(numbers.values())),
-        evictions=tuple(planned_eviction(eviction) for eviction in plan.evictions),
-        waiting=tuple(_waiting_evictions(plan)),
-        groups=tuple(
-            _planned_group(
-                group,
-                numbers[group.name],
-                expected_counts(group, evictions.get(group.name, ()), snapshot),
-                relaxations,
-            )
-            for group in plan.groups
-        ),
-        refusals=(*map(_planned_refusal, plan.refusals), *map(_never_allowed, never)),
-    )
+    return PlanDocument(**{field: make() for field, make in _fields(plan, snapshot, relaxations).items()})
+
+
+def plan_chunks(
+    plan: Plan,
+    snapshot: Snapshot,
+    relaxations: Relaxations = NO_RELAXATIONS,
+    beside: Callable[[Callable[[], Iterable[str]]], AbstractContextManager[Callable[[], Iterable[str]]]] = nullcontext,
+) -> Iterator[str]:
+    """Yield the JSON of a plan's document in pieces.
+
+    `beside` begins to make a text while what comes before and after it is made here, and gives what returns it.
+    """
+    fields = {"api_version": lambda: API_VERSION, "kind": lambda: "Plan", **_fields(plan, snapshot, relaxations)}
+    parts: tuple[dict[str, Callable[[], object]], ...] = ({}, {}, {})
+    for field in sorted(fields):
+        parts[(field >= _FIRST_BESIDE) + (field > _LAST_BESIDE)][field] = fields[field]
+    before, middle, after = (partial(field_chunks, PlanDocument, part) for part in parts)
+    with beside(middle) as take:
+        first, last = list(before()), list(after())
+        yield from enclose(chain(first, take(), last))
+
+
+def _fields(plan: Plan, snapshot: Snapshot, relaxations: Relaxations) -> Mapping[str, Callable[[], Any]]:
+    """Return what makes each field of a plan's document."""
+    numbers = group_numbers(plan)
+    return {
+        "generated_at": lambda: get_known_time(plan.made_at),
+        "expires_at": lambda: get_known_time(plan.expires_at) if get_known_time(plan.made_at) else None,
+        "plan_hash": lambda: plan_hash(plan.evictions, plan.policy_hash),
+        "snapshot_hash": lambda: snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
+        "policy_hash": lambda: plan.policy_hash,
+        "totals": lambda: _totals(add_numbers(numbers.values())),
+        "evictions": lambda: tuple(map(planned_eviction, plan.evictions)),
+        "waiting": lambda: tuple(_waiting_evictions(plan)),
+        "groups": lambda: tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
+        "refusals": lambda: (*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
+    }
 
 
 def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snapshot: Snapshot) -> PlanDocument:
@@ -257,6 +281,15 @@ def _waiting_evictions(plan: Plan) -> Iterator[WaitingEviction]:
             yield WaitingEviction(
                 namespace=pod.namespace, pod=pod.name, uid=pod.uid, for_=refusal.reason, message=message
             )
+
+
+def _planned_groups(
+    plan: Plan, numbers: Mapping[str, PlanNumbers], snapshot: Snapshot, relaxations: Relaxations
+) -> Iterator[PlannedGroup]:
+    evictions = decided_evictions(plan)
+    for group in plan.groups:
+        after = expected_counts(group, evictions.get(group.name, ()), snapshot)
+        yield _planned_group(group, numbers[group.name], after, relaxations)
 
 
 def _planned_group(
@@ -317,16 +350,18 @@ def _planned_refusal(refusal: PlanRefusal) -> PlannedRefusal:
     )
 
 
-def _never_allowed(waiting: Waiting) -> PlannedRefusal:
-    """Convert an eviction that no budget ever allows: it does not wait for anything."""
-    eviction = waiting.eviction
-    return PlannedRefusal(
-        namespace=eviction.workload.namespace,
-        workload=workload_name(eviction.workload),
-        pod=eviction.pod.name,
-        reason=waiting.reason,
-        message=refusal_text(waiting.refusal),
-    )
+def _never_allowed(plan: Plan) -> Iterator[PlannedRefusal]:
+    """Convert the evictions that no budget ever allows: they do not wait for anything."""
+    for waiting in plan.waiting:
+        if waiting.reason is Reason.STEP_EXCEEDS_BUDGET:
+            eviction = waiting.eviction
+            yield PlannedRefusal(
+                namespace=eviction.workload.namespace,
+                workload=workload_name(eviction.workload),
+                pod=eviction.pod.name,
+                reason=waiting.reason,
+                message=refusal_text(waiting.refusal),
+            )
 
 
 def snapshot_hash(snapshot: Snapshot, namespaces: set[str]) -> str:

@@ -15,11 +15,12 @@ import pytest
 from rebalancer.adapters.kubernetes import receiver
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
 from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
+from rebalancer.adapters.processes import has_second_processor
 from rebalancer.decoding import wire
 from rebalancer.decoding.kinds import KIND_NAMED
 from tests.adapters.kubernetes.fake_server import answer, served
 
-pytestmark = pytest.mark.skipif(not receiver.receives_apart(), reason="needs Linux and two processors")
+pytestmark = pytest.mark.skipif(not has_second_processor(), reason="needs Linux and two processors")
 
 NAMESPACES = KIND_NAMED["Namespace"]
 PATH = NAMESPACES.path
