@@ -47,6 +47,8 @@ class Layout(NamedTuple):
         """
         if self.width is None:
             return [f"{indent}{text}".replace("\xa0", " ")]
+        if visible_width(indent) + visible_width(text) <= self.width:
+            return [f"{indent}{text}".rstrip().replace("\xa0", " ")]
         following = indent if hang is None else hang
         lines, line, used = [], indent, visible_width(indent)
         empty = True

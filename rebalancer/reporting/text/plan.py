@@ -1,13 +1,16 @@
 """The plan as text: what would happen in one line, then each repair with its evictions, what waits and what stays."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
+from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.planning.causes import StepExceedsBudget
+from rebalancer.planning.causes import Refusal, StepExceedsBudget
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.local_storage import local_storage_line
@@ -22,7 +25,7 @@ from rebalancer.reporting.phrases import (
     unsatisfied_limits,
     workload_names,
 )
-from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers, is_repairable, plan_numbers
+from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
 from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
 from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.text.layout import PLAIN, Layout, Style, more_text, sections
@@ -75,6 +78,7 @@ class _PlanText:
         self._view = view
         self._layout = layout
         self._numbers = group_numbers(plan)
+        self._total = add_numbers(self._numbers.values())
         self._decided = decided_evictions(plan)
         self._going: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
@@ -82,6 +86,10 @@ class _PlanText:
         self._waiting: dict[str, list[Waiting]] = {}
         for wait in decided_waiting(plan):
             self._waiting.setdefault(wait.eviction.group, []).append(wait)
+        self._staying: dict[Reference, list[tuple[int, PlanRefusal]]] = {}
+        for number, refusal in enumerate(plan.refusals):
+            if refusal.pod is not None:
+                self._staying.setdefault(refusal.workload, []).append((number, refusal))
 
     def lines(self) -> list[str]:
         layout, plan = self._layout, self._plan
@@ -106,12 +114,12 @@ class _PlanText:
         return [
             *(layout.heading(line) for line in layout.wrap(title)),
             *layout.wrap(self._summary()),
-            *(line for text in _proof(plan_numbers(self._plan)) for line in layout.wrap(text)),
+            *(line for text in _proof(self._total) for line in layout.wrap(text)),
         ]
 
     def _summary(self) -> str:
         """Say in one line how many pods move now, later and not, and what stands in the way."""
-        numbers, groups = plan_numbers(self._plan), self._plan.groups
+        numbers, groups = self._total, self._plan.groups
         if not groups:
             return "Nothing to repair."
         parts = [f"{plural(numbers.now, 'pod')} to move now"]
@@ -217,28 +225,22 @@ class _PlanText:
 
     def _obstacles(self, group: ComponentPlan) -> Iterator[tuple[str, str]]:
         """Yield a mark with which pods wait and which are not evicted, by reason; and the command that explains it."""
-        waiting = _pods_by_text(
-            (wait.eviction.pod.name, wait.reason, refusal_text(wait.refusal))
-            for wait in self._waiting.get(group.name, ())
-        )
+        waiting = _pods_by_text((wait.eviction.pod.name, wait.refusal) for wait in self._waiting.get(group.name, ()))
         for (reason, why), names in waiting.items():
             yield _WAITS, f"{self._names(names)} {'waits' if len(names) == 1 else 'wait'}  {reason}: {why}"
         message = component_text(group, self._view.relaxations)
         if group.reason is not None and (group.reason, message) not in waiting:
             yield _STAYS if not is_repairable(group) else _WAITS, f"{group.reason}: {message}"
-        yield from self._staying(group)
+        yield from self._describe_staying(group)
         first = next((workload for workload in group.workloads if workload.kind in _EXPLAINED), None)
         if group.state is not State.VIOLATED and first is not None:
             yield "", f"For details: rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}"
 
-    def _staying(self, group: ComponentPlan) -> Iterator[tuple[str, str]]:
+    def _describe_staying(self, group: ComponentPlan) -> Iterator[tuple[str, str]]:
         """Yield which pods are not evicted, by reason."""
-        workloads = set(group.workloads)
-        staying = _pods_by_text(
-            (refusal.pod, refusal.reason, refusal_text(refusal.refusal))
-            for refusal in self._plan.refusals
-            if refusal.pod is not None and refusal.workload in workloads
-        )
+        rows = [row for workload in set(group.workloads) for row in self._staying.get(workload, ())]
+        rows.sort(key=itemgetter(0))
+        staying = _pods_by_text((refusal.pod or "", refusal.refusal) for _, refusal in rows)
         for (reason, why), names in staying.items():
             verb = "is" if len(names) == 1 else "are"
             yield _STAYS, f"{self._names(names)} {verb} not evicted  {reason}: {why}"
@@ -247,10 +249,12 @@ class _PlanText:
         return ", ".join(names) if self._view.wide else name_list(names)
 
 
-def _pods_by_text(rows: Iterable[tuple[str | None, str, str]]) -> Mapping[tuple[str, str], list[str]]:
+def _pods_by_text(rows: Iterable[tuple[str, Refusal]]) -> Mapping[tuple[str, str], list[str]]:
+    """Return the names of pods by reason and text; pods that follow each other mostly share a refusal."""
     pods: dict[tuple[str, str], list[str]] = {}
-    for pod, reason, why in rows:
-        pods.setdefault((reason, why), []).append(pod or "")
+    for refusal, together in groupby(rows, key=itemgetter(1)):
+        names = pods.setdefault((refusal.reason, refusal_text(refusal)), [])
+        names += (name for name, _ in together)
     return pods
 
 
