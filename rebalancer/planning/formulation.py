@@ -85,13 +85,19 @@ class ProblemBuilder:
         self._levels_of: dict[Hashable, _Levels | None] = {}
         self._settling: dict[NodeCapacity, Refusal | None] = {}
 
-    def problem(self, component: Component) -> Problem | Refusal:
-        """Make the component's problem, or return why the whole component is refused."""
+    def problem(self, component: Component) -> Problem | Refusal | None:
+        """Make the component's problem, or return why the whole component is refused.
+
+        None where nothing is required of where its pods are, as of a workload without constraints of which a pod waits
+        for capacity: no eviction repairs that.
+        """
+        requirements = self._requirements(component)
+        if not requirements:
+            return None
         refusals = [self._eligibility.refuse_controller(member) for member in component.members]
         refusal = self._refuse_unreadable(component) or _refuse_rollout(refusals) or self._refuse_drained(component)
         if refusal is not None:
             return refusal
-        requirements = self._requirements(component)
         refusal = _refuse_self_missing(component) or self._refuse_others_pending(component, requirements)
         if refusal is not None:
             return refusal

@@ -97,6 +97,8 @@ class _Planner:
             self._leave(component, Decision(refusal=Refusal(Reason.EXCLUDED, NotActedOn())))
             return
         problem = self._builder.problem(component)
+        if problem is None:
+            return
         if isinstance(problem, Refusal):
             self._leave(component, Decision(refusal=problem))
         elif problem.always_looks_ahead:
@@ -127,6 +129,7 @@ class _Planner:
     def _build_again(self, problem: Problem) -> Problem:
         """Return the problem of the same component with the capacity that the steps of others have reserved since."""
         built = self._builder.problem(problem.component)
+        assert built is not None, "what is required of a component stays the same"
         assert not isinstance(built, Refusal), "reserved capacity does not refuse a component"
         return built
 

@@ -187,7 +187,9 @@ def first_problem(
     assessment = assess(view, rules, NO_MEMORY)
     ledger = BudgetLedger(view, rules, NO_MEMORY)
     component = find_components(assessment, stuck, rules.spread.act_on)[0]
-    return view, ProblemBuilder(view, rules, ledger, cache).problem(component)
+    problem = ProblemBuilder(view, rules, ledger, cache).problem(component)
+    assert problem is not None
+    return view, problem
 
 
 def decided(problem: Problem, view: View, *, lookahead: int = LIMITS.lookahead_nodes_of_plan, **known: Any) -> Decision:

@@ -144,7 +144,8 @@ def problems(snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE) -> 
     ledger = BudgetLedger(view, policy, NO_MEMORY, assessment.pod_groups)
     builder = ProblemBuilder(view, policy, ledger, cache)
     components = find_components(assessment, stuck_pods(view), policy.spread.act_on)
-    return [builder.problem(component) for component in components]
+    made = (builder.problem(component) for component in components)
+    return [problem for problem in made if problem is not None]
 
 
 def multi_class_problems(snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE) -> list[MultiClassProblem]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from msgspec import structs
@@ -9,10 +10,12 @@ from msgspec import structs
 from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Taint, TaintEffect
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
-from rebalancer.model.pods import Pod, Resources
+from rebalancer.model.pods import Pod, PodPhase, Resources
 from rebalancer.model.reasons import Reason, State
-from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
+from rebalancer.planning.scope.components import stuck_pods
 from rebalancer.reporting.refusals import eviction_text
+from rebalancer.scheduling.view import View
 from tests.planning.clusters import (
     REGION,
     hostname_only,
@@ -24,6 +27,7 @@ from tests.planning.clusters import (
     sharing,
     spread_by,
 )
+from tests.scheduling.build import NOW
 
 
 def test_a_zone_that_returned() -> None:
@@ -317,3 +321,45 @@ def test_pods_on_their_way_may_bring_it_right() -> None:
     plan = planned(snapshot)
     assert plan.evictions == ()
     assert {group.reason for group in plan.groups} <= {Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS}
+
+
+@pytest.mark.parametrize("spread", [(), (None,), (LabelSelector(),)])
+def test_a_pod_that_waits_for_capacity_where_nothing_is_required_needs_no_repair(
+    spread: tuple[LabelSelector | None, ...],
+) -> None:
+    """Its workload has soft defaults, or constraints that reject no node; other workloads are planned as always."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 1)
+    blueprint.deployment("cart", on={"a-1": 3}, spread={ZONE: 1})
+    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=3)
+    snapshot = blueprint.snapshot()
+    constraints = tuple(
+        SpreadConstraint(
+            topology_key=ZONE, max_skew=1, when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE, selector=selector
+        )
+        for selector in spread
+    )
+
+    def constrained(pod: Pod) -> Pod:
+        return structs.replace(pod, spec=structs.replace(pod.spec, spread=constraints))
+
+    web = [constrained(pod) for pod in snapshot.pods if pod.labels["app"] == "web"]
+    requests = structs.replace(web[0].requests, cpu=10**6)
+    waiting = structs.replace(
+        web[0],
+        uid="w",
+        name="w",
+        node=None,
+        ready=False,
+        phase=PodPhase.PENDING,
+        created=NOW - timedelta(hours=1),
+        requests=requests,
+        spec=structs.replace(web[0].spec, requests=requests),
+    )
+    others = [pod for pod in snapshot.pods if pod.labels["app"] != "web"]
+    snapshot = replace(snapshot, pods=(*others, *web, waiting))
+    assert stuck_pods(View(snapshot)) == {"w"}
+    made = planned(snapshot)
+    assert [(group.workloads[0].name, group.evictions) for group in made.groups] == [("cart", 1)]
+    assert len(made.evictions) == 1
+    assert made.refusals == ()
