@@ -1,6 +1,7 @@
 """A replica's connection to the simulated cluster: every request takes time, and may fail in the ways of a network."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
@@ -9,20 +10,26 @@ from msgspec import structs
 
 from rebalancer.adapters.simulator import SimulatedCluster, SimulatedLease
 from rebalancer.admission.pause import Pause
+from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Capacity
 from rebalancer.ports import (
     Document,
     EvictionAnswer,
     EvictionResult,
     LeaseRecord,
+    PatchAnswer,
+    PatchResult,
     ReadFailedError,
     ReplicaCount,
     SaveAnswer,
 )
+from rebalancer.prevention.plan import PodPatch
 from tests.world.hub import Hub
 from tests.world.monitor import Monitor, Sender
+from tests.world.sent import Sent
 from tests.world.view import View
 
 LATENCY = (0.002, 0.05)
@@ -65,6 +72,7 @@ class Api:
     """When a request last met a fault."""
     triggers: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """What begins with the next request of a kind."""
+    sent: Sent = field(default_factory=Sent)
 
     def begins(self, kind: str) -> None:
         """Begin what waits for a request of this kind."""
@@ -81,6 +89,10 @@ class Port:
         self._version = 0
         self.sender: Sender
         """The process behind this connection, as the monitor sees it."""
+
+    def _note(self, kind: str, *facts: object, words: str = "") -> None:
+        """Note a request that is sent now."""
+        self._api.sent.note(self._hub.seconds, self.name, kind, *facts, words=words)
 
     def _request(self, what: str, *, reads: bool) -> bool:
         """Let a request travel; return whether it is carried out although its answer is lost. Raise if it is not."""
@@ -111,6 +123,7 @@ class Port:
 
     def evict(self, move: Move) -> EvictionAnswer:
         """Request an eviction."""
+        self._note("evict", move)
         self._monitor.begins(self.sender, move)
         self._api.begins("evict")
         faults, random = self._api.faults, self._random
@@ -139,9 +152,11 @@ class Port:
 
     def record(self, event: Event) -> None:
         """Publish an event; nobody reads them here."""
+        self._note("event", event.reason, event.regarding, words=event.note)
 
     def read_pause(self) -> Pause | None:
         """Read the kill switch."""
+        self._note("read pause")
         pause = self._api.pause  # as it is when the server answers; the answer may then be slow
         try:
             self._request("control", reads=True)
@@ -151,6 +166,7 @@ class Port:
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
         """Count the pods of a workload."""
+        self._note("count", workload)
         try:
             self._request("workload", reads=True)
         except NoAnswerError as error:
@@ -159,6 +175,8 @@ class Port:
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents, if nobody else has since they were read."""
+        memory, *others = documents
+        self._note("save", memory.text, words="".join(document.text for document in others))
         try:
             lost = self._request("status", reads=False)
         except NoAnswerError as error:
@@ -178,19 +196,83 @@ class Port:
 
     def load(self, key: str) -> str:
         """Read a stored document."""
+        self._note("load", key)
         self._request("status", reads=True)
         self._version = self._api.version
         return self._api.documents.get(key, "")
+
+    # Placeholders
+
+    def list_placeholders(self, namespace: str) -> frozenset[str]:
+        """Return the names of the Jobs."""
+        self._note("list placeholders", namespace)
+        try:
+            self._request("jobs", reads=True)
+        except NoAnswerError as error:
+            raise ReadFailedError(str(error)) from error
+        return self._api.cluster.list_placeholders(namespace)
+
+    def create_placeholder(self, placeholder: Placeholder, rules: Capacity) -> str:
+        """Create a Job."""
+        self._note("create placeholder", placeholder)
+        try:
+            lost = self._request("job", reads=False)
+        except NoAnswerError as error:
+            return str(error)
+        refused = self._api.cluster.create_placeholder(placeholder, rules)
+        return "no answer" if lost else refused
+
+    def delete_placeholder(self, namespace: str, name: str) -> None:
+        """Delete a Job."""
+        self._note("delete placeholder", name)
+        with suppress(NoAnswerError):
+            self._request("job", reads=False)
+            self._api.cluster.delete_placeholder(namespace, name)
+
+    def explain_placeholder(self, namespace: str, token: str) -> str:
+        """Return what is said of the pods of a request."""
+        self._note("explain placeholder", token)
+        try:
+            self._request("jobs", reads=True)
+        except NoAnswerError:
+            return ""
+        return self._api.cluster.explain_placeholder(namespace, token)
+
+    # Deletion costs
+
+    def patch_cost(self, patch: PodPatch) -> PatchAnswer:
+        """Write one pod's deletion cost."""
+        self._note("patch", patch)
+        try:
+            lost = self._request("pod", reads=False)
+        except NoAnswerError as error:
+            return PatchAnswer(PatchResult.FAILED, message=str(error))
+        answer = self._api.cluster.patch_cost(patch)
+        return PatchAnswer(PatchResult.FAILED, message="no answer") if lost else answer
+
+    def find_missing_restriction(self, namespace: str, pod: str) -> str:
+        """Say why this identity might change more of pods than their costs: it cannot."""
+        self._note("try a label", pod)
+        try:
+            self._request("pod", reads=True)
+        except NoAnswerError as error:
+            return str(error)
+        return ""
+
+    def watch_autoscalers(self, *, wanted: bool) -> None:
+        """There are none here."""
 
     # The lease
 
     def read(self) -> LeaseRecord | None:
         """Read the lease."""
+        self._note("read lease")
         self._request_lease(reads=True)
         return self._api.lease.read()
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
         """Write the lease, if nobody else has since it was read."""
+        self._note("write lease", record)
         lost = self._request_lease(reads=False)
         written = self._api.lease.write(structs.replace(record))
         if lost:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
+from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.runner import Identity, Runner
 from rebalancer.controller.state import (
     ApprovalRead,
@@ -55,6 +56,7 @@ class Replica:
         state: object,
         ahead: float = 0.0,
         rate: float = 1.0,
+        has_features: bool = False,
     ) -> None:
         self.name, self._api, self._hub, self._monitor = name, api, hub, monitor
         self.policy = policy
@@ -79,6 +81,7 @@ class Replica:
             may_act=self._may_act,
             identity=Identity(name=name, policy_source="world"),
             spawn=self._spawn_request,
+            cycle_ended=self._cycle_ended,
         )
         self.runner._sender._kill_switch._reading = HubLock(hub)  # type: ignore[assignment]  # between tasks here
         self.elector = Elector(
@@ -90,11 +93,47 @@ class Replica:
             tell=self._tell,
         )
         self.port.sender = self
+        self._prevention = self._prevent(clocks) if has_features else None
+        if has_features:
+            self.runner.use_placeholders(self.port)
         self._idle: Task | None = None
         self._renewing = False
         self._spawn(self._loop)
         self._lease_task = self._spawn(self._lease)
         self._spawn(self._interval)
+
+    def _prevent(self, clocks: Clocks) -> Prevention:
+        prevention = Prevention(
+            cluster=self.port,
+            clocks=clocks,
+            get_state=lambda: self.runner.state,
+            may_act=self._may_act,
+            tell=self.runner.tell,
+        )
+        prevention._kill_switch._reading = HubLock(self._hub)  # type: ignore[assignment]  # between tasks here
+        self._working = False
+        return prevention
+
+    def _cycle_ended(self) -> None:
+        if self._prevention is not None:
+            self._prevention.cycle_ended()
+            if not self._working:
+                self._working = True
+                self._spawn(self._work)
+
+    def _work(self) -> None:
+        """Send the patches that follow from the last cycle, and from those that end in the meantime."""
+        prevention = self._prevention
+        assert prevention is not None
+        while prevention._wake.is_set():
+            prevention._wake.clear()
+            prevention.work(self._wait_for_patch)
+        self._working = False
+
+    def _wait_for_patch(self, seconds: float) -> bool:
+        assert self._prevention is not None
+        self._hub.sleep(seconds)
+        return not self._prevention._wake.is_set()
 
     # Clocks
 

@@ -18,7 +18,19 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.policy import Amount, Budgets, Limit, Mode, NamespaceFilter, Policy, PolicyGroup, Selector, Spread
+from rebalancer.policy import (
+    Amount,
+    Budgets,
+    CapacityMode,
+    Limit,
+    Mode,
+    NamespaceFilter,
+    Policy,
+    PolicyGroup,
+    ScaleDownPrevention,
+    Selector,
+    Spread,
+)
 from rebalancer.ports import EvictionResult
 from tests.controller.simulated import eager
 from tests.world.actors import CLUSTER, autoscale, cordon_zone, lose_zone, scale, second_evictor
@@ -32,6 +44,9 @@ PAIR = "pair"
 """The namespace, and the pool of two nodes, of the workload with a soft constraint."""
 
 LATE = "pair-2"
+
+LATE_ZONE = "d"
+"""The zone that has no node before an autoscaler makes one."""
 
 TRIO = "trio"
 """The namespace, and the pool of three nodes in two racks, of the workload that one eviction alone does not repair."""
@@ -214,6 +229,15 @@ def add_violations(policy: Policy) -> Policy:
     limits = tuple(Limit(name=f"one-pod-{number}", topology_key=ZONE, max_pods=1) for number in range(_CROWDED_LIMITS))
     crowd = PolicyGroup(name="crowd", selector=Selector(), namespaces=NamespaceFilter(include=("one",)), limits=limits)
     return policy.model_copy(update={"groups": (*policy.groups, crowd)})
+
+
+def add_features(policy: Policy) -> Policy:
+    """Let capacity be requested, also in a zone without nodes, and deletion costs be kept in order."""
+    waits = {"timeout": timedelta(minutes=3), "settle": timedelta(seconds=10)}
+    capacity = policy.capacity.model_copy(update={"mode": CapacityMode.REQUEST, **waits})
+    topology = policy.topology.model_copy(update={"domains": {ZONE: ("a", "b", "c", LATE_ZONE)}})
+    prevention = policy.prevention.model_copy(update={"scale_down": ScaleDownPrevention.STEER})
+    return policy.model_copy(update={"capacity": capacity, "prevention": prevention, "topology": topology})
 
 
 def draw_policy(random: Random, scenario: Scenario) -> Policy:

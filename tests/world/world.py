@@ -1,7 +1,8 @@
 """One run of the world: what a seed draws, and what has become of it."""
 
 import random as global_random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
@@ -10,6 +11,7 @@ import pytest
 import structlog
 
 from rebalancer.adapters.simulator import ZONE, SimulatedCluster, SimulatedLease
+from rebalancer.adapters.simulator.autoscaler import Autoscaler, Autoscaling
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.policy import Policy
@@ -22,7 +24,9 @@ from tests.world.observer import WorldObserver
 from tests.world.port import Api, Faults
 from tests.world.replica import Replica
 from tests.world.scenarios import (
+    LATE_ZONE,
     SCENARIOS,
+    add_features,
     add_violations,
     draw_cluster,
     draw_policy,
@@ -62,8 +66,10 @@ class Result:
 class World:
     """One run of a seed, or of what is left of it."""
 
-    def __init__(self, seed: int, scenario: str = "", cut: Cut = WHOLE) -> None:
+    def __init__(self, seed: int, scenario: str = "", cut: Cut = WHOLE, *, has_features: bool = False) -> None:
+        """Draw a world; one that `has_features` has an autoscaler, and a policy with capacity and prevention."""
         self.seed, self.cut = seed, cut
+        self._has_features = has_features
         self.scenario = scenario or draw_scenario(seed)
         kind = SCENARIOS[self.scenario]
         self.crowded = is_crowded(seed)
@@ -82,6 +88,9 @@ class World:
         self.namespaces = sorted({pod.namespace for pod in first.pods})
         self.hub = Hub(self.state.event_queue)
         policy = draw_policy(random, kind)
+        if has_features:
+            policy = add_features(policy)
+            Autoscaler(self.state, self.cluster.nodes, Autoscaling(zones=("a", "b", "c", LATE_ZONE)))
         self.policy = self.in_force = add_violations(policy) if self.crowded else policy
         self.monitor = Monitor(self.state, self.hub, self.policy)
         self.first_replicas = {top.uid: top.replicas for top in self.monitor.tops()}
@@ -148,6 +157,7 @@ class World:
             state=self.state,
             ahead=random.choice([0.0, 0.0, -2.0, 1.0, 1.0, 30.0]),
             rate=random.choice([1.0, 1.0, 1.4]),
+            has_features=self._has_features,
         )
         replica.runner._observer = WorldObserver(self, replica)  # planning takes time here
         self.replicas.append(replica)
@@ -249,10 +259,17 @@ class World:
         self.note("healed")
 
 
-def run(seed: int, scenario: str = "", cut: Cut = WHOLE) -> Result:
-    """Run the world of a seed."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log nothing."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
-        return World(seed, scenario, cut).run()
+        yield
     finally:
         structlog.reset_defaults()
+
+
+def run(seed: int, scenario: str = "", cut: Cut = WHOLE) -> Result:
+    """Run the world of a seed."""
+    with quiet():
+        return World(seed, scenario, cut).run()
