@@ -26,7 +26,7 @@ from benchmarks.recorded.pages import POLICY, recorded
 from benchmarks.recorded.server import served
 from benchmarks.recorded.states import SCENARIOS, SIZES
 from benchmarks.whole import peer_command
-from rebalancer.adapters.kubernetes.cluster import read_once
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.cli.main import collect_rarely
 from rebalancer.policy import default_policy, load_policy

@@ -28,7 +28,7 @@ from benchmarks.growth_picture import draw
 from benchmarks.recorded.pages import recorded
 from benchmarks.recorded.server import served
 from benchmarks.recorded.states import SCENARIOS, SIZES
-from rebalancer.adapters.kubernetes.cluster import read_once
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.causes import find_causes

@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.adapters.files import UnreadableSnapshot, read_config_maps, read_snapshot
-from rebalancer.adapters.kubernetes.cluster import read_once
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.controllers import stray_reference

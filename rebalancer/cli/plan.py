@@ -2,29 +2,20 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Final
 
-from rebalancer.adapters.processes import beside, has_second_processor
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import Plan, narrow_plan
+from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.reporting.documents.document import to_yaml
-from rebalancer.reporting.documents.plan import plan_chunks, plan_document, plan_totals
+from rebalancer.reporting.documents.document import json_chunks, to_yaml
+from rebalancer.reporting.documents.plan import plan_document, plan_totals
 from rebalancer.reporting.missing_domains import missing_domain_lines
 from rebalancer.reporting.needed_capacity import needed_capacity_lines
 from rebalancer.reporting.other_workloads import count_other_workloads
-from rebalancer.reporting.refusals import Relaxations
 from rebalancer.reporting.text.plan import PlanView, plan_text
-
-_MANY_GROUPS: Final = 500
-"""From so many on a second process makes a part of the document: it takes some hundredths of a second itself."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -46,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
     relaxations = find_relaxations(made)
     if args.out:
         with Path(args.out).open("w", encoding="utf-8") as file:
-            file.writelines(_json(made, cluster.snapshot, relaxations))
+            file.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations)))
     match options.output:
         case "json":
-            sys.stdout.writelines(_json(made, cluster.snapshot, relaxations))
+            sys.stdout.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations)))
         case "yaml":
             sys.stdout.write(to_yaml(plan_document(made, cluster.snapshot, relaxations)))
         case "name":
@@ -72,9 +63,3 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(plan_text(made, cluster.snapshot, view, options.layout))
     has_evictions = plan_totals(made).evictions > 0
     return Exit.SOMETHING if args.detailed_exitcode and has_evictions else Exit.FINE
-
-
-def _json(plan: Plan, snapshot: Snapshot, relaxations: Relaxations) -> Iterator[str]:
-    """Yield the document of a plan as JSON, that of a large one made by two processes."""
-    two = len(plan.groups) >= _MANY_GROUPS and has_second_processor()
-    return plan_chunks(plan, snapshot, relaxations, beside if two else nullcontext)

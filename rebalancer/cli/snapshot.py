@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rebalancer.adapters.files import UnreadableSnapshot, reduce_snapshot
-from rebalancer.adapters.kubernetes.cluster import read_reduced
+from rebalancer.adapters.kubernetes.listing import read_reduced
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
 from rebalancer.cli.files import read_bytes

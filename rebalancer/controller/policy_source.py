@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
-from rebalancer.deferred_log import DeferredLog
 from rebalancer.locations import ConfigMapPolicy, FilePolicy
 from rebalancer.model.events import Regarding
 from rebalancer.policy import Policy, PolicyError, default_policy, load_policy, policy_notes
@@ -30,7 +31,7 @@ CONFIGURATION = Path("/etc/rebalancer")
 POLL_SECONDS = 1.0
 _SYNC_SECONDS = 30.0
 
-_log = DeferredLog("rebalancer.policy")
+_log = structlog.get_logger("rebalancer.policy")
 
 
 class UnreadablePolicy(Exception):  # noqa: N818  # callers read it as a state

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable
 
-from rebalancer.deferred_log import DeferredLog
+import structlog
 
-_log = DeferredLog("rebalancer.policy")
+_log = structlog.get_logger("rebalancer.policy")
 
 
 class PollingThread:

@@ -14,9 +14,10 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 from msgspec import structs
 
-from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
+from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
+from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.controller.approvals import watch_approvals

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Final
 
+import structlog
 from msgspec import structs
 
 from rebalancer.controller.state import LoopState
-from rebalancer.deferred_log import DeferredLog
 from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.policy import Policy
@@ -33,7 +33,7 @@ _MOST_EVICTIONS = 200
 _MOST_SENT: Final = 1_000
 """Evictions that are assumed to have been sent in the minute before; larger rates are not reached in practice."""
 
-_log = DeferredLog("rebalancer")
+_log = structlog.get_logger("rebalancer")
 
 
 def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
+import structlog
+
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused
 from rebalancer.controller.policy_source import CONFIG_MAP, KEY
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, TeamPoliciesRead
 from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.deferred_log import DeferredLog
 from rebalancer.policy import NO_TEAM_POLICY, PolicyError, TeamReading, load_team_policy
 from rebalancer.policy.merging import MOST_TEAMS
 
@@ -33,7 +34,7 @@ _MOST_UNANSWERED: Final = 3
 _NO_RIGHT: Final = frozenset({401, 403})
 _NOT_READ: Final = TeamReading(policy=None, problem="not read yet")
 
-_log = DeferredLog("rebalancer.policy")
+_log = structlog.get_logger("rebalancer.policy")
 
 
 def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -> TeamReading:

@@ -14,7 +14,7 @@ from rebalancer.decoding.interning import Interner
 class ResourceKind:
     """A kind of object. `field` is the snapshot's; `plural` also is the resource's name in RBAC rules and metrics.
 
-    `decoder` is that of the whole shape. What `convert` takes is decoded by `sources`, and an array of it by `several`.
+    `decoder` is that of the whole shape. What `convert` takes is decoded by `sources`.
     """
 
     name: str
@@ -25,7 +25,6 @@ class ResourceKind:
     field: str
     decoder: msgspec.json.Decoder[Any]
     sources: msgspec.json.Decoder[Any]
-    several: msgspec.json.Decoder[list[Any]]
     convert: Callable[[Any, Interner], Any]
 
     @property
@@ -66,7 +65,6 @@ def make_kind(
         field=field,
         decoder=msgspec.json.Decoder(shape),
         sources=msgspec.json.Decoder(source),
-        several=msgspec.json.Decoder(list[source]),  # type: ignore[valid-type]  # a type of the run time
         convert=convert,
     )
 

@@ -1,7 +1,7 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
-A malformed object does not affect the others of its page. Pages are decoded and converted a few objects at a time: what
-is made on the way of all pods of a page does not fit into a processor's nearer caches, and would come back from memory.
+A page is divided into its objects first, which gives the token of the next page. Objects are decoded one by one: a
+malformed one does not affect the others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,6 @@ from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind
-from rebalancer.decoding.page_text import OtherForm, divide_page
 from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Fault, Snapshot
@@ -31,6 +30,15 @@ _IDENTITY = msgspec.json.Decoder(wire.Identity)
 
 class UnreadableList(ValueError):  # noqa: N818  # it names what the document is, as callers read it
     """The document is not a list of Kubernetes objects; the message says what it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DividedPage:
+    """One page, its objects not decoded yet, and the token of the next page."""
+
+    items: Sequence[msgspec.Raw]
+    resource_version: str
+    continue_token: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,38 +76,48 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
         return Fault(kind=kind, namespace="", name="", message=message)
 
 
-def decode_page(kind: ResourceKind, data: bytes | memoryview, intern: Interner) -> Page:
+def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
     """Decode a page of a list; raise UnreadableList if the body is not a list."""
-    convert, faults = kind.convert, []
-    try:
-        metadata, parts = divide_page(data)
-        objects = [convert(item, intern) for part in parts for item in kind.several.decode(part)]
-    except (msgspec.DecodeError, MalformedObject, OtherForm):
-        page = _decode_page(data)
-        metadata = page.metadata
-        decoded = [decode(kind, item, intern) for item in page.items]
-        faults = [item for item in decoded if isinstance(item, Fault)]
-        objects = [item for item in decoded if not isinstance(item, Fault)]
-    return Page(
-        objects=objects,
-        faults=faults,
-        resource_version=metadata.resource_version,
-        continue_token=metadata.continue_,
+    return decode_items(kind, divide_page(data), intern)
+
+
+def divide_page(data: bytes) -> DividedPage:
+    """Return the objects of a page as they came; raise UnreadableList if the body is not a list."""
+    page = _decode_page(data)
+    return DividedPage(
+        items=page.items,
+        resource_version=page.metadata.resource_version,
+        continue_token=page.metadata.continue_,
     )
 
 
-def _decode_page(data: bytes | memoryview) -> _ListPage:
+def decode_items(kind: ResourceKind, page: DividedPage, intern: Interner) -> Page:
+    """Decode the objects of a page; a malformed one does not affect the others."""
+    objects, faults = [], []
+    read, convert = kind.sources.decode, kind.convert
+    for item in page.items:
+        try:
+            objects.append(convert(read(item), intern))
+        except (msgspec.ValidationError, MalformedObject):
+            faults.append(decode(kind, item, intern))
+    return Page(
+        objects=objects,
+        faults=faults,
+        resource_version=page.resource_version,
+        continue_token=page.continue_token,
+    )
+
+
+def _decode_page(data: bytes) -> _ListPage:
     try:
         return _PAGE.decode(data)
     except msgspec.DecodeError as error:
         raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
 
 
-def reduce_page(kind: ResourceKind, data: bytes | memoryview) -> tuple[list[bytes], str, list[Fault]]:
-    """Return the reduced objects of a page of a list, the token of the next page, and the malformed ones."""
-    page = _decode_page(data)
-    items, faults = _reduce((kind, item) for item in page.items)
-    return items, page.metadata.continue_, faults
+def reduce_page(kind: ResourceKind, page: DividedPage) -> tuple[list[bytes], list[Fault]]:
+    """Return the reduced objects of a page of a list, and the malformed ones."""
+    return _reduce((kind, item) for item in page.items)
 
 
 def reduce_file(data: bytes) -> tuple[list[bytes], frozenset[str], list[Fault]]:

@@ -28,6 +28,7 @@ class Section(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
         validate_default=False,
+        use_attribute_docstrings=True,
     )
 
 

@@ -4,12 +4,7 @@ It accepts what the loader accepts, except where a schema cannot express the loa
 written as 2.0, durations beyond a year.
 """
 
-import ast
-import inspect
-import textwrap
-from collections.abc import Iterator
 from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -49,16 +44,6 @@ class _Generator(GenerateJsonSchema):
         del schema
         return False
 
-    def model_schema(self, schema: Any) -> Any:
-        """Describe each setting by the docstring below it, read here: no other use of the policy waits for that."""
-        made, model = super().model_schema(schema), schema["cls"]
-        for section in reversed(model.__mro__[: model.__mro__.index(Section)]):
-            for name, docstring in _attribute_docstrings(section):
-                field = model.model_fields.get(name)
-                if field is not None:
-                    made["properties"][field.alias or name]["description"] = docstring
-        return made
-
     def encode_default(self, dft: Any) -> Any:
         """Write a default as the file does."""
         match dft:
@@ -72,13 +57,3 @@ class _Generator(GenerateJsonSchema):
                 return [self.encode_default(value) for value in dft]
             case _:
                 return super().encode_default(dft)
-
-
-def _attribute_docstrings(section: type[Section]) -> Iterator[tuple[str, str]]:
-    """Yield the attributes that a class itself declares, with the docstring below each."""
-    (declaration,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
-    assert isinstance(declaration, ast.ClassDef)
-    for above, below in pairwise(declaration.body):
-        if isinstance(above, ast.AnnAssign) and isinstance(above.target, ast.Name) and isinstance(below, ast.Expr):
-            text = ast.literal_eval(below.value)
-            yield above.target.id, inspect.cleandoc(text)

@@ -16,7 +16,7 @@ from benchmarks.recorded.pages import INDEX, record
 from benchmarks.recorded.protobuf import CONTENT_TYPE, MAGIC
 from benchmarks.recorded.server import served
 from benchmarks.recorded.states import SCENARIOS, ZONES, State, zone_of, zone_returned
-from rebalancer.adapters.kubernetes.cluster import read_once
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.model.snapshot import Snapshot
 from tests.control_plane.build import MissingPart

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from rebalancer.adapters.kubernetes.cluster import read_once
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY

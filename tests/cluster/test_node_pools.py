@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rebalancer.adapters.kubernetes import reflector as reflector_module
-from rebalancer.adapters.kubernetes.cluster import read_once
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.decoding.kinds import NODE_POOLS

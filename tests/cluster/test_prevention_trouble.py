@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from rebalancer.adapters.kubernetes.cluster import read_once
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY

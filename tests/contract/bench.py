@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from rebalancer.adapters.kubernetes.cluster import KubernetesCluster, server_version
+from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
+from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.adapters.simulator import ClusterBuilder, SimulatedCluster, SimulatedLease, Span, Timings
 from rebalancer.admission.pause import KEY, Pause

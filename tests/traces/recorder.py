@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from rebalancer.adapters.kubernetes.cluster import read_once
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.model.snapshot import Snapshot
 from tests.control_plane.credentials import SERVER_USERS

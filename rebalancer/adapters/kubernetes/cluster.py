@@ -2,9 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from operator import is_
 from threading import Thread
 from typing import TypeVar
@@ -15,20 +13,15 @@ from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap, fin
 from rebalancer.adapters.kubernetes.deletion_costs import find_missing_restriction, patch_cost
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
-from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
+from rebalancer.adapters.kubernetes.listing import FORBIDDEN
+from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, OPTIONAL_KINDS, PODS, ResourceKind
-from rebalancer.decoding.lists import (
-    DecodedObjects,
-    UnreadableList,
-    decode,
-    make_snapshot,
-    reduce_page,
-)
+from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, PODS, ResourceKind
+from rebalancer.decoding.lists import UnreadableList, decode, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
@@ -60,28 +53,11 @@ _CHECK_SECONDS = 1.0
 _COUNT_SECONDS = 5.0
 """How long each page of a workload's pods may take."""
 
-_FORBIDDEN = frozenset({401, 403})
-_NEEDED = frozenset({"Pod", "Node"})
 _NAMESPACE = "Namespace"
 _BY_NAMESPACE = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "PodDisruptionBudget", "Service"}
 )
 """Kinds that need not be read in every namespace. Pods must be, with their claims: they all take what nodes have."""
-
-
-class _VersionInfo(msgspec.Struct, frozen=True):
-    major: str
-    minor: str
-
-
-def server_version(transport: Transport) -> Version:
-    """Request the API server's version; raise ClusterError if the response has none."""
-    data = transport.request("GET", "/version")
-    try:
-        info = msgspec.json.decode(data, type=_VersionInfo)
-        return Version.parse(f"{info.major}.{info.minor}")
-    except (msgspec.DecodeError, ValueError) as error:
-        raise ClusterError(f"{transport.host} does not answer as a Kubernetes API server: {error}") from error
 
 
 def _are_same(before: Sequence[object], parts: Sequence[object]) -> bool:
@@ -157,7 +133,7 @@ class KubernetesCluster:
 
     def forbidden(self) -> str:
         """Return the error of a kind that this identity may not watch, "" if there is none; waiting does not help."""
-        return next((reflector.error for reflector in self.reflectors.values() if reflector.status in _FORBIDDEN), "")
+        return next((reflector.error for reflector in self.reflectors.values() if reflector.status in FORBIDDEN), "")
 
     def staleness(self) -> str:
         """Say why the snapshot is stale, "" if it is not; optional kinds decide no placement."""
@@ -285,7 +261,7 @@ class KubernetesCluster:
             answer = self._transport.request("GET", path, timeout=_CHECK_SECONDS)
             read = decode(kind, msgspec.Raw(answer), Interner())
         except RequestRefused as error:
-            refusal = ReadForbiddenError if error.status in _FORBIDDEN else ReadFailedError
+            refusal = ReadForbiddenError if error.status in FORBIDDEN else ReadFailedError
             raise refusal(str(error)) from error
         except (ClusterError, msgspec.DecodeError) as error:
             raise ReadFailedError(str(error)) from error
@@ -327,67 +303,6 @@ def _is_ready_pod_of(workload: Workload, pod: object) -> bool:
     if not isinstance(pod, Pod) or not pod.ready or pod.terminating or pod.owner is None:
         return False
     return pod.owner.uid == workload.uid or (workload.kind == "Deployment" and pod.owner.kind == "ReplicaSet")
-
-
-def read_once(transport: Transport, now: datetime, *, autoscalers: bool = False) -> Snapshot:
-    """List every kind once, for a command that only reads; HorizontalPodAutoscalers if they are wanted.
-
-    A kind that may not be listed is unknown, as if a file did not contain it; pods and nodes are required. An optional
-    kind need not be served.
-    """
-    gathered = DecodedObjects()
-    version = server_version(transport)
-    for kind in KINDS:
-        try:
-            _list_into(gathered, transport, kind)
-        except RequestRefused as error:
-            if kind.name in _NEEDED or error.status not in _FORBIDDEN:
-                raise
-    forbidden = set()
-    for kind in OPTIONAL_KINDS:
-        if kind is AUTOSCALERS and not autoscalers:
-            continue
-        try:
-            _list_into(gathered, transport, kind)
-        except RequestRefused as error:
-            if error.status in _FORBIDDEN and kind is not AUTOSCALERS:
-                forbidden.add(kind.name)
-    made = make_snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
-    return replace(made, unknown=made.unknown | forbidden)
-
-
-def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], list[Fault]]:
-    """List every kind once, page by page, reduced to the fields that are read.
-
-    Returns the objects, the kinds that could be listed, and the malformed objects.
-    """
-    items: list[bytes] = []
-    known: set[str] = set()
-    faults: list[Fault] = []
-    for kind in (*KINDS, *OPTIONAL_KINDS):
-        try:
-            for page, malformed in request_pages(transport, kind.path, partial(_reduce, kind)):
-                items += page
-                faults += malformed
-        except RequestRefused as error:
-            optional = kind in OPTIONAL_KINDS or error.status in _FORBIDDEN
-            if kind.name in _NEEDED or not optional:
-                raise
-        else:
-            known.add(kind.name)
-    return items, frozenset(known), faults
-
-
-def _reduce(kind: ResourceKind, data: bytes | memoryview) -> tuple[tuple[list[bytes], list[Fault]], str]:
-    items, token, faults = reduce_page(kind, data)
-    return (items, faults), token
-
-
-def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:
-    for page in read_pages(transport, kind, kind.path, apart=True):
-        gathered.objects[kind.field].extend(page.objects)
-        gathered.faults.extend(page.faults)
-    gathered.kinds.add(kind.name)
 
 
 def _namespaced_path(kind: ResourceKind, namespace: str) -> str:

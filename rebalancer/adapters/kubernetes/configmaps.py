@@ -3,13 +3,13 @@
 from typing import Any
 
 import msgspec
+import structlog
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission import approval
 from rebalancer.admission.pause import KEY, Pause, find_misnamed, read_pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap, decode_config_map
 from rebalancer.decoding.interning import Interner
-from rebalancer.deferred_log import DeferredLog
 from rebalancer.ports import Document, SaveAnswer
 
 STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"
@@ -18,7 +18,7 @@ LIMIT = 256 * 1024
 
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 _LABELS = {"app.kubernetes.io/name": "rebalancer"}
-_log = DeferredLog("rebalancer.configmaps")
+_log = structlog.get_logger("rebalancer.configmaps")
 
 
 def find_pause(config_map: ConfigMap) -> Pause | None:

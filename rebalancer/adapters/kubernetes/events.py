@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import structlog
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
-from rebalancer.deferred_log import DeferredLog
 from rebalancer.model.events import Event
 
 CONTROLLER = "rebalancer.dev/rebalancer"
@@ -37,7 +37,7 @@ class _Published(msgspec.Struct, frozen=True):
     series: _Series | None = None
 
 
-_log = DeferredLog("rebalancer.events")
+_log = structlog.get_logger("rebalancer.events")
 
 
 class Recorder:

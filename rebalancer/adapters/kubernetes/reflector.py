@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 import msgspec
+import structlog
 import urllib3
 from urllib3.response import BaseHTTPResponse
 
@@ -23,7 +24,6 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import ResourceKind
 from rebalancer.decoding.lists import decode
-from rebalancer.deferred_log import DeferredLog
 from rebalancer.model.snapshot import Fault
 
 _SILENCE = 150.0
@@ -38,7 +38,7 @@ _UNSERVED_WAIT = 300.0
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}\Z")
 """The form of a resourceVersion that can be compared: since Kubernetes 1.35 every one, and before that etcd's."""
 
-_log = DeferredLog("rebalancer.reflector")
+_log = structlog.get_logger("rebalancer.reflector")
 
 
 class _WatchEvent(msgspec.Struct, frozen=True):

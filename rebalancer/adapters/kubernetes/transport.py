@@ -168,10 +168,6 @@ class Transport:
         self.on_answer(method, path, response.status)
         return response
 
-    def renewed(self) -> "Transport":
-        """Return a transport to the same server with connections of its own: those of a process are no other's."""
-        return Transport(_make_client(self._client.configuration), read_timeout=self._read_timeout)
-
     def interrupt(self) -> None:
         """End every request and stream that is under way; later ones fail."""
         self._connections.interrupt()

@@ -3,8 +3,7 @@
 JSON Schemas (`config/*.schema.json`) are generated from the declarations, so shape and description cannot differ.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -46,21 +45,11 @@ def to_json(document: Struct) -> bytes:
 
 def json_chunks(document: Struct) -> Iterator[str]:
     """Yield what `to_json` returns in pieces, a hundred entries of a list at a time: no second copy of it all."""
-    fields = type(document).__struct_fields__
-    yield from enclose(field_chunks(type(document), {field: partial(getattr, document, field) for field in fields}))
-
-
-def field_chunks(kind: type[Struct], fields: Mapping[str, Callable[[], object]]) -> Iterator[str]:
-    """Yield fields of a document's JSON in the order of their names, each after a comma; a value is made in its turn.
-
-    Fields of several calls follow each other in a document, if their names do; `enclose` makes it whole.
-    """
-    names = sorted(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
-    for name, field in names:
-        if field not in fields:
-            continue
-        value = fields[field]()
-        yield f",\n  {_encode(name, '')}: "
+    kind, before = type(document), "{"
+    for name, field in sorted(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)):
+        value = getattr(document, field)
+        yield f"{before}\n  {_encode(name, '')}: "
+        before = ","
         if isinstance(value, tuple) and value:
             for start in range(0, len(value), _ENTRIES):
                 entries = _encode(value[start : start + _ENTRIES], "  ")
@@ -68,12 +57,6 @@ def field_chunks(kind: type[Struct], fields: Mapping[str, Callable[[], object]])
             yield "\n  ]"
         else:
             yield _encode(value, "  ")
-
-
-def enclose(fields: Iterator[str]) -> Iterator[str]:
-    """Yield the whole document of its fields, as `field_chunks` yields them."""
-    yield f"{{{next(fields)[1:]}"
-    yield from fields
     yield "\n}\n"
 
 

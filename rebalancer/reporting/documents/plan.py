@@ -1,13 +1,11 @@
 """The Plan document: evictions that may go now, evictions that wait, groups with their proof, refusals."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -29,8 +27,6 @@ from rebalancer.reporting.documents.document import (
     Number,
     Text,
     WorkloadName,
-    enclose,
-    field_chunks,
     workload_name,
 )
 from rebalancer.reporting.domain_counts import list_counts
@@ -43,10 +39,6 @@ from rebalancer.reporting.refusals import (
     refusal_text,
 )
 from rebalancer.reporting.searches import flaw_name
-
-_FIRST_BESIDE: Final = "groups"
-_LAST_BESIDE: Final = "refusals"
-"""What of a document, in the order of names, takes about as long to make as the rest: the groups and the hash do."""
 
 
 class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
@@ -190,44 +182,20 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_RELAXATIONS) -> PlanDocument:
     """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
-    return PlanDocument(**{field: make() for field, make in _fields(plan, snapshot, relaxations).items()})
-
-
-def plan_chunks(
-    plan: Plan,
-    snapshot: Snapshot,
-    relaxations: Relaxations = NO_RELAXATIONS,
-    beside: Callable[[Callable[[], Iterable[str]]], AbstractContextManager[Callable[[], Iterable[str]]]] = nullcontext,
-) -> Iterator[str]:
-    """Yield the JSON of a plan's document in pieces.
-
-    `beside` begins to make a text while what comes before and after it is made here, and gives what returns it.
-    """
-    fields = {"api_version": lambda: API_VERSION, "kind": lambda: "Plan", **_fields(plan, snapshot, relaxations)}
-    parts: tuple[dict[str, Callable[[], object]], ...] = ({}, {}, {})
-    for field in sorted(fields):
-        parts[(field >= _FIRST_BESIDE) + (field > _LAST_BESIDE)][field] = fields[field]
-    before, middle, after = (partial(field_chunks, PlanDocument, part) for part in parts)
-    with beside(middle) as take:
-        first, last = list(before()), list(after())
-        yield from enclose(chain(first, take(), last))
-
-
-def _fields(plan: Plan, snapshot: Snapshot, relaxations: Relaxations) -> Mapping[str, Callable[[], Any]]:
-    """Return what makes each field of a plan's document."""
     numbers = group_numbers(plan)
-    return {
-        "generated_at": lambda: get_known_time(plan.made_at),
-        "expires_at": lambda: get_known_time(plan.expires_at) if get_known_time(plan.made_at) else None,
-        "plan_hash": lambda: plan_hash(plan.evictions, plan.policy_hash),
-        "snapshot_hash": lambda: snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
-        "policy_hash": lambda: plan.policy_hash,
-        "totals": lambda: _totals(add_numbers(numbers.values())),
-        "evictions": lambda: tuple(map(planned_eviction, plan.evictions)),
-        "waiting": lambda: tuple(_waiting_evictions(plan)),
-        "groups": lambda: tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
-        "refusals": lambda: (*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
-    }
+    known = get_known_time(plan.made_at)
+    return PlanDocument(
+        generated_at=known,
+        expires_at=get_known_time(plan.expires_at) if known else None,
+        plan_hash=plan_hash(plan.evictions, plan.policy_hash),
+        snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
+        policy_hash=plan.policy_hash,
+        totals=_totals(add_numbers(numbers.values())),
+        evictions=tuple(map(planned_eviction, plan.evictions)),
+        waiting=tuple(_waiting_evictions(plan)),
+        groups=tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
+        refusals=(*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
+    )
 
 
 def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snapshot: Snapshot) -> PlanDocument:

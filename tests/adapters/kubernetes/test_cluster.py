@@ -14,8 +14,9 @@ import pytest
 from rebalancer.adapters.kubernetes import cluster as clusters
 from rebalancer.adapters.kubernetes import reflector as reflectors
 from rebalancer.adapters.kubernetes import transport as transports
-from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster, read_once
+from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
+from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.decoding.config_maps import CONFIG_MAPS

@@ -11,6 +11,7 @@ import pytest
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
 from rebalancer.adapters.kubernetes.transport import RequestRefused
 from rebalancer.decoding.kinds import KIND_NAMED
+from rebalancer.decoding.lists import DividedPage
 from tests.adapters.kubernetes.fake_server import answer, served
 
 NAMESPACES = KIND_NAMED["Namespace"]
@@ -68,13 +69,12 @@ def test_the_next_page_is_requested_before_this_one_is_decoded() -> None:
     pages = Pages()
     ahead: list[bool] = []
 
-    def read(_: bytes | memoryview) -> tuple[int, str]:
-        number = len(ahead)
-        ahead.append(pages.wait_for(str(number + 1)) if number < 4 else True)
-        return number, str(number + 1) if number < 4 else ""
+    def read(page: DividedPage) -> str:
+        ahead.append(not page.continue_token or pages.wait_for(page.continue_token))
+        return page.continue_token
 
     with served(pages) as transport:
-        assert list(request_pages(transport, PATH, read)) == [0, 1, 2, 3, 4]
+        assert list(request_pages(transport, PATH, read)) == ["1", "2", "3", "4", ""]
     assert ahead == [True] * 5
 
 

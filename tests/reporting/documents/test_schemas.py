@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from msgspec import Struct, structs
 
-from rebalancer.adapters.processes import beside
 from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.assessment.assess import assess
@@ -30,7 +29,7 @@ from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.reporting.documents.document import json_chunks, to_json
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.documents.page import page_document
-from rebalancer.reporting.documents.plan import plan_chunks, plan_document
+from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.documents.prediction import prediction_document
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.suggestion import suggestion_document
@@ -84,8 +83,6 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         return whole
 
     yield "plan", text(plan_document(made, snapshot))
-    for apart in (nullcontext, beside):
-        assert "".join(plan_chunks(made, snapshot, beside=apart)).encode() == to_json(plan_document(made, snapshot))
     lost = simulate_failures(assessment.pod_groups, assessment.limits, view)
     yield (
         "report",
