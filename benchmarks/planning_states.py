@@ -7,13 +7,13 @@ from random import Random
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ClusterBuilder
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import PodTemplate, Workload
+from rebalancer.simulator import ClusterBuilder
 from tests.scheduling.build import HOSTNAME, NOW, ZONE
 
 LONG_AGO = NOW - timedelta(days=1)

@@ -16,7 +16,6 @@ from random import Random
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import Pod
@@ -25,6 +24,7 @@ from rebalancer.policy import ScaleDownPrevention, default_policy
 from rebalancer.policy.prevention import Prevention
 from rebalancer.prevention.plan import NOTHING_CARRIED, Carried, GroupResult, evaluate_groups
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ClusterBuilder
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES = "abc"

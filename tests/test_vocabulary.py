@@ -105,7 +105,7 @@ ALLOWED: Final = (
     Allowed("rebalancer/adapters/kubernetes/configmaps.py", "_not_found", "the HTTP status Not Found"),
     Allowed("rebalancer/cli/pause_client.py", "_not_found", "the HTTP status Not Found"),
     Allowed("rebalancer/adapters/kubernetes/reflector.py", "uniform", "random.uniform of the standard library"),
-    Allowed("rebalancer/adapters/simulator/timings.py", "uniform", "random.uniform of the standard library"),
+    Allowed("rebalancer/simulator/timings.py", "uniform", "random.uniform of the standard library"),
     Allowed("rebalancer/controller/elector.py", "uniform", "random.uniform of the standard library"),
     Allowed("tests/world/disturbances.py", "uniform", "random.uniform of the standard library"),
     Allowed("tests/world/actors.py", "uniform", "random.uniform of the standard library"),

@@ -16,7 +16,6 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
-from rebalancer.adapters.simulator import START
 from rebalancer.cli.demo_night import REPLICAS, STEPS, play_night
 from rebalancer.cli.demo_page import DemoPage
 from rebalancer.cli.demo_play import LONGEST, DemoRun, StoryLine
@@ -28,6 +27,7 @@ from rebalancer.cli.terminal import say
 from rebalancer.controller import logs
 from rebalancer.locations import Address, parse_address
 from rebalancer.reporting.phrases import plural
+from rebalancer.simulator import START
 
 _FRAME: Final = 0.1
 """Seconds between two pictures."""

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.cli.demo_scenarios import ZONES
 from rebalancer.policy import Policy, ScaleDownPrevention, load_policy
-from rebalancer.simulation.controller import SimulatedController
+from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator.controller import SimulatedController
 
 REPLICAS: Final = 30
 STEPS: Final = (20, 12, 6, 3)

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
 
-from rebalancer.adapters.simulator import START
 from rebalancer.adapters.web import CannotListen
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.unmatched import find_unmatched
@@ -15,6 +14,7 @@ from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
 from rebalancer.locations import Address
+from rebalancer.simulator import START
 
 _REFRESH: Final = 2
 """Seconds after which a browser renews the page."""

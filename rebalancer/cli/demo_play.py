@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, SimulatedCluster, TraceEntry, TraceKind
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.cli.demo_scenarios import Scenario
 from rebalancer.controller.state import LoopState
@@ -19,7 +18,8 @@ from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import plural
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.scheduling.view import View
-from rebalancer.simulation.controller import SimulatedController
+from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster, TraceEntry, TraceKind
+from rebalancer.simulator.controller import SimulatedController
 
 _QUIET_END: Final = timedelta(seconds=10)
 """How long a run continues after the repair, to show that nothing more is evicted."""

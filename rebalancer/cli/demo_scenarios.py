@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.admission.pause import Pause
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.simulation.controller import SimulatedController
+from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator.controller import SimulatedController
 
 ZONES: Final = ("a", "b", "c")
 LOST: Final = "c"

@@ -10,7 +10,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rebalancer.adapters.simulator import START, ZONE
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.cli.demo_play import DemoRun, Instant, StoryLine
 from rebalancer.cli.demo_scenarios import ZONES
@@ -19,6 +18,7 @@ from rebalancer.model.reasons import State
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import plural
 from rebalancer.reporting.refusals import component_text
+from rebalancer.simulator import START, ZONE
 
 _MOVES = 4
 _LINES = 8

@@ -35,8 +35,8 @@ from rebalancer.reporting.documents.simulation import (
 )
 from rebalancer.reporting.text.simulation import losses_text, simulation_text
 from rebalancer.scheduling.profile import Profile
-from rebalancer.simulation.changes import Change, ScenarioError, load_scenario, parse_change
-from rebalancer.simulation.play import ImpossibleChangeError, Outcome, Play, simulated_policy
+from rebalancer.simulator.changes import Change, ScenarioError, load_scenario, parse_change
+from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy
 
 _FLAGS: Final = (
     ("remove-node", "NODE", "a node is lost, with its pods"),

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import Admission, AdmissionContext, Overload, admit
 from rebalancer.admission.causes import (
     BreakerOpen,
@@ -44,6 +43,7 @@ from rebalancer.policy import (
     merge,
 )
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from tests.controller.simulated import eager
 from tests.tracking.build import move

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ClusterBuilder
 from rebalancer.admission.breaker import Reading, RequestCounts, observe_cluster, update_breaker
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.labels import Labels
@@ -20,6 +19,7 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Breaker
+from rebalancer.simulator import ClusterBuilder
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.pods import PodPhase
@@ -20,6 +19,7 @@ from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.reports import full_report
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment import domain_failures as failures_module
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domain_failures import DomainFailure, simulate_failures
@@ -22,6 +21,7 @@ from rebalancer.scheduling.place import place
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.assessment.findings.build import with_specs
 from tests.assessment.findings.test_replacements import clusters, shop
 from tests.assessment.limits.test_evaluate import NETEASE

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.name_hints import nearest_key, nearest_name
@@ -22,6 +21,7 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, Topology, default_policy, load_policy
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.assessment.redis import AZ, machines, redis
 from tests.reports import all_findings
 from tests.scheduling.build import node, pod

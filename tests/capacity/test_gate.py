@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.capacity.causes import CapacityBeingFreed, CapacityDisputed, CapacityHeld, CapacityIncomplete
 from rebalancer.capacity.gate import Gate, pass_gate
@@ -20,6 +19,7 @@ from rebalancer.planning.plan import Eviction
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Amount, Budgets
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 
 NAMES = ("p-1", "p-2", "p-3", "p-4")

@@ -7,7 +7,6 @@ import pytest
 import yaml
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.capacity.decision import describe_needs
 from rebalancer.capacity.needs import Need, find_candidates, find_need
@@ -30,6 +29,7 @@ from rebalancer.planning.planner import plan
 from rebalancer.policy import Capacity, CapacityMode, Policy, PolicyGroup, Topology
 from rebalancer.reporting.refusals import refusal_text
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 
 OBSERVE = Capacity(mode=CapacityMode.OBSERVE)

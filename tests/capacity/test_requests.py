@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import START, ZONE
 from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL
 from rebalancer.capacity.requests import Observation, Progress, Result, advance_requests, find_wait
 from rebalancer.model.labels import Labels
@@ -13,6 +12,7 @@ from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, M
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Capacity
+from rebalancer.simulator import START, ZONE
 
 RULES = Capacity(timeout=timedelta(minutes=10), settle=timedelta(seconds=30))
 IN_C = DomainName(ZONE, "c")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.controller.status import PLAN, STATUS, status_documents
 from rebalancer.policy import Mode
+from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import answer
 from tests.cli.reachable import reachable
 from tests.controller.simulated import Simulation, eager

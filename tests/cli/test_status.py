@@ -10,11 +10,11 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import STATUS, status_documents
+from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import answer
 from tests.cli.reachable import reachable
 from tests.controller.simulated import Simulation, eager

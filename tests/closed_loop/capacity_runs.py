@@ -13,7 +13,16 @@ from random import Random
 
 import structlog
 
-from rebalancer.adapters.simulator import (
+from rebalancer.admission.pause import Pause
+from rebalancer.capacity.placeholders import placeholder_pods
+from rebalancer.controller.state import PauseRead
+from rebalancer.model.affinity import NodeAffinity
+from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.node_pools import NodePool
+from rebalancer.model.pods import Pod, PodSpec, Resources
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Capacity, CapacityMode, Mode
+from rebalancer.simulator import (
     HOSTNAME,
     ZONE,
     Autoscaling,
@@ -25,15 +34,6 @@ from rebalancer.adapters.simulator import (
     TraceEntry,
     TraceKind,
 )
-from rebalancer.admission.pause import Pause
-from rebalancer.capacity.placeholders import placeholder_pods
-from rebalancer.controller.state import PauseRead
-from rebalancer.model.affinity import NodeAffinity
-from rebalancer.model.labels import Labels, Operator, SelectorRequirement
-from rebalancer.model.node_pools import NodePool
-from rebalancer.model.pods import Pod, PodSpec, Resources
-from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Capacity, CapacityMode, Mode
 from tests.controller.simulated import Simulation, eager
 
 NAMESPACE = "rebalancer-capacity"

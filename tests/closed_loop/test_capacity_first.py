@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, Autoscaling, ClusterBuilder, SimulatedCluster, Span, TraceKind
 from rebalancer.capacity.placeholders import placeholder_pods
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.node_pools import NodePool
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Capacity, CapacityMode, Mode
+from rebalancer.simulator import HOSTNAME, ZONE, Autoscaling, ClusterBuilder, SimulatedCluster, Span, TraceKind
 from tests.controller.simulated import Simulation, eager
 
 GENERAL = NodePool(name="general", requirements=(SelectorRequirement(ZONE, Operator.IN, ("a", "b", "c")),))

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
 from rebalancer.assessment.known_domains import DomainSource
 from rebalancer.controller.cycle import Cycle
@@ -15,6 +14,7 @@ from rebalancer.model.reasons import FindingKind, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Topology
 from rebalancer.reporting.documents.report import ReportedFinding
+from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.simulated import Simulation, eager
 from tests.reports import cycle_report, samples_of
 

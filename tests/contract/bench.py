@@ -12,11 +12,11 @@ from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.transport import Transport, connect
-from rebalancer.adapters.simulator import ClusterBuilder, SimulatedCluster, SimulatedLease, Span, Timings
 from rebalancer.admission.pause import KEY, Pause
 from rebalancer.controller.pauses import watch_pauses
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Cluster, Document, Lease
+from rebalancer.simulator import ClusterBuilder, SimulatedCluster, SimulatedLease, Span, Timings
 from tests.control_plane.accounts import ensure_namespace
 from tests.control_plane.layout import deployment, lay_out, node, pdb, stateful_set
 from tests.control_plane.plane import ControlPlane

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.controller.runner import Identity, Observer, Runner, Spawn, run_at_once
 from rebalancer.controller.state import Clocks, Leading, LoopState
 from rebalancer.controller.status import MEMORY
@@ -12,6 +11,7 @@ from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.documents.memory import parse_memory
+from rebalancer.simulator import SimulatedCluster
 
 NONE = timedelta(0)
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import LoopEvent, PauseRead, PolicyLoaded
 from rebalancer.controller.status import MEMORY
@@ -13,6 +12,7 @@ from rebalancer.model.moves import Memory
 from rebalancer.policy import Mode
 from rebalancer.ports import Document
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
+from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager
 from tests.controller.test_simulated import skewed
 from tests.tracking.build import move

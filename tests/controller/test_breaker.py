@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading, LoopState
@@ -15,6 +14,7 @@ from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
 from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 

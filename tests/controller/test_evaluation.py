@@ -7,7 +7,6 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.capacity.needs import RehearsedNeed
 from rebalancer.controller.cycle import Cycle, run_cycle
@@ -16,6 +15,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import Refusal
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
+from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.simulated import eager
 from tests.world.scenarios import SCENARIOS, draw_cluster
 

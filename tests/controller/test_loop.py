@@ -6,7 +6,6 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.memory import RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.evictions import queue_evictions
@@ -38,6 +37,7 @@ from rebalancer.model.moves import FailedPrediction, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import FIRST_WAIT
 from tests.controller.simulated import eager
 

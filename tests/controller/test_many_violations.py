@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.controller.status import MEMORY, status_documents
 from rebalancer.policy import Amount, Budgets
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.documents.memory import parse_memory
+from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.simulated import Simulation, eager
 
 LARGEST_OBJECT = 1024 * 1024

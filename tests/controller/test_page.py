@@ -13,7 +13,6 @@ import jsonschema
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.adapters.web import CannotListen
 from rebalancer.adapters.web.page_view import FIRST, ROWS
 from rebalancer.admission.pause import Pause
@@ -27,7 +26,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import ScaleDownPrevention, load_policy
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.simulation.controller import SimulatedController
+from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator.controller import SimulatedController
 
 POLICY = load_policy(
     b"""\

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import pytest
 
-from rebalancer.adapters.simulator import ClusterBuilder, SimulatedCluster
 from rebalancer.controller import policy_source, team_policies
 from rebalancer.controller.loop import step
 from rebalancer.controller.policy_source import POLL_SECONDS, PolicyWatcher
@@ -29,6 +28,7 @@ from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.locations import Address
 from rebalancer.model.events import Event, Regarding
 from rebalancer.policy import Amount, load_policy, select_team_namespaces
+from rebalancer.simulator import ClusterBuilder, SimulatedCluster
 from tests.controller.policy_storm import HEAD, NAMESPACES, Edits, Meaning, Mount, Reference, TeamEdit
 from tests.controller.waiting import until
 

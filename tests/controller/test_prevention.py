@@ -9,7 +9,6 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ClusterBuilder, SimulatedCluster
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import assess
 from rebalancer.controller.prevention import Prevention
@@ -25,6 +24,7 @@ from rebalancer.prevention.groups import find_pod_groups
 from rebalancer.prevention.outcome import find_outcome, is_no_worse, price
 from rebalancer.prevention.plan import PodPatch
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ClusterBuilder, SimulatedCluster
 from tests.controller.simulated import Simulation, eager
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

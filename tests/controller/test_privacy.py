@@ -8,7 +8,6 @@ from prometheus_client import generate_latest
 
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.adapters.prometheus import Metrics
-from rebalancer.adapters.simulator import SimulatedCluster, TraceKind
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.logs import configure_logs
@@ -16,6 +15,7 @@ from rebalancer.controller.status import status_document, status_documents
 from rebalancer.controller.telemetry import loop_samples
 from rebalancer.model.cluster import NEWEST
 from rebalancer.reporting.documents.page import page_document
+from rebalancer.simulator import SimulatedCluster, TraceKind
 from tests.cli.test_snapshot import EXAMPLE, PRIVATE, planted
 from tests.controller.simulated import Simulation, eager
 from tests.reports import cycle_report, samples_of

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.policy import Mode
+from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager
 from tests.controller.test_simulated import skewed
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.kill_switch import ANSWER_SERVES, ANSWER_USABLE
 from rebalancer.controller.sender import PLAN_VALID_FOR, Sender
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReadForbiddenError, ReplicaCount
+from rebalancer.simulator import SimulatedCluster
 from tests.controller.test_loop import SNAPSHOT
 from tests.tracking.build import move
 

@@ -14,16 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from rebalancer.adapters.simulator import (
-    HOSTNAME,
-    ZONE,
-    ClusterBuilder,
-    Faults,
-    SimulatedCluster,
-    Span,
-    Timings,
-    pick_most_crowded,
-)
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved
@@ -36,6 +26,16 @@ from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
 from rebalancer.policy import Amount, Budgets, Mode, Spread, load_policy
 from rebalancer.ports import Document, EvictionAnswer, EvictionResult, SaveAnswer
+from rebalancer.simulator import (
+    HOSTNAME,
+    ZONE,
+    ClusterBuilder,
+    Faults,
+    SimulatedCluster,
+    Span,
+    Timings,
+    pick_most_crowded,
+)
 from tests.controller.simulated import Simulation, Watching, eager
 from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state

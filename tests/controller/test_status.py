@@ -2,11 +2,11 @@
 
 from structlog.testing import capture_logs
 
-from rebalancer.adapters.simulator import START
 from rebalancer.controller.status import read_memory
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.policy import Amount, Budgets
 from rebalancer.reporting.documents.memory import memory_text
+from rebalancer.simulator import START
 from tests.controller.simulated import eager
 
 POLICY = eager(budgets=Budgets(per_minute=Amount(value=3)))

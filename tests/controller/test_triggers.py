@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from rebalancer.adapters.simulator import SimulatedCluster
 from rebalancer.controller.runner import EARLY_SECONDS
 from rebalancer.controller.state import Leading, Stopping
 from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaited
 from rebalancer.model.pods import Pod
+from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, Watching, eager
 from tests.controller.test_loop import BUDGETS, CYCLE, SNAPSHOT, after, led
 from tests.controller.test_simulated import skewed

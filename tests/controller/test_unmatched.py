@@ -8,7 +8,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.controller.state import PolicyLoaded, TeamPoliciesRead
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.locations import Address
@@ -26,6 +25,7 @@ from rebalancer.policy import (
     default_policy,
 )
 from rebalancer.policy.teams import TeamGroup
+from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.adapters.kubernetes.fake_server import served
 from tests.controller.simulated import Simulation, eager
 

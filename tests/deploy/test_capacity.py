@@ -5,12 +5,12 @@ from datetime import timedelta
 import yaml
 
 from rebalancer.adapters.kubernetes.placeholders import PRIORITY_CLASS, job_manifest
-from rebalancer.adapters.simulator import ZONE
 from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, Toleration
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.pods import Resources
 from rebalancer.policy import Capacity
+from rebalancer.simulator import ZONE
 from tests.deploy.manifests import DEPLOY, Manifest, build
 
 FORM = build(DEPLOY / "capacity")

@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
@@ -22,6 +21,7 @@ from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Budgets, Policy
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 
 GENEROUS = Budgets(max_unavailable=Amount(value=100), per_workload=Amount(value=100))

@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.affinity import NodeSelectorTerm, PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
@@ -27,6 +26,7 @@ from rebalancer.planning.scope.components import find_components, stuck_pods
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.policy import Policy, load_policy
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.states import CACHE
 
 POLICY = """

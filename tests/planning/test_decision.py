@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
@@ -16,6 +15,7 @@ from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Policy
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import cause_of, changed, decided, first_problem, joined, limit, planned, policy
 from tests.scheduling.build import NOW
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import Reason, State
@@ -10,6 +9,7 @@ from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.planning.scope.requirements import requirement_for_count, requirement_of_limit
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import limit, planned, policy
 
 

@@ -3,7 +3,6 @@
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import NO_MEMORY, Reference, Target
@@ -14,6 +13,7 @@ from rebalancer.planning.expected_counts import expected_counts, expected_worst
 from rebalancer.planning.plan import ComponentPlan, Eviction, Repair
 from rebalancer.planning.scope.components import Component, Counts, find_components
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import limit, policy
 
 

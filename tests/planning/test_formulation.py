@@ -5,7 +5,6 @@ from datetime import timedelta
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
@@ -14,6 +13,7 @@ from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.causes import NodeGone, OthersUncreated
 from rebalancer.planning.formulation import set_aside
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import cause_of, changed, joined, labelled, planned, policy, together, two_classes
 from tests.scheduling.build import NOW, pod
 

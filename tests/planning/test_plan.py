@@ -2,10 +2,10 @@
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.labels import Labels
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.policy import Amount, Budgets
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.clusters import (
     planned,
     pods,

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import Memory
 from rebalancer.model.nodes import Node
 from rebalancer.model.reasons import Reason
 from rebalancer.planning import causes
 from rebalancer.policy import Amount, Budgets
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import DEADLOCK, on_one_node, shards
 from tests.planning.build import planned as plan_small
 from tests.planning.build import policy as small_policy

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import Node
@@ -20,6 +19,7 @@ from rebalancer.planning.scope.components import current_counts
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import cause_of
 from tests.planning.clusters import (
     REGION,

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Taint, TaintEffect
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import Pod, PodPhase, Resources
@@ -16,6 +15,7 @@ from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsat
 from rebalancer.planning.scope.components import stuck_pods
 from rebalancer.reporting.refusals import eviction_text
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.clusters import (
     REGION,
     hostname_only,

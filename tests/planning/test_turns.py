@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ClusterBuilder
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.search.limits import SearchLimits
+from rebalancer.simulator import HOSTNAME, ClusterBuilder
 from tests.planning.build import DEADLOCK, changed, limit, planned, policy, shards
 from tests.planning.scenes import several_classes
 

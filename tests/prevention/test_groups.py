@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.autoscalers import Autoscaler
 from rebalancer.model.deletion_costs import DELETION_COST
@@ -18,6 +17,7 @@ from rebalancer.prevention.groups import PodGroup, find_pod_groups
 from rebalancer.prevention.plan import Unsteered, evaluate_groups
 from rebalancer.prevention.summary import explain_scale_downs
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 
 ON = {"a-1": 2, "a-2": 2, "b-1": 2, "b-2": 2, "c-1": 2, "c-2": 2}
 

@@ -5,7 +5,6 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
@@ -16,6 +15,7 @@ from rebalancer.reporting.domain_counts import FEW, list_counts
 from rebalancer.reporting.phrases import counts_change
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.reports import full_report
 

@@ -5,7 +5,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from rebalancer.adapters.simulator import ZONE
 from rebalancer.assessment.assess import assess
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
@@ -18,6 +17,7 @@ from rebalancer.reporting.documents.report import ReportDocument, WorkloadFilter
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ZONE
 from tests.assessment.findings.build import cordoned
 from tests.assessment.findings.test_configuration import budget, budgets
 from tests.assessment.findings.test_replacements import shop

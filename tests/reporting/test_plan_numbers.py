@@ -9,7 +9,6 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Cycle, run_cycle
 from rebalancer.model.labels import Labels
@@ -22,6 +21,7 @@ from rebalancer.reporting.documents.plan import PlanDocument, plan_document
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.profile import Profile
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.clusters import sharing
 from tests.reports import samples_of
 

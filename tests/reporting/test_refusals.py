@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import pytest
 
-from rebalancer.adapters.simulator import ZONE
 from rebalancer.admission import causes as admission
 from rebalancer.assessment.assess import assess
 from rebalancer.capacity import causes as capacity
@@ -24,6 +23,7 @@ from rebalancer.reporting.refusals import cause_text, component_text, known_caus
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ZONE
 from tests.planning.build import DEADLOCK, planned
 from tests.planning.build import shards as repairable
 from tests.planning.diagnosis.test_relaxation import shards

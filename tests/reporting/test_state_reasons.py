@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Cycle, run_cycle
 from rebalancer.model.labels import Labels
@@ -19,6 +18,7 @@ from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit
 from rebalancer.reporting.refusals import component_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.reporting.text.test_plan import HALF, THIRD, crowded, look, rules
 from tests.reports import cycle_report, samples_of
 

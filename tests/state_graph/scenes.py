@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import ExtraEviction, FailedPrediction, Memory, Move, MoveState, Reference, Target
@@ -20,6 +19,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import Workload
 from rebalancer.policy import Policy, load_policy
+from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_SCHEDULE)
 LONG_AGO = START - timedelta(days=2)

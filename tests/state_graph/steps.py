@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import START
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Cycle, run_cycle
 from rebalancer.controller.evictions import queue_evictions
@@ -22,6 +21,7 @@ from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.scheduling.place import any_feasible, candidate_nodes
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import START
 from rebalancer.tracking.moves import MoveEvent, advance_move
 from rebalancer.tracking.track import track
 from tests.state_graph.scenes import CORDON, Scene, State, World

@@ -14,18 +14,6 @@ from random import Random
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator.disruption import Disruptions
-from rebalancer.adapters.simulator.event_queue import Action, EventQueue
-from rebalancer.adapters.simulator.evictions import Evictions
-from rebalancer.adapters.simulator.kubelets import Kubelets
-from rebalancer.adapters.simulator.node_changes import NodeChanges
-from rebalancer.adapters.simulator.pod_factory import PodFactory
-from rebalancer.adapters.simulator.replica_sets import ReplicaSets
-from rebalancer.adapters.simulator.scheduler import SimulatedScheduler
-from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.stateful_sets import StatefulSets
-from rebalancer.adapters.simulator.store import Store
-from rebalancer.adapters.simulator.timings import Faults, Span, Timings
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause
@@ -35,6 +23,18 @@ from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.scheduling.place import top_scoring
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
+from rebalancer.simulator.disruption import Disruptions
+from rebalancer.simulator.event_queue import Action, EventQueue
+from rebalancer.simulator.evictions import Evictions
+from rebalancer.simulator.kubelets import Kubelets
+from rebalancer.simulator.node_changes import NodeChanges
+from rebalancer.simulator.pod_factory import PodFactory
+from rebalancer.simulator.replica_sets import ReplicaSets
+from rebalancer.simulator.scheduler import SimulatedScheduler
+from rebalancer.simulator.state import ClusterState
+from rebalancer.simulator.stateful_sets import StatefulSets
+from rebalancer.simulator.store import Store
+from rebalancer.simulator.timings import Faults, Span, Timings
 from tests.traces.changes import Change, Trace, What
 
 _MOST_WAYS = 2_000

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rebalancer.adapters.simulator import ClusterBuilder
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.simulator import ClusterBuilder
 from tests.traces.acceptor import RejectedError, accept
 from tests.traces.changes import Change, Trace, What
 

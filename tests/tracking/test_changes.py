@@ -5,11 +5,11 @@ from datetime import timedelta
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, ObservedChange
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.simulator import ZONE, ClusterBuilder
 from rebalancer.tracking.changes import observe_changes
 
 

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.moves import ANSWER_TIMEOUT, adopt_moves, merge_memory, observe_moves
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause
 from rebalancer.model.workloads import Workload
+from rebalancer.simulator import ZONE
 
 if TYPE_CHECKING:
     from tests.world.world import World

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from rebalancer.adapters.simulator.event_queue import EventQueue
+from rebalancer.simulator.event_queue import EventQueue
 
 RESOLUTION = 1e-5
 """Seconds; the queue's times have whole microseconds, so that a shorter wait would not end."""

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.policy import Mode, Policy
+from rebalancer.simulator.state import ClusterState
 from tests.world.hub import Hub
 from tests.world.records import Records
 

@@ -8,7 +8,6 @@ from random import Random
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import SimulatedCluster, SimulatedLease
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.events import Event
@@ -27,6 +26,7 @@ from rebalancer.ports import (
     SaveAnswer,
 )
 from rebalancer.prevention.plan import PodPatch
+from rebalancer.simulator import SimulatedCluster, SimulatedLease
 from tests.world.hub import Hub
 from tests.world.monitor import Monitor, Sender
 from tests.world.sent import Sent

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from rebalancer.adapters.simulator.state import ClusterState
 from rebalancer.model.moves import Memory, Move, MoveState, Proposal
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 from rebalancer.reporting.documents.memory import parse_memory
+from rebalancer.simulator.state import ClusterState
 from tests.world.hub import Hub
 
 REPLACING_SECONDS = 60.0

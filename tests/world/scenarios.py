@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, Span, Timings
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import Node
@@ -32,6 +31,7 @@ from rebalancer.policy import (
     Spread,
 )
 from rebalancer.ports import EvictionResult
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, Span, Timings
 from tests.controller.simulated import eager
 from tests.world.actors import CLUSTER, autoscale, cordon_zone, lose_zone, scale, second_evictor
 from tests.world.approver import Approver

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from rebalancer.adapters.simulator.state import ClusterState
-from rebalancer.adapters.simulator.store import get_sort_key
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.simulator.state import ClusterState
+from rebalancer.simulator.store import get_sort_key
 from tests.world.hub import Hub
 
 KINDS = ("pods", "nodes", "workloads", "budgets")

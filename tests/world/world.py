@@ -10,13 +10,13 @@ from random import Random
 import pytest
 import structlog
 
-from rebalancer.adapters.simulator import ZONE, SimulatedCluster, SimulatedLease
-from rebalancer.adapters.simulator.autoscaler import Autoscaler, Autoscaling
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.policy import Policy
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.documents import memory
+from rebalancer.simulator import ZONE, SimulatedCluster, SimulatedLease
+from rebalancer.simulator.autoscaler import Autoscaler, Autoscaling
 from tests.world.ending import check_end, is_at_rest
 from tests.world.hub import Hub
 from tests.world.monitor import Monitor

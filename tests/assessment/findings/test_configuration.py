@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.affinity import NodeAffinity, PodAffinity, PodAffinityTerm
 from rebalancer.model.budgets import DisruptionBudget
@@ -17,6 +16,7 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy, load_policy
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
 from tests.assessment.redis import AZ, CLUSTER, machines, redis
 from tests.reports import all_findings

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import ClusterBuilder
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domains import named_domains as named_values
@@ -28,6 +27,7 @@ from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, Share, defau
 from rebalancer.scheduling.node_index import RequiredAffinity
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ClusterBuilder
 from rebalancer.tracking.zones import zones_seen
 from tests.assessment.redis import AZ, CLUSTER, HOSTNAME, SHARD, machines, redis
 from tests.scheduling.build import pod, term

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.causes import MinimumSearchLimit, Refusal
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
@@ -12,6 +11,7 @@ from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchLimits
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import (
     cause_of,
     changed,

@@ -10,7 +10,6 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
@@ -22,6 +21,7 @@ from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Policy, load_policy
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import planned
 from tests.planning.scenes import POLICY, Constraint, Scene, Work, multi_class_problems
 from tests.planning.states import LIMITS

@@ -10,7 +10,6 @@ import highspy
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
@@ -19,6 +18,7 @@ from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.single_class.minimum import minimum_repair
 from rebalancer.planning.single_class.placement import make_inner
+from rebalancer.simulator import HOSTNAME, ZONE
 from tests.planning.scenes import Constraint, Scene, Work, problems, several_classes
 from tests.planning.states import CACHE, LIMITS
 

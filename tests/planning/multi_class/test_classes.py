@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState
@@ -25,6 +24,7 @@ from rebalancer.planning.causes import (
 )
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.refusals import eviction_text
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import DEADLOCK, cause_of, changed, limit, planned, policy, shards, softly, together
 from tests.tracking.build import move
 

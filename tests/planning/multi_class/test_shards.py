@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from benchmarks.component_states import shards
-from rebalancer.adapters.simulator import SimulatedCluster, pick_most_crowded
 from rebalancer.policy import Spread
 from rebalancer.scheduling.place import Choose
+from rebalancer.simulator import SimulatedCluster, pick_most_crowded
 from tests.controller.simulated import Simulation
 from tests.planning.build import planned
 from tests.planning.scenes import Scene

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.limits import SearchLimits
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import DEADLOCK, changed, first_problem, planned, policy, shards, together
 from tests.planning.scenes import multi_class_problems
 from tests.planning.states import LIMITS

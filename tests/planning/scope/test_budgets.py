@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.assessment.controllers import members
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.planning.causes import WorkloadLimitReached
@@ -12,6 +11,7 @@ from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.policy import NO_TEAM_POLICY, Amount, Budgets, TeamBudgets, TeamPolicies, TeamReading, merge
 from rebalancer.reporting.refusals import cause_text
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import policy
 from tests.planning.scenes import problems
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 from msgspec import structs
 
 from benchmarks.planning_states import zone_returned
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import Pod, PodSpec, Resources
@@ -15,6 +14,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import changed, first_problem, joined, planned, two_classes
 from tests.scheduling.build import NOW
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.planning.scope.components import Component, find_components
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import limit, policy
 
 

@@ -9,7 +9,6 @@ import pytest
 from msgspec import structs
 
 from benchmarks.planning_states import zone_returned
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory, MoveState
@@ -21,6 +20,7 @@ from rebalancer.policy import TeamPolicies, merge
 from rebalancer.policy.merging import UNREAD
 from rebalancer.policy.sections import Eligibility
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
 from tests.planning.clusters import (

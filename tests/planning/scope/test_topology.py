@@ -1,9 +1,9 @@
 """Nodes under several keys: which keys nest, and which sets of nodes are equal."""
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.scope.topology import Topologies
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE
 from tests.planning.build import labelled
 from tests.scheduling.build import NOW
 

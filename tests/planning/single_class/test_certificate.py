@@ -9,7 +9,6 @@ from typing import cast
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.assessment.assess import assess
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
@@ -25,6 +24,7 @@ from rebalancer.planning.steps.forced import next_step
 from rebalancer.planning.steps.tree_moves import TreeState
 from rebalancer.policy import load_policy
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.planning.interleavings import Required, Zones, fault
 from tests.planning.scenes import POLICY, Scene, Work, problems

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.decoding.interning import Interner
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.capacity import ReservedCapacity
@@ -17,6 +16,7 @@ from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.placement import Inner, Leaf, make_inner
 from rebalancer.scheduling.spread_constraints import HOSTNAME
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.planning.build import on_one_node, policy
 from tests.planning.scenes import problems

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.single_class.outlook import SingleClassOutlook
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import first_problem, limit, planned, policy, softly
 
 

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.labels import Labels
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.planning.single_class.certificate import certify
 from rebalancer.planning.single_class.minimum import Windows, minimum_repair, summarize
 from rebalancer.planning.single_class.selection import select_victims
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.planning.scenes import problems
 from tests.planning.states import CACHE

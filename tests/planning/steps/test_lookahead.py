@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.problem.single_class import SingleClassProblem
@@ -25,6 +24,7 @@ from rebalancer.policy import Policy
 from rebalancer.scheduling.place import Choose, any_feasible, top_scoring
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.acceptance.seed import incoming_of, seed_cases, view_of
 from tests.planning.build import first_problem, limit, policy, softly
 from tests.planning.states import CACHE, LIMITS, Counts

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from random import Random
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.steps.lookahead_models import MultiClassModel
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import first_problem
 from tests.planning.multi_class.test_local_search import moved
 from tests.planning.scenes import multi_class_problems, several_classes

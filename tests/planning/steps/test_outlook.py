@@ -1,6 +1,6 @@
 """Where the replacements of a step that was searched on the real nodes may be placed."""
 
-from rebalancer.adapters.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import limit, planned, policy
 
 

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from msgspec import Struct, structs
 
-from rebalancer.adapters.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domain_failures import simulate_failures
@@ -35,6 +34,7 @@ from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.suggestion import suggestion_document
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.reports import full_report
 from tools.reference import COMMAND, DOCUMENTS, ROOT, schema_text

@@ -12,7 +12,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.advice.constraints import SuggestedSpread, combine, constraint_for_limit, constraints_yaml
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
@@ -32,6 +31,7 @@ from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.simulated import Simulation
 
 HEAD = """

@@ -1,0 +1,40 @@
+"""A small cluster in memory behind the control loop's ports: any run can be simulated, repeated and minimized.
+
+`event_queue` is simulated time, `store` the API server's objects, `watch` a client's view of them, `state` all that the
+controllers share, `trace` the record of what happened. `replica_sets`, `stateful_sets`, `deployments`, `scheduler`,
+`kubelets` and `disruption` are the controllers, `pod_factory` makes their pods, `evictions` is the Eviction API, and
+`node_changes` are the actions of operators and outages, `autoscaler` creates and removes nodes, `jobs` are those of
+placeholder pods. `cluster` connects them, `builder` builds a first snapshot.
+
+The controller's own loop runs on it: `controller` is one process, `changes` are what an operator or an outage does,
+`play` runs both until nothing is left to do and records what happened. That is what `simulate` and `demo` show.
+
+Simulated as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with
+their delay, the responses of the Eviction API. Not simulated: rollouts, preemption, provisioning of volumes,
+taint-based eviction.
+"""
+
+from rebalancer.simulator.autoscaler import Autoscaling
+from rebalancer.simulator.builder import HOSTNAME, START, ZONE, ClusterBuilder
+from rebalancer.simulator.cluster import SimulatedCluster
+from rebalancer.simulator.lease import SimulatedLease
+from rebalancer.simulator.scheduler import pick_most_crowded, pick_random_best
+from rebalancer.simulator.timings import Faults, Span, Timings
+from rebalancer.simulator.trace import TraceEntry, TraceKind
+
+__all__ = [
+    "HOSTNAME",
+    "START",
+    "ZONE",
+    "Autoscaling",
+    "ClusterBuilder",
+    "Faults",
+    "SimulatedCluster",
+    "SimulatedLease",
+    "Span",
+    "Timings",
+    "TraceEntry",
+    "TraceKind",
+    "pick_most_crowded",
+    "pick_random_best",
+]

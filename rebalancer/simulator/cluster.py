@@ -1,0 +1,249 @@
+"""The simulated cluster: the control loop's port, and the actions of an operator."""
+
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from random import Random
+
+from msgspec import structs
+
+from rebalancer.admission.pause import Pause
+from rebalancer.capacity.placeholders import Placeholder
+from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
+from rebalancer.model.events import Event
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Move, Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import reference_of
+from rebalancer.policy import Capacity
+from rebalancer.ports import (
+    Document,
+    EvictionAnswer,
+    PatchAnswer,
+    PatchResult,
+    ReadFailedError,
+    ReplicaCount,
+    SaveAnswer,
+)
+from rebalancer.prevention.plan import PodPatch
+from rebalancer.scheduling.place import Choose
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.simulator.autoscaler import Autoscaler, Autoscaling
+from rebalancer.simulator.deployments import Deployments
+from rebalancer.simulator.disruption import Disruptions
+from rebalancer.simulator.event_queue import EventQueue
+from rebalancer.simulator.evictions import Evictions
+from rebalancer.simulator.jobs import Jobs
+from rebalancer.simulator.kubelets import Kubelets
+from rebalancer.simulator.node_changes import NodeChanges
+from rebalancer.simulator.pod_factory import PodFactory
+from rebalancer.simulator.replica_sets import ReplicaSets
+from rebalancer.simulator.scheduler import SimulatedScheduler, pick_random_best
+from rebalancer.simulator.state import ClusterState
+from rebalancer.simulator.stateful_sets import StatefulSets
+from rebalancer.simulator.store import Store
+from rebalancer.simulator.timings import Faults, Timings
+from rebalancer.simulator.trace import TraceEntry, TraceKind
+from rebalancer.simulator.watch import Watch
+
+HEALTHY = Timings()
+FAULTLESS = Faults()
+
+
+class SimulatedCluster:
+    """A cluster in memory whose time advances only with `advance`. Equal arguments give equal traces.
+
+    `choose` picks one of the feasible nodes for a pod: by default a random one of the top-scoring nodes. `parallel` are
+    the UIDs of the StatefulSets with `podManagementPolicy: Parallel`. `autoscaling` is how an autoscaler behaves, None:
+    there is none.
+    """
+
+    def __init__(
+        self,
+        first: Snapshot,
+        *,
+        seed: int = 0,
+        timings: Timings = HEALTHY,
+        faults: Faults = FAULTLESS,
+        profile: Profile = DEFAULT_PROFILE,
+        choose: Choose | None = None,
+        parallel: Collection[str] = (),
+        autoscaling: Autoscaling | None = None,
+    ) -> None:
+        self._state = ClusterState(
+            store=Store(first),
+            event_queue=EventQueue(first.taken_at),
+            random=Random(seed),  # noqa: S311  # reproducible on purpose
+            timings=timings,
+        )
+        # Listeners are called in this order; the watch is first, so that it sees every change.
+        self._watch = Watch(self._state, first, faults.watch_delay)
+        pod_factory = PodFactory(self._state, first)
+        SimulatedScheduler(self._state, profile, choose or pick_random_best(self._state.random))
+        Kubelets(self._state)
+        ReplicaSets(self._state, pod_factory)
+        StatefulSets(self._state, pod_factory, parallel)
+        Deployments(self._state)
+        Disruptions(self._state)
+        self._evictions = Evictions(self._state, faults)
+        self._documents: dict[str, str] = {}
+        self._saved_by_another = False
+        self.nodes = NodeChanges(self._state)
+        self.jobs = Jobs(self._state)
+        """Jobs of placeholder pods."""
+        self.autoscaler = Autoscaler(self._state, self.nodes, autoscaling) if autoscaling is not None else None
+        self.pause: Pause | None = None
+        """The kill switch, for an operator to set."""
+        self.restricted = True
+        """Whether the admission policy that restricts patches of pods is installed."""
+        self.patches: list[PodPatch] = []
+        """The patches that were carried out, the oldest first."""
+
+    # Time
+
+    @property
+    def now(self) -> datetime:
+        """The simulated time."""
+        return self._state.event_queue.now
+
+    def seconds(self) -> float:
+        """Return the simulated time in seconds, as a monotonic clock does."""
+        return self.now.timestamp()
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When the next queued action is due, None if there is none."""
+        return self._state.event_queue.next_due
+
+    @property
+    def trace(self) -> list[TraceEntry]:
+        """Everything that has happened, the oldest first."""
+        return self._state.trace
+
+    def listen(self, listener: Callable[[object | None, object | None], None]) -> None:
+        """Call a function with each pod, node, workload and budget that changes: before, None if new, and after."""
+        for table in (self._state.store.pods, self._state.store.nodes, self._state.store.workloads):
+            table.listeners.append(listener)
+        self._state.store.budgets.listeners.append(listener)
+
+    def advance(self, seconds: float) -> None:
+        """Advance the time, and run everything that falls due."""
+        self._state.event_queue.run(self.now + timedelta(seconds=seconds))
+
+    # The loop's port
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        """Return a client's view of the cluster, older than the actual state by the watch's delay."""
+        return self._watch.snapshot(now)
+
+    def staleness(self) -> str:
+        """Say why the snapshot is stale: it never is, within the watch's delay."""
+        return ""
+
+    def evict(self, move: Move) -> EvictionAnswer:
+        """Request an eviction at the present time."""
+        return self._evictions.evict(move)
+
+    def patch_cost(self, patch: PodPatch) -> PatchAnswer:
+        """Write or remove a pod's deletion cost, if the pod is unchanged."""
+        pods = self._state.store.pods
+        pod = pods.named(patch.namespace, patch.name)
+        if pod is None or (pod.uid, pod.resource_version) != (patch.uid, patch.resource_version):
+            return PatchAnswer(PatchResult.CONFLICT, message="the pod has been changed since it was read")
+        dropped = {OWN_DELETION_COST} if patch.marker_only else {OWN_DELETION_COST, DELETION_COST}
+        annotations = Labels({key: text for key, text in pod.annotations.items() if key not in dropped})
+        pods.put(structs.replace(pod, own_deletion_cost=patch.cost or 0, annotations=annotations))
+        self.patches.append(patch)
+        after = pods.get(patch.uid)
+        assert after is not None
+        return PatchAnswer(PatchResult.PATCHED, after.resource_version)
+
+    def find_missing_restriction(self, namespace: str, pod: str) -> str:
+        """Return why the restriction is missing, "" if it is installed."""
+        del namespace, pod
+        return "" if self.restricted else "a change of a label was not refused"
+
+    def watch_autoscalers(self, *, wanted: bool) -> None:
+        """Do nothing: a simulated cluster has the autoscalers of its first snapshot."""
+
+    def record(self, event: Event) -> None:
+        """Publish an event: it is recorded in the trace."""
+        about = event.regarding
+        name = f"{about.kind} {about.namespace}/{about.name}"
+        self._state.note(TraceKind.EVENT, name, f"{event.reason}: {event.note}")
+
+    def read_pause(self) -> Pause | None:
+        """Return the pause that an operator has set."""
+        return self.pause
+
+    def count_replicas(self, workload: Reference) -> ReplicaCount:
+        """Count a workload's pods that are Ready at the present time; ReadFailedError if the workload is gone."""
+        store = self._state.store
+        top = next((item for item in store.workloads if reference_of(item) == workload), None)
+        if top is None:
+            raise ReadFailedError(f"{workload}: not found")
+        owned = [item.uid for item in store.workloads if item.owner is not None and item.owner.uid == top.uid]
+        ready = sum(pod.ready and not pod.terminating for uid in (top.uid, *owned) for pod in store.pods.of(uid))
+        return ReplicaCount(wanted=top.replicas, ready=ready)
+
+    # Placeholders
+
+    def list_placeholders(self, namespace: str) -> frozenset[str]:
+        """Return the names of the Jobs; there is one namespace for them."""
+        del namespace
+        return self.jobs.names
+
+    def create_placeholder(self, placeholder: Placeholder, rules: Capacity) -> str:
+        """Create a Job."""
+        return self.jobs.create(placeholder, rules)
+
+    def delete_placeholder(self, namespace: str, name: str) -> None:
+        """Delete a Job and its pod."""
+        del namespace
+        self.jobs.delete(name)
+
+    def explain_placeholder(self, namespace: str, token: str) -> str:
+        """Return what the autoscaler says of a request that waits."""
+        del namespace, token
+        return "no machine to be had" if self.autoscaler is not None else ""
+
+    def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
+        """Replace the stored documents, unless another process has stored some since they were read."""
+        if self._saved_by_another:
+            return SaveAnswer("the stored documents have been changed since they were read", conflict=True)
+        self._documents = {document.key: document.text for document in documents}
+        return SaveAnswer()
+
+    def load(self, key: str) -> str:
+        """Return a stored document, "" if there is none."""
+        self._saved_by_another = False
+        return self._documents.get(key, "")
+
+    def save_as_another(self, documents: tuple[Document, ...]) -> None:
+        """Replace the stored documents as another process does."""
+        self._documents = {document.key: document.text for document in documents}
+        self._saved_by_another = True
+
+    # An operator's actions
+
+    def add_pod(self, pod: Pod) -> None:
+        """Create a pod without an owner."""
+        self._state.note(TraceKind.CREATED, f"Pod {pod}")
+        self._state.store.pods.put(pod)
+
+    def delete_pod(self, uid: str) -> None:
+        """Delete a pod, if it exists."""
+        pod = self._state.store.pods.get(uid)
+        if pod is not None:
+            self._state.delete(pod)
+
+    def scale(self, namespace: str, kind: str, name: str, replicas: int) -> None:
+        """Set the number of replicas of a workload; ValueError if the workload does not exist or the number is < 0."""
+        if replicas < 0:
+            raise ValueError(f"replicas is {replicas}; expected 0 or more")
+        for workload in self._state.store.workloads:
+            if (workload.namespace, workload.kind, workload.name) == (namespace, kind, name):
+                self._state.note(TraceKind.SCALED, str(workload), f"{workload.replicas} to {replicas}")
+                self._state.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
+                return
+        raise ValueError(f"{kind} {namespace}/{name} not found")

@@ -1,0 +1,87 @@
+"""One process of the controller on a simulated cluster, without its threads: every cycle is run to its end."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+from rebalancer.admission.pause import Pause
+from rebalancer.controller.prevention import Prevention
+from rebalancer.controller.runner import Identity, Runner
+from rebalancer.controller.state import Clocks, Leading, LoopState, PauseRead
+from rebalancer.policy import Policy
+from rebalancer.ports import EvictionResult
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.simulator import SimulatedCluster
+
+
+class _EvictionCounter:
+    """The loop's observer; counts evictions."""
+
+    def __init__(self) -> None:
+        self.evicted = 0
+
+    def phase(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002  # the duration is not shown
+        """Time nothing."""
+        return nullcontext()
+
+    def answered(self, result: EvictionResult) -> None:
+        """Count a granted eviction."""
+        self.evicted += result is EvictionResult.EVICTED
+
+    def changed(self, state: LoopState) -> None:
+        """Do nothing: who shows something reads the state itself."""
+
+
+class SimulatedController:
+    """A controller that leads and obeys a policy. `name` is how it identifies itself."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, policy: Policy, *, name: str, profile: Profile = DEFAULT_PROFILE
+    ) -> None:
+        self._cluster = cluster
+        self._observer = _EvictionCounter()
+        clocks = Clocks(now=lambda: cluster.now, monotonic=cluster.seconds)
+        self._runner = Runner(
+            state=LoopState(policy=policy, policy_since=cluster.now, profile=profile),
+            cluster=cluster,
+            clocks=clocks,
+            observer=self._observer,
+            may_act=lambda _: True,
+            identity=Identity(name=name, policy_source=name),
+        )
+        self._prevention = Prevention(
+            cluster=cluster,
+            clocks=clocks,
+            get_state=lambda: self._runner.state,
+            may_act=lambda _: True,
+            tell=self._runner.tell,
+            burst=policy.interval.total_seconds(),  # a cycle's patches are sent at once here
+        )
+        self._runner.tell(Leading(leads=True))
+
+    @property
+    def state(self) -> LoopState:
+        """The loop's state."""
+        return self._runner.state
+
+    @property
+    def evicted(self) -> int:
+        """How many evictions were granted."""
+        return self._observer.evicted
+
+    def run_cycle(self) -> None:
+        """Run a cycle, and what keeps deletion costs in order, at the present time."""
+        self._runner.tick()
+        self._prevention.cycle_ended()
+        self._prevention.work()
+
+    def observe(self, before: object, after: object) -> None:
+        """Take a change in the cluster, which may call for an early cycle."""
+        self._runner.observe(before, after)
+
+    def pause(self, pause: Pause | None) -> None:
+        """Set the kill switch, or end the pause with None; the controller reads it at once."""
+        self._cluster.pause = pause
+        self._runner.tell(PauseRead(pause=pause))
+
+    def time_to_cycle(self) -> float | None:
+        """Return in how many seconds the next early cycle is due, None if none is."""
+        return self._runner.time_to_cycle()

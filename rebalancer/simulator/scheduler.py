@@ -1,0 +1,161 @@
+"""The scheduler: a queue of pending pods; each is bound to a feasible node, or backs off if there is none.
+
+Filters and scores are those of `rebalancer.scheduling`; here are only the queue and its times. Preemption is not
+simulated.
+Source: `pkg/scheduler/backend/queue/scheduling_queue.go`.
+"""
+
+from heapq import heappop, heappush
+from random import Random
+
+from msgspec import structs
+
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.place import Choose, candidate_nodes
+from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.scoring import best
+from rebalancer.scheduling.view import View
+from rebalancer.simulator.informers import follow
+from rebalancer.simulator.scheduler_cache import SchedulerCache
+from rebalancer.simulator.state import ClusterState
+from rebalancer.simulator.trace import TraceKind
+
+LONGEST_BACK_OFF = 10.0
+"""Seconds; the back-off starts with one second and doubles with each attempt (podMaxBackoffSeconds)."""
+
+
+def pick_random_best(random: Random) -> Choose:
+    """Return the choice of the real scheduler: a random one of the top-scoring nodes."""
+
+    def choose(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
+        return (random.choice(sorted(best(pod, view, nodes))),)
+
+    return choose
+
+
+def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
+    """Return an adversary's choice: the feasible node with most pods of the same owner.
+
+    A property that holds with this scheduler holds for many other scores, too.
+    """
+
+    def crowd(node: str) -> int:
+        return sum(other.owner == pod.owner and not other.terminating for other in view.pods_on(node))
+
+    return (max(sorted(nodes), key=crowd),)
+
+
+class SimulatedScheduler:
+    """One scheduler with one profile; it leaves pods that name another one, or have gates, alone."""
+
+    def __init__(self, state: ClusterState, profile: Profile, choose: Choose) -> None:
+        self._state = state
+        self._name = profile.name
+        self._choose = choose
+        self._cache = SchedulerCache(state, profile)
+        self._active: list[tuple[int, int, str]] = []
+        self._queued = 0
+        self._attempts: dict[str, int] = {}
+        self._parked: dict[str, int] = {}
+        self._backing_off: set[str] = set()
+        self._missed: set[str] = set()
+        # The queue of pods and the cache are handlers of their own: neither waits for the other.
+        self._queue = follow(state, state.store.pods, "queue")
+        self._queue.listeners.append(self._queue_changed)
+        self._cache.pods.listeners.append(self._pod_changed)
+        self._cache.nodes.listeners.append(self._node_changed)
+        for pod in sorted(state.store.pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
+            self._queue_changed(None, pod)
+
+    def _queue_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if after is None:
+            self._forget(before)
+        elif before is None and self._is_mine(after):
+            self._activate(after, self._number())
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and (after is None or after.node != before.node or after.deleted != before.deleted):
+            self._try_again()
+
+    def _node_changed(self, _: Node | None, __: Node | None) -> None:
+        self._try_again()
+
+    def _is_mine(self, pod: Pod) -> bool:
+        return pod.waiting and not pod.spec.gated and pod.spec.scheduler == self._name
+
+    def _forget(self, gone: Pod | None) -> None:
+        if gone is not None:
+            self._attempts.pop(gone.uid, None)
+            self._parked.pop(gone.uid, None)
+            self._backing_off.discard(gone.uid)
+            self._missed.discard(gone.uid)
+
+    def _number(self) -> int:
+        """Return the next number in the queue; an unschedulable pod gets its new number when it is parked."""
+        self._queued += 1
+        return self._queued
+
+    def _activate(self, pod: Pod, number: int) -> None:
+        heappush(self._active, (-pod.spec.priority, number, pod.uid))
+        self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
+
+    def _try_again(self) -> None:
+        """Queue the unschedulable pods again after a change; those that back off stay until their back-off is over."""
+        for uid in list(self._parked):
+            if uid in self._backing_off:
+                self._missed.add(uid)
+            else:
+                self._unpark(uid)
+
+    def _unpark(self, uid: str) -> None:
+        number = self._parked.pop(uid)
+        self._missed.discard(uid)
+        pod = self._queue.get(uid)
+        if pod is not None:
+            self._activate(pod, number)
+
+    def _back_off_over(self, uid: str) -> None:
+        self._backing_off.discard(uid)
+        if uid in self._missed:
+            self._unpark(uid)
+
+    def _attempt(self) -> None:
+        """Place the pod at the head of the queue, or park it."""
+        _, _, uid = heappop(self._active)
+        pod = self._queue.get(uid)
+        if pod is not None and pod.waiting:
+            nodes = candidate_nodes(pod, self._cache.view, self._choose).chosen
+            if nodes:
+                self._bind(pod, next(iter(nodes)))
+            else:
+                self._park(pod)
+        if self._active:
+            self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
+
+    def _bind(self, pod: Pod, node: str) -> None:
+        """Count a pod on its node, and bind it beside the next attempts."""
+        self._attempts.pop(pod.uid, None)
+        self._cache.assume(pod, structs.replace(pod, node=node))
+        binding = self._state.timings.binding
+        if binding.longest:
+            delay = binding.draw(self._state.random)
+            self._state.event_queue.after(delay, lambda: self._write_binding(pod, node), key=f"bind {pod.uid}")
+        else:
+            self._write_binding(pod, node)
+
+    def _write_binding(self, pod: Pod, node: str) -> None:
+        """Bind a pod; nothing is done if it was deleted meanwhile."""
+        stored = self._state.store.pods.get(pod.uid)
+        if stored is not None:
+            self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
+            self._state.store.pods.put(structs.replace(stored, node=node))
+
+    def _park(self, pod: Pod) -> None:
+        attempts = self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1
+        if attempts == 1:
+            self._state.note(TraceKind.UNSCHEDULABLE, f"Pod {pod}")
+        self._parked[pod.uid] = self._number()
+        self._backing_off.add(pod.uid)
+        delay = min(2.0 ** (attempts - 1), LONGEST_BACK_OFF)
+        self._state.event_queue.after(delay, lambda: self._back_off_over(pod.uid), key=f"back-off {pod.uid}")

@@ -1,0 +1,74 @@
+"""What all controllers of a simulated cluster share: its objects, its time, its random numbers and its trace."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+
+from msgspec import structs
+
+from rebalancer.model.pods import Pod
+from rebalancer.simulator.event_queue import EventQueue
+from rebalancer.simulator.store import Store
+from rebalancer.simulator.timings import Timings
+from rebalancer.simulator.trace import TraceEntry, TraceKind
+
+GRACE = timedelta(seconds=30)
+"""The API's default terminationGracePeriodSeconds: the deletionTimestamp lies that far ahead."""
+
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+"""The characters of generated names (apimachinery `rand.SafeEncodeString`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterState:
+    """A cluster without its controllers."""
+
+    store: Store
+    event_queue: EventQueue
+    random: Random
+    timings: Timings
+    trace: list[TraceEntry] = field(default_factory=list)
+
+    @property
+    def stamp(self) -> datetime:
+        """The time as objects store it: in whole seconds."""
+        return self.event_queue.now.replace(microsecond=0)
+
+    def note(self, what: TraceKind, about: object, detail: str = "") -> None:
+        """Add an entry to the trace."""
+        self.trace.append(TraceEntry(self.event_queue.now, what, str(about), detail))
+
+    def uid(self) -> str:
+        """Make a UID; random, not consecutive, because controllers sort equal pods by it."""
+        drawn = f"{self.random.getrandbits(128):032x}"
+        return "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:]))
+
+    def generate_pod_name(self, namespace: str, owner: str) -> str:
+        """Make a name for a pod of this owner; one that is taken is drawn again, as the API server does.
+
+        Source: apiserver `pkg/registry/rest/create.go` (RetryGenerateName).
+        """
+        name = ""
+        while not name or self.store.pods.named(namespace, name) is not None:
+            name = f"{owner}-{''.join(self.random.choices(_SAFE, k=5))}"
+        return name
+
+    def delete(self, pod: Pod) -> None:
+        """Delete a pod as the API server does: at once if it does not run, else it becomes terminating.
+
+        `pod` may be a client's old copy: what counts is the stored one.
+        Source: `pkg/registry/core/pod/strategy.go` (CheckGracefulDelete).
+        """
+        stored = self.store.pods.get(pod.uid)
+        if stored is None or stored.terminating:
+            return
+        self.note(TraceKind.DELETED, f"Pod {stored}")
+        if stored.node is None or stored.finished:
+            self.remove(stored)
+        else:
+            self.store.pods.put(structs.replace(stored, deleted=self.stamp + GRACE))
+
+    def remove(self, pod: Pod) -> None:
+        """Remove a pod from the store."""
+        self.store.pods.drop(pod.uid)
+        self.note(TraceKind.GONE, f"Pod {pod}")
