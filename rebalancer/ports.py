@@ -74,6 +74,10 @@ class ReplicaCount(Struct, frozen=True):
     ready: int
 
 
+STATUS_KEY, MEMORY_KEY, PLAN_KEY = "status.json", "memory.json", "plan.json"
+"""The keys of the status ConfigMap."""
+
+
 class Document(Struct, frozen=True):
     """A named text stored in the status ConfigMap."""
 

@@ -11,11 +11,13 @@ from typing import Final
 
 import msgspec
 
+from rebalancer.adapters.files.profiles import UnreadableProfile
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
 from rebalancer.adapters.web import CannotListen
 from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.assessment.findings import Finding
+from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.files import read_bytes, read_policy
 from rebalancer.cli.load import load_cluster
@@ -23,8 +25,8 @@ from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
-from rebalancer.controller import logs, process
-from rebalancer.controller.policy_source import UnreadablePolicy, UnreadableProfile
+from rebalancer.controller import process
+from rebalancer.controller.policy_source import UnreadablePolicy
 from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.policy import PolicyError

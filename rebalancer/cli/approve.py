@@ -14,8 +14,8 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
-from rebalancer.controller.status import PLAN
 from rebalancer.policy import Mode
+from rebalancer.ports import PLAN_KEY
 from rebalancer.reporting.acting import describe_status
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.phrases import plural
@@ -63,7 +63,7 @@ def _read_pending(transport: Transport, namespace: str) -> PlanDocument:
         raise CliError(f"no controller has written a status in namespace {namespace}; choose it with --namespace")
     if status.mode != Mode.APPROVE:
         raise CliError(f"no plan waits for approval: {describe_status(status)}")
-    text = StatusMap(transport, namespace).load(PLAN)
+    text = StatusMap(transport, namespace).load(PLAN_KEY)
     try:
         plan = msgspec.json.decode(text or "null", type=PlanDocument | None)
     except msgspec.DecodeError as error:

@@ -9,10 +9,10 @@ import msgspec
 from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
 from rebalancer.cli.errors import CliError
-from rebalancer.controller.policy_source import CONFIG_MAP, KEY
-from rebalancer.controller.status import STATUS
+from rebalancer.decoding.team_policies import POLICY_KEY, POLICY_MAP
 from rebalancer.locations import PREFIX, own_namespace
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
+from rebalancer.ports import STATUS_KEY
 from rebalancer.reporting.acting import describe_mode, describe_status
 from rebalancer.reporting.documents.status import StatusDocument
 
@@ -27,7 +27,7 @@ def controller_namespace() -> str:
 
 def read_status(transport: Transport, namespace: str) -> StatusDocument | None:
     """Return the controller's last status, None if it has written none; raise ClusterError or CliError."""
-    text = StatusMap(transport, namespace).load(STATUS)
+    text = StatusMap(transport, namespace).load(STATUS_KEY)
     if not text.strip():
         return None
     try:
@@ -55,19 +55,19 @@ def read_cluster_policy(transport: Transport, namespace: str, name: str) -> Poli
     config_map = read_config_map(transport, namespace, name)
     if config_map is None:
         return None
-    if KEY not in config_map.data:
-        raise LookupError(f"ConfigMap {namespace}/{name} has no key {KEY}")
-    return load_policy(config_map.data[KEY].encode(), source=f"configmap:{namespace}/{name}")
+    if POLICY_KEY not in config_map.data:
+        raise LookupError(f"ConfigMap {namespace}/{name} has no key {POLICY_KEY}")
+    return load_policy(config_map.data[POLICY_KEY].encode(), source=f"configmap:{namespace}/{name}")
 
 
 def describe_other_policy(transport: Transport, used: Policy) -> str:
     """Say that the cluster has another policy than the one that is used; "" if it has not, or it cannot be read."""
     namespace = controller_namespace()
     try:
-        policy = read_cluster_policy(transport, namespace, CONFIG_MAP)
+        policy = read_cluster_policy(transport, namespace, POLICY_MAP)
     except (ClusterError, LookupError, PolicyError):
         return ""
     if policy is None or policy.hash == used.hash:
         return ""
-    place = f"configmap:{namespace}/{CONFIG_MAP}"
+    place = f"configmap:{namespace}/{POLICY_MAP}"
     return f"the shipped policy is used, not the one in force in this cluster; pass --policy {place} for that"

@@ -16,6 +16,7 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
+from rebalancer.cli import logs
 from rebalancer.cli.demo_night import REPLICAS, STEPS, play_night
 from rebalancer.cli.demo_page import DemoPage
 from rebalancer.cli.demo_play import LONGEST, DemoRun, StoryLine
@@ -24,7 +25,6 @@ from rebalancer.cli.demo_view import draw, format_clock
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import say
-from rebalancer.controller import logs
 from rebalancer.locations import Address, parse_address
 from rebalancer.reporting.phrases import plural
 from rebalancer.simulator import START

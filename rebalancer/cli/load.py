@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.adapters.files import UnreadableSnapshot, read_config_maps, read_snapshot
+from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
@@ -24,9 +25,8 @@ from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.progress import progress
-from rebalancer.controller.policy_source import CONFIG_MAP, UnreadableProfile, read_profile
-from rebalancer.controller.team_policies import read_team_policy
 from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.decoding.team_policies import POLICY_MAP, read_team_policy
 from rebalancer.locations import own_namespace
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
@@ -104,7 +104,7 @@ def _make_live_reader(transport: Transport) -> _ReadTeams:
         config_maps: dict[str, ConfigMap | None] = {}
         for namespace in namespaces:
             try:
-                config_maps[namespace] = read_config_map(transport, namespace, CONFIG_MAP)
+                config_maps[namespace] = read_config_map(transport, namespace, POLICY_MAP)
             except RequestRefused as error:
                 warn([f"the team policy of {namespace} is not evaluated: {error}"])
             except ClusterError as error:
@@ -116,7 +116,7 @@ def _make_live_reader(transport: Transport) -> _ReadTeams:
 
 def _make_file_reader(data: bytes, source: str) -> _ReadTeams:
     def read(namespaces: Iterable[str]) -> Mapping[str, ConfigMap | None]:
-        config_maps = read_config_maps(data, name=CONFIG_MAP, source=source)
+        config_maps = read_config_maps(data, name=POLICY_MAP, source=source)
         if config_maps is None:
             warn([f"{source} has no ConfigMaps: team policies are not evaluated; add configmaps to kubectl get"])
             return {}

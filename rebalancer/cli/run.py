@@ -2,13 +2,15 @@
 
 import argparse
 
+from rebalancer.adapters.files.profiles import UnreadableProfile
 from rebalancer.adapters.kubernetes.transport import ClusterError
 from rebalancer.adapters.web import CannotListen
+from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
-from rebalancer.controller import logs, process
-from rebalancer.controller.policy_source import UnreadablePolicy, UnreadableProfile
+from rebalancer.controller import process
+from rebalancer.controller.policy_source import UnreadablePolicy
 from rebalancer.policy import PolicyError
 
 

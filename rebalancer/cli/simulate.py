@@ -9,13 +9,13 @@ from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.unmatched import find_unmatched
+from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.load import LoadedCluster, load_cluster, load_profile
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
-from rebalancer.controller import logs
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time

@@ -5,29 +5,27 @@ nothing and does not depend on how the file is replaced. The scheduler's configu
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
+from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
+from rebalancer.decoding.team_policies import POLICY_KEY, POLICY_MAP
 from rebalancer.locations import ConfigMapPolicy, FilePolicy
 from rebalancer.model.events import Regarding
 from rebalancer.policy import Policy, PolicyError, default_policy, load_policy, policy_notes
-from rebalancer.scheduling.configuration import ConfigurationError, read_profiles
-from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.scheduling.profile import Profile
 
 if TYPE_CHECKING:
     from rebalancer.settings import Settings  # commands that read no settings need not wait for its declarations
 
-CONFIG_MAP, KEY = "rebalancer-policy", "policy.yaml"
-CONFIGURATION = Path("/etc/rebalancer")
-"""Where deploy/ mounts the policy; the scheduler's configuration may lie there, too."""
 POLL_SECONDS = 1.0
 _SYNC_SECONDS = 30.0
 
@@ -36,10 +34,6 @@ _log = structlog.get_logger("rebalancer.policy")
 
 class UnreadablePolicy(Exception):  # noqa: N818  # callers read it as a state
     """The policy that the settings name does not exist or cannot be read; the message names the place."""
-
-
-class UnreadableProfile(Exception):  # noqa: N818  # callers read it as a state
-    """The scheduler's configuration cannot be read or has no such profile; the message names file and field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +58,7 @@ def open_policy(settings: "Settings", transport: Transport) -> OpenedPolicy:
 
     Raises PolicyError, UnreadablePolicy or UnreadableProfile where there is no valid one.
     """
-    default_object = Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONFIG_MAP)
+    default_object = Regarding(kind="ConfigMap", namespace=settings.namespace, name=POLICY_MAP)
     match settings.policy:
         case None:
             policy = default_policy()
@@ -121,9 +115,9 @@ def _make_key_reader(reflector: Reflector) -> Callable[[], bytes]:
         config_maps: tuple[ConfigMap, ...] = reflector.contents().objects
         if not config_maps:
             raise LookupError("there is no such ConfigMap")
-        if KEY not in config_maps[0].data:
-            raise LookupError(f"the ConfigMap has no key {KEY}")
-        return config_maps[0].data[KEY].encode()
+        if POLICY_KEY not in config_maps[0].data:
+            raise LookupError(f"the ConfigMap has no key {POLICY_KEY}")
+        return config_maps[0].data[POLICY_KEY].encode()
 
     return read
 
@@ -144,33 +138,6 @@ def policy_event(data: bytes, source: str, folder: Path | None = None) -> LoopEv
 def _log_notes(policy: Policy, source: str) -> None:
     for note in policy_notes(policy):
         _log.warning("policy leaves out a default", source=source, note=note)
-
-
-def read_profile(policy: Policy, folder: Path | None = None) -> Profile:
-    """Return the scheduler profile that the policy names, from its configuration file where the policy names one.
-
-    The file must lie in `folder`, which is that of the policy's own file, or in /etc/rebalancer, or below them, links
-    resolved: who may write the policy may not therefore read every file of the process.
-    """
-    name, file = policy.scheduler.name, policy.scheduler.config_file
-    if file is None:
-        return replace(DEFAULT_PROFILE, name=name)
-    try:
-        path = Path(file).resolve()
-        folders = [CONFIGURATION] if folder is None else [folder, CONFIGURATION]
-        if not any(path.is_relative_to(root) for root in map(Path.resolve, folders) if root != Path(root.anchor)):
-            expected = " or ".join(str(root.absolute()) for root in folders)
-            raise UnreadableProfile(f"scheduler.configFile: {file} is not below {expected}; move it there")
-        configured = read_profiles(path.read_bytes())
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that form a loop
-        raise UnreadableProfile(f"scheduler.configFile: {file}: {getattr(error, 'strerror', None) or error}") from None
-    except ConfigurationError as error:
-        raise UnreadableProfile(f"scheduler.configFile: {file}: {error}") from None
-    if name not in configured:
-        raise UnreadableProfile(
-            f"scheduler.name: {file} has no profile {name!r}; set it to the schedulerName of one of its profiles"
-        )
-    return configured[name]
 
 
 class PolicyWatcher(PollingThread):

@@ -25,18 +25,20 @@ from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.pauses import watch_pauses
-from rebalancer.controller.policy_source import CONFIG_MAP, OpenedPolicy, PolicyWatcher, open_policy
+from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
 from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, Stopping
-from rebalancer.controller.status import MEMORY, read_memory
+from rebalancer.controller.status import read_memory
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
 from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.decoding.team_policies import POLICY_MAP
 from rebalancer.model.events import Regarding
 from rebalancer.model.moves import Memory, Proposal
 from rebalancer.policy import Mode, select_team_namespaces
+from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.settings import Settings
 
@@ -228,7 +230,7 @@ class _Controller:
 
     def _load_memory(self) -> Memory:
         policy, now = self._runner.state.policy, self._clocks.now()
-        memory = read_memory(self._cluster.load(MEMORY), policy, now)
+        memory = read_memory(self._cluster.load(MEMORY_KEY), policy, now)
         if self._approved is None:
             return memory
         plan = self._approved
@@ -272,7 +274,7 @@ class _Controller:
         return select_team_namespaces(self._runner.state.policy.cluster, names, self._settings.namespace)
 
     def _read_team_policy(self, namespace: str) -> ConfigMap | None:
-        return read_config_map(self._transport, namespace, CONFIG_MAP, timeout=_TEAM_POLICY_SECONDS)
+        return read_config_map(self._transport, namespace, POLICY_MAP, timeout=_TEAM_POLICY_SECONDS)
 
     def start(self, stopping: threading.Event) -> None:
         """Fill the caches, then take part in the election and begin the cycles."""

@@ -40,12 +40,12 @@ from rebalancer.controller.state import (
     Save,
     Saved,
 )
-from rebalancer.controller.status import MEMORY, status_documents
+from rebalancer.controller.status import status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
 from rebalancer.model.events import Event
 from rebalancer.model.reasons import State
 from rebalancer.policy import Mode
-from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, Placeholders, ReadFailedError
+from rebalancer.ports import MEMORY_KEY, Cluster, EvictionAnswer, EvictionResult, Placeholders, ReadFailedError
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.plan_numbers import plan_numbers
 
@@ -368,7 +368,7 @@ class Runner:
         events: list[LoopEvent] = [Saved(problem=answer.problem)]
         if answer.conflict:
             try:
-                events.append(MemoryRead(memory=parse_memory(self._cluster.load(MEMORY))))
+                events.append(MemoryRead(memory=parse_memory(self._cluster.load(MEMORY_KEY))))
             except Exception as error:  # noqa: BLE001  # the next attempt to save reads again
                 _log.warning("memory not read", error=str(error))
         return events

@@ -10,7 +10,7 @@ from rebalancer.controller.state import LoopState
 from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.policy import Policy
-from rebalancer.ports import Document
+from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY, Document
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.reporting.documents.status import (
@@ -26,7 +26,6 @@ from rebalancer.reporting.documents.status import (
 )
 from rebalancer.reporting.plan_numbers import PlanNumbers, plan_numbers
 
-STATUS, MEMORY, PLAN = "status.json", "memory.json", "plan.json"
 _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""
 
@@ -39,12 +38,12 @@ _log = structlog.get_logger("rebalancer")
 def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
     """Return the documents to store, the memory first: the others are left out if there is no space."""
     status = status_document(state, identity, policy_source)
-    made = [Document(MEMORY, memory_text(state.memory)), Document(STATUS, to_json(status).decode())]
+    made = [Document(MEMORY_KEY, memory_text(state.memory)), Document(STATUS_KEY, to_json(status).decode())]
     cycle = state.cycle
     if cycle is not None and (
         cycle.memory.proposal is not None or len(cycle.plan.evictions) + len(cycle.plan.waiting) <= _MOST_EVICTIONS
     ):
-        made.append(Document(PLAN, cycle.plan_json))
+        made.append(Document(PLAN_KEY, cycle.plan_json))
     return tuple(made)
 
 
@@ -56,7 +55,9 @@ def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
     memory = parse_memory(text)
     if memory is not NO_MEMORY or not text.strip():
         return memory
-    _log.warning("memory cannot be read", key=MEMORY, consequence="it begins anew, and nothing is evicted for a minute")
+    _log.warning(
+        "memory cannot be read", key=MEMORY_KEY, consequence="it begins anew, and nothing is evicted for a minute"
+    )
     return structs.replace(NO_MEMORY, sent=(now,) * min(policy.budgets.per_minute.value, _MOST_SENT))
 
 

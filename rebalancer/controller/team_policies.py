@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused
-from rebalancer.controller.policy_source import CONFIG_MAP, KEY
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, TeamPoliciesRead
 from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.policy import NO_TEAM_POLICY, PolicyError, TeamReading, load_team_policy
+from rebalancer.decoding.team_policies import POLICY_MAP, read_team_policy
+from rebalancer.policy import TeamReading
 from rebalancer.policy.merging import MOST_TEAMS
 
 POLL_SECONDS: Final = 10.0
@@ -35,29 +35,6 @@ _NO_RIGHT: Final = frozenset({401, 403})
 _NOT_READ: Final = TeamReading(policy=None, problem="not read yet")
 
 _log = structlog.get_logger("rebalancer.policy")
-
-
-def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -> TeamReading:
-    """Return the reading of a namespace's ConfigMap, None where there is none; `before` is the last reading.
-
-    Whatever the ConfigMap holds: if it is no team policy, the last valid one stays, and the reading says why.
-    """
-    if config_map is None:
-        return TeamReading(policy=NO_TEAM_POLICY)
-    last = before.policy if before is not None else None
-    name = f"ConfigMap {config_map.namespace}/{config_map.name}"
-    if KEY in config_map.binary:
-        return TeamReading(policy=last, problem=f"{name}: {KEY} is not text in UTF-8")
-    if KEY not in config_map.data:
-        return TeamReading(policy=last, problem=f"{name}: there is no key {KEY}; add it or delete the ConfigMap")
-    try:
-        text = config_map.data[KEY].encode(errors="surrogatepass")
-        return TeamReading(policy=load_team_policy(text, source=f"{name}, {KEY}"))
-    except PolicyError as error:
-        return TeamReading(policy=last, problem=str(error))
-    except Exception as error:  # noqa: BLE001  # a defect of the reader refuses this policy and no other
-        _log.exception("team policy cannot be read", source=name)
-        return TeamReading(policy=last, problem=f"{name}: cannot be read ({type(error).__name__})")
 
 
 class TeamPolicyReader(PollingThread):
@@ -137,14 +114,20 @@ class TeamPolicyReader(PollingThread):
         if before is not None and namespace in self._config_maps and self._config_maps[namespace] == config_map:
             return before
         self._config_maps[namespace] = config_map
-        return read_team_policy(config_map, before)
+        try:
+            return read_team_policy(config_map, before)
+        except Exception as error:  # noqa: BLE001  # a defect of the reader refuses this policy and no other
+            name = f"ConfigMap {namespace}/{POLICY_MAP}"
+            _log.exception("team policy cannot be read", source=name)
+            last = (before or _NOT_READ).policy
+            return TeamReading(policy=last, problem=f"{name}: cannot be read ({type(error).__name__})")
 
     def _explain(self, namespace: str, error: ClusterError, before: TeamReading) -> TeamReading:
         """Return the reading after a failed request: a missing right is reported, a lost answer is not."""
         _log.warning("team policy not read", namespace=namespace, error=str(error))
         if isinstance(error, RequestRefused) and error.status in _NO_RIGHT:
             self._retry[namespace] = self._clock() + RETRY_SECONDS
-            problem = f"this account may not read ConfigMap {namespace}/{CONFIG_MAP}; deploy/team has the Role"
+            problem = f"this account may not read ConfigMap {namespace}/{POLICY_MAP}; deploy/team has the Role"
             return TeamReading(policy=before.policy, problem=problem)
         self._unanswered += 1
         failures = self._failures[namespace] = self._failures.get(namespace, 0) + 1

@@ -17,8 +17,8 @@ import pytest
 from rebalancer.cli import main as entry
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
-from rebalancer.controller.status import STATUS
 from rebalancer.policy import Mode
+from rebalancer.ports import STATUS_KEY
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.status import MoveEntry, PauseStatus, StatusDocument
 from tests.adapters.kubernetes.fake_server import answer
@@ -79,7 +79,7 @@ def stopped_server(request: BaseHTTPRequestHandler) -> None:
 
 
 def _answer_status(request: BaseHTTPRequestHandler, status: StatusDocument) -> None:
-    data = {STATUS: to_json(status).decode()}
+    data = {STATUS_KEY: to_json(status).decode()}
     answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": data})
 
 

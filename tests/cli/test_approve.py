@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.controller.status import PLAN, STATUS, status_documents
+from rebalancer.controller.status import status_documents
 from rebalancer.policy import Mode
+from rebalancer.ports import PLAN_KEY, STATUS_KEY
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import answer
 from tests.cli.reachable import reachable
@@ -29,10 +30,10 @@ def proposed(mode: Mode) -> dict[str, str]:
         simulation.cycles(1)
     documents = status_documents(simulation.runner.state, "pod-1", "policy.yaml")
     written = {document.key: document.text for document in documents}
-    plan = json.loads(written[PLAN])
+    plan = json.loads(written[PLAN_KEY])
     if plan["expiresAt"] is not None:  # the simulation's clock is another one
         plan["expiresAt"] = "2999-01-01T00:00:00Z"
-    return {STATUS: written[STATUS], PLAN: json.dumps(plan)}
+    return {STATUS_KEY: written[STATUS_KEY], PLAN_KEY: json.dumps(plan)}
 
 
 class Server:
@@ -66,7 +67,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def test_the_plan_that_waits_is_approved(named: bool, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """By its hash, with or without naming it; what it evicts is shown."""
     server.status = proposed(Mode.APPROVE)
-    plan = json.loads(server.status[PLAN])
+    plan = json.loads(server.status[PLAN_KEY])
     assert plan["evictions"]
     assert entry.main(["approve", *([plan["planHash"]] if named else [])]) == Exit.FINE
     assert server.approved == [{"approved": plan["planHash"]}]
@@ -77,11 +78,11 @@ def test_the_plan_that_waits_is_approved(named: bool, server: Server, capsys: py
 
 
 def without_evictions(status: dict[str, str]) -> dict[str, str]:
-    return {**status, PLAN: json.dumps({**json.loads(status[PLAN]), "evictions": []})}
+    return {**status, PLAN_KEY: json.dumps({**json.loads(status[PLAN_KEY]), "evictions": []})}
 
 
 def expired(status: dict[str, str]) -> dict[str, str]:
-    return {**status, PLAN: json.dumps({**json.loads(status[PLAN]), "expiresAt": "2001-01-01T00:00:00Z"})}
+    return {**status, PLAN_KEY: json.dumps({**json.loads(status[PLAN_KEY]), "expiresAt": "2001-01-01T00:00:00Z"})}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,11 @@ def expired(status: dict[str, str]) -> dict[str, str]:
         ),
         (lambda: expired(proposed(Mode.APPROVE)), [], "has expired; the controller proposes another one"),
         (lambda: proposed(Mode.APPROVE), ["f00"], "plan f00 does not wait for approval; the plan that waits is "),
-        (lambda: {**proposed(Mode.APPROVE), PLAN: "{}"}, [], "the plan in namespace rebalancer-system is of another"),
+        (
+            lambda: {**proposed(Mode.APPROVE), PLAN_KEY: "{}"},
+            [],
+            "the plan in namespace rebalancer-system is of another",
+        ),
     ],
 )
 def test_where_no_plan_waits_nothing_is_approved(

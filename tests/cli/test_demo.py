@@ -23,7 +23,7 @@ from rebalancer.cli.demo_night import play_night
 from rebalancer.cli.demo_play import DemoRun, StoryLine
 from rebalancer.cli.demo_scenarios import DEADLOCK_SCENARIO, SCENARIOS, ZONE_SCENARIO, Scenario
 from rebalancer.cli.demo_view import draw
-from rebalancer.controller.logs import configure_logs
+from rebalancer.cli.logs import configure_logs
 from rebalancer.simulator import START, TraceKind
 
 HOUR = START + timedelta(hours=1)

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.controller.state import LoopState
-from rebalancer.controller.status import STATUS, status_documents
+from rebalancer.controller.status import status_documents
+from rebalancer.ports import STATUS_KEY
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import answer
 from tests.cli.reachable import reachable
@@ -26,7 +27,7 @@ MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-status"
 def written(state: LoopState) -> str:
     """Return the status that the controller writes in a state."""
     documents = {document.key: document.text for document in status_documents(state, "pod-1", "policy.yaml")}
-    return documents[STATUS]
+    return documents[STATUS_KEY]
 
 
 def working() -> LoopState:
@@ -49,7 +50,7 @@ class Server:
             return
         text = self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
         metadata = {"name": "rebalancer-status", "namespace": "rebalancer-system"}
-        answer(request, 200, {"metadata": metadata, "data": {STATUS: text}})
+        answer(request, 200, {"metadata": metadata, "data": {STATUS_KEY: text}})
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import socket
 import time
 from datetime import UTC, datetime, timedelta
 
+from rebalancer.cli import logs
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
-from rebalancer.controller import logs, process
+from rebalancer.controller import process
 from rebalancer.controller.state import Clocks
 
 

@@ -6,10 +6,9 @@ from datetime import timedelta
 
 from rebalancer.controller.runner import Identity, Observer, Runner, Spawn, run_at_once
 from rebalancer.controller.state import Clocks, Leading, LoopState
-from rebalancer.controller.status import MEMORY
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
-from rebalancer.ports import EvictionResult
+from rebalancer.ports import MEMORY_KEY, EvictionResult
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import SimulatedCluster
 
@@ -83,7 +82,7 @@ class Simulation:
             spawn=self._spawn,
         )
         runner.use_placeholders(self.cluster)
-        runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY))))
+        runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY_KEY))))
         return runner
 
     def restart(self) -> None:

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from rebalancer.controller.status import MEMORY, status_documents
+from rebalancer.controller.status import status_documents
 from rebalancer.policy import Amount, Budgets
-from rebalancer.ports import EvictionResult
+from rebalancer.ports import MEMORY_KEY, EvictionResult
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.simulated import Simulation, eager
@@ -46,7 +46,7 @@ def test_however_many_are_violated_the_repair_goes_on(workloads: int, replicas: 
         assert state.cycle is not None
         assert len(state.cycle.assessment.violated) >= workloads - cycle * PER_CYCLE
         assert simulation.observer.answers.count(EvictionResult.EVICTED) == cycle * PER_CYCLE
-        assert parse_memory(simulation.cluster.load(MEMORY)).in_flight
+        assert parse_memory(simulation.cluster.load(MEMORY_KEY)).in_flight
         documents = status_documents(state, "test", "test")
         assert sum(len(document.text.encode()) for document in documents) < LARGEST_OBJECT
         simulation.cluster.advance(timedelta(minutes=1, seconds=5).total_seconds())

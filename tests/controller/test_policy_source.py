@@ -6,13 +6,8 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from rebalancer.controller.policy_source import (
-    PolicyWatcher,
-    UnreadableProfile,
-    open_policy,
-    policy_event,
-    read_profile,
-)
+from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
+from rebalancer.controller.policy_source import PolicyWatcher, open_policy, policy_event
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.policy import Policy, load_policy
 from rebalancer.settings import load_settings

@@ -17,7 +17,6 @@ from structlog.testing import capture_logs
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved
-from rebalancer.controller.status import MEMORY, PLAN
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.pods import NOTHING, OwnerReference
@@ -25,7 +24,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minima
 from rebalancer.policy import Amount, Budgets, Mode, Spread, load_policy
-from rebalancer.ports import Document, EvictionAnswer, EvictionResult, SaveAnswer
+from rebalancer.ports import MEMORY_KEY, PLAN_KEY, Document, EvictionAnswer, EvictionResult, SaveAnswer
 from rebalancer.simulator import (
     HOSTNAME,
     ZONE,
@@ -174,7 +173,7 @@ def approving(cluster: SimulatedCluster, **changes: object) -> Simulation:
 
 def pending(simulation: Simulation) -> dict[str, Any]:
     """Return the plan that people read in the status."""
-    plan: dict[str, Any] = json.loads(simulation.cluster.load(PLAN))
+    plan: dict[str, Any] = json.loads(simulation.cluster.load(PLAN_KEY))
     return plan
 
 
@@ -437,7 +436,7 @@ def test_what_was_planned_in_an_earlier_term_is_neither_stored_nor_evicted() -> 
     simulation.runner.tick()
     assert simulation.runner.state.cycle is not None
     assert simulation.runner.state.cycle.admission.evictions
-    assert cluster.load(MEMORY) == ""
+    assert cluster.load(MEMORY_KEY) == ""
     assert simulation.evictions == 0
     simulation.runner._observer = simulation.observer
     simulation.runner.tell(Leading(leads=True, term=1))

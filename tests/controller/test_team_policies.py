@@ -12,13 +12,15 @@ from structlog.testing import capture_logs
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Unreachable
 from rebalancer.adapters.prometheus import CycleSamples
-from rebalancer.controller import team_policies
+from rebalancer.controller import team_policies as polling
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading, LoopEvent, LoopState, PolicyLoaded, Publish, TeamPoliciesRead
 from rebalancer.controller.status import status_documents
-from rebalancer.controller.team_policies import POLL_SECONDS, RETRY_SECONDS, TeamPolicyReader, read_team_policy
+from rebalancer.controller.team_policies import POLL_SECONDS, RETRY_SECONDS, TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, loop_samples
+from rebalancer.decoding import team_policies
 from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.decoding.team_policies import read_team_policy
 from rebalancer.model.events import Event, Regarding
 from rebalancer.policy import NO_TEAM_POLICY, Amount, Budgets, Mode, Policy, TeamPolicies, TeamReading, load_team_policy
 from rebalancer.policy.merging import MOST_TEAMS
@@ -101,13 +103,16 @@ def test_a_bad_team_policy_leaves_the_last_valid_one_in_force(bad: ConfigMap, pr
 
 
 def test_a_defect_of_the_parser_refuses_this_policy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: bytes, *, source: str) -> None:
-        raise RuntimeError(source)
+    def fail(text: bytes, *, source: str) -> object:
+        if source.startswith("ConfigMap shop/"):
+            raise RuntimeError(source)
+        return load_team_policy(text, source=source)
 
     monkeypatch.setattr(team_policies, "load_team_policy", fail)
     with capture_logs() as logs:
-        reading = read_team_policy(config_map(STRICT), None)
-    assert reading.problem == "ConfigMap shop/rebalancer-policy: cannot be read (RuntimeError)"
+        readings = Namespaces(shop=STRICT, web=STRICT).poll()
+    assert readings["shop"].problem == "ConfigMap shop/rebalancer-policy: cannot be read (RuntimeError)"
+    assert readings["web"].policy is not None
     assert [entry["log_level"] for entry in logs] == ["error"]
 
 
@@ -213,7 +218,7 @@ def test_more_namespaces_than_can_be_read_are_left_alone() -> None:
 
 def test_the_thread_survives_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails is logged and tried again."""
-    monkeypatch.setattr(team_policies, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(polling, "POLL_SECONDS", 0.01)
     spaces = Namespaces(shop=STRICT)
 
     def tell(event: LoopEvent) -> None:

@@ -3,7 +3,7 @@
 from random import Random
 from typing import TYPE_CHECKING
 
-from rebalancer.controller.status import MEMORY
+from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.memory import parse_memory
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Approver:
 
     def _read(self) -> None:
         random, world = self._random, self._world
-        proposal = parse_memory(world.api.documents.get(MEMORY, "")).proposal
+        proposal = parse_memory(world.api.documents.get(MEMORY_KEY, "")).proposal
         if proposal is not None and not proposal.approved:
             if proposal.hash not in self._seen:
                 self._seen.append(proposal.hash)

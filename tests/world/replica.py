@@ -18,9 +18,9 @@ from rebalancer.controller.state import (
     PolicyLoaded,
     Stopping,
 )
-from rebalancer.controller.status import MEMORY
 from rebalancer.model.moves import Move
 from rebalancer.policy import Policy
+from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.memory import parse_memory
 from tests.controller.simulated import Watching
 from tests.world.hub import Hub, HubLock, Task
@@ -89,7 +89,7 @@ class Replica:
             election=election,
             retry=RETRY,
             clocks=clocks,
-            load_memory=lambda: parse_memory(self.port.load(MEMORY)),
+            load_memory=lambda: parse_memory(self.port.load(MEMORY_KEY)),
             tell=self._tell,
         )
         self.port.sender = self

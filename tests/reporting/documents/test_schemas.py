@@ -20,11 +20,12 @@ from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading, LoopState
-from rebalancer.controller.status import PLAN, STATUS, status_documents
+from rebalancer.controller.status import status_documents
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import plan
 from rebalancer.policy import Amount, Budgets, Share
+from rebalancer.ports import PLAN_KEY, STATUS_KEY
 from rebalancer.reporting.documents.document import json_chunks, to_json
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.documents.page import page_document
@@ -100,12 +101,12 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     state, _ = step(LoopState(policy=RULES, policy_since=now), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
     remaining = {document.key: document.text.encode() for document in status_documents(state, "pod-1", "policy.yaml")}
-    yield "status", remaining[STATUS]
-    yield "plan", remaining[PLAN]
+    yield "status", remaining[STATUS_KEY]
+    yield "plan", remaining[PLAN_KEY]
     page = page_document(
         acting="acts",
         leads=True,
-        status=msgspec.json.decode(remaining[STATUS], type=StatusDocument),
+        status=msgspec.json.decode(remaining[STATUS_KEY], type=StatusDocument),
         plan=made,
         admission=None,
         report=full_report(view, assessment, made, RULES),

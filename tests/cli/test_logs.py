@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import structlog
-from rebalancer.controller.logs import configure_logs
+from rebalancer.cli.logs import configure_logs
 
 configure_logs(level="info", form="{form}")
 

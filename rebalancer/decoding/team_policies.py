@@ -1,0 +1,30 @@
+"""The ConfigMap of a team's policy, whatever it holds, as a reading of it."""
+
+from typing import Final
+
+from rebalancer.decoding.config_maps import ConfigMap
+from rebalancer.policy import NO_TEAM_POLICY, PolicyError, TeamReading, load_team_policy
+
+POLICY_MAP: Final = "rebalancer-policy"
+POLICY_KEY: Final = "policy.yaml"
+"""The ConfigMap of a policy, and its key: the cluster's in the controller's namespace, a team's in its own."""
+
+
+def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -> TeamReading:
+    """Return the reading of a namespace's ConfigMap, None where there is none; `before` is the last reading.
+
+    Whatever the ConfigMap holds: if it is no team policy, the last valid one stays, and the reading says why.
+    """
+    if config_map is None:
+        return TeamReading(policy=NO_TEAM_POLICY)
+    last = before.policy if before is not None else None
+    name = f"ConfigMap {config_map.namespace}/{config_map.name}"
+    if POLICY_KEY in config_map.binary:
+        return TeamReading(policy=last, problem=f"{name}: {POLICY_KEY} is not text in UTF-8")
+    if POLICY_KEY not in config_map.data:
+        return TeamReading(policy=last, problem=f"{name}: there is no key {POLICY_KEY}; add it or delete the ConfigMap")
+    try:
+        text = config_map.data[POLICY_KEY].encode(errors="surrogatepass")
+        return TeamReading(policy=load_team_policy(text, source=f"{name}, {POLICY_KEY}"))
+    except PolicyError as error:
+        return TeamReading(policy=last, problem=str(error))
