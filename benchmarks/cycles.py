@@ -27,18 +27,16 @@ from benchmarks.recorded import objects
 from benchmarks.recorded.states import SCENARIOS
 from benchmarks.timing import seconds
 from rebalancer.admission.admit import AdmissionContext
-from rebalancer.assessment.assess import assess
 from rebalancer.cli.main import collect_rarely
-from rebalancer.controller.cycle import Cycle, run_cycle
+from rebalancer.controller.cycle import Cycle, CycleInputs, run_cycle
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode
+from rebalancer.engine import evaluate
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Mode, Policy, default_policy
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
-from rebalancer.scheduling.view import View
 
 NODES, WORKLOADS = 5001, 5000
 FAR_NODES, FAR_WORKLOADS = 130_000, 33_334
@@ -48,19 +46,20 @@ EVENTS = 20_000
 def cycle(snapshot: Snapshot, policy: Policy, last: Cycle | None = None) -> Cycle:
     """Run one cycle."""
     return run_cycle(
-        snapshot,
-        DEFAULT_PROFILE,
-        last.memory if last is not None else NO_MEMORY,
-        AdmissionContext(policy=policy, mode=Mode.OBSERVE, now=snapshot.taken_at),
-        before=last.snapshot if last is not None else None,
-        known=last.evaluation if last is not None else None,
+        CycleInputs(
+            snapshot=snapshot,
+            profile=DEFAULT_PROFILE,
+            memory=last.memory if last is not None else NO_MEMORY,
+            context=AdmissionContext(policy=policy, mode=Mode.OBSERVE, now=snapshot.taken_at),
+            before=last.snapshot if last is not None else None,
+            known=last.evaluation if last is not None else None,
+        )
     )
 
 
 def from_nothing(snapshot: Snapshot, policy: Policy) -> None:
     """Assess and plan without what a snapshot has found out about itself before."""
-    view = View(replace(snapshot))
-    plan(view, assess(view, policy, NO_MEMORY), policy, NO_MEMORY)
+    evaluate(replace(snapshot), policy)
 
 
 def measure_planning() -> None:

@@ -4,7 +4,7 @@
 and tests. It is a pure function: the time is `snapshot.taken_at`, and the same inputs give the same evaluation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,10 +15,11 @@ from msgspec import structs
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
 from rebalancer.model.moments import ALWAYS
-from rebalancer.model.moves import NO_MEMORY, Memory, ZoneSeen
+from rebalancer.model.moves import NO_MEMORY, Memory, Reference, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
+from rebalancer.planning.scope.components import find_components, stuck_pods
 from rebalancer.policy import Policy
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.view import View
@@ -67,7 +68,7 @@ class Evaluation:
             and own.policy is inputs.policy
             and own.profile == inputs.profile
             and own.snapshot.holds_same(inputs.snapshot)  # before the memory: it mostly differs, and costs least
-            and _take_what_matters(own.memory) == _take_what_matters(inputs.memory)
+            and take_what_matters(own.memory) == take_what_matters(inputs.memory)
         )
 
     def at(self, inputs: Inputs) -> Self:
@@ -87,13 +88,15 @@ def evaluate(
     *,
     profile: Profile | None = None,
     memory: Memory = NO_MEMORY,
+    only: Collection[Reference] | None = None,
     stopwatch: Stopwatch = without_stopwatch,
 ) -> Evaluation:
     """Assess and plan a snapshot.
 
     `profile` is how the scheduler is configured, None: as `policy.scheduler` says without a file. `memory` is what the
-    controller has stored of earlier cycles; a snapshot from a file has none. Raises ValueError where the policy names
-    `scheduler.configFile` and no profile is passed.
+    controller has stored of earlier cycles; a snapshot from a file has none. `only` names workloads: then nothing is
+    planned but the repair that some of them belong to. Raises ValueError where the policy names `scheduler.configFile`
+    and no profile is passed.
     """
     if profile is None:
         profile = default_profile(policy)
@@ -102,7 +105,8 @@ def evaluate(
         assessment = assess(view, policy, memory)
         causes = find_causes(assessment, view, memory)
     with stopwatch("plan"):
-        made = plan(view, assessment, policy, memory)
+        planned = assessment if only is None else _narrow(assessment, view, policy, only)
+        made = plan(view, planned, policy, memory)
     return Evaluation(
         inputs=Inputs(snapshot=snapshot, policy=policy, profile=profile, memory=memory),
         view=view,
@@ -113,6 +117,20 @@ def evaluate(
     )
 
 
+def _narrow(assessment: Assessment, view: View, policy: Policy, only: Collection[Reference]) -> Assessment:
+    """Return the assessment of the component of some workloads alone, an empty one where it needs no repair."""
+    namespaces = {workload.namespace for workload in only}
+    near = replace(
+        assessment,
+        groups=tuple(group for group in assessment.groups if group.group.namespace in namespaces),
+        limits=tuple(limit for limit in assessment.limits if limit.namespace in namespaces),
+    )
+    for component in find_components(near, stuck_pods(view), policy.spread.act_on):
+        if not set(component.workloads).isdisjoint(only):
+            return replace(near, groups=component.groups, limits=component.limits)
+    return replace(near, groups=(), limits=())
+
+
 def default_profile(policy: Policy) -> Profile:
     """Return the profile of a policy that names no configuration file of the scheduler."""
     if policy.scheduler.config_file is not None:
@@ -120,7 +138,7 @@ def default_profile(policy: Policy) -> Profile:
     return replace(DEFAULT_PROFILE, name=policy.scheduler.name)
 
 
-def _take_what_matters(memory: Memory) -> Memory:
+def take_what_matters(memory: Memory) -> Memory:
     """Return the part of a memory that assessment and plan read."""
     return Memory(
         moves=memory.moves,

@@ -19,7 +19,7 @@ from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.capacity.rehearsal import Rehearsal, rehearse
 from rebalancer.capacity.supposed import suppose_nodes
 from rebalancer.model.labels import Labels
-from rebalancer.model.moments import Clock
+from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import DomainName, Memory, Reference, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, Resources
@@ -174,12 +174,7 @@ class RehearsedNeed(Struct, frozen=True):
 
 def find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory) -> RehearsedNeed:
     """Rehearse a candidate's repair; the need is None where capacity is not all that it lacks."""
-    clock = Clock(view.snapshot.taken_at)
-    need = _find_need(candidate, view, policy, memory, clock)
-    return RehearsedNeed(need, clock.holds_until)
-
-
-def _find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory, clock: Clock) -> Need | None:
+    holds_until = ALWAYS
     for number in _NODES if candidate.by_node else _NODES[:1]:
         if number > policy.capacity.max_pods:
             break
@@ -187,13 +182,14 @@ def _find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory,
         for domain in candidate.domains:
             supposed = suppose_nodes(candidate.sample, candidate.keys, candidate.key, domain, view, number)
             if supposed is None:
-                return None
+                return RehearsedNeed(None, holds_until)
             nodes += supposed
-        rehearsal = rehearse(view, nodes, candidate.workloads, policy, memory, clock)
+        rehearsal, valid_until = rehearse(view, nodes, candidate.workloads, policy, memory)
+        holds_until = min(holds_until, valid_until)
         if isinstance(rehearsal, Rehearsal) and rehearsal.placed:
             values = {node.name: node.labels[candidate.key] for node in nodes}
-            return _make_need(candidate, rehearsal, values)
-    return None
+            return RehearsedNeed(_make_need(candidate, rehearsal, values), holds_until)
+    return RehearsedNeed(None, holds_until)
 
 
 def _make_need(candidate: Candidate, rehearsal: Rehearsal, values: Mapping[str, str]) -> Need:

@@ -9,21 +9,20 @@ evicts two of each, and all four end on the supposed node. Bound: a plan of one 
 
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct, structs
 
-from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.capacity.supposed import is_supposed
-from rebalancer.model.moments import Clock
+from rebalancer.engine import evaluate
+from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
-from rebalancer.planning.planner import plan
-from rebalancer.planning.scope.components import find_components, stuck_pods
 from rebalancer.policy import Policy
 from rebalancer.scheduling.place import candidate_nodes, most_likely
 from rebalancer.scheduling.replacement import replacement
@@ -53,40 +52,40 @@ def rehearse(
     workloads: Collection[Reference],
     policy: Policy,
     memory: Memory,
-    clock: Clock,
-) -> Rehearsal | Refusal | None:
+) -> tuple[Rehearsal | Refusal | None, datetime]:
     """Repair the component of some workloads with these nodes besides; None where nothing would be repaired.
 
-    A refusal says what else than capacity the repair lacks. `clock`, of the snapshot's time, notes until when another
-    rehearsal gives the same.
+    A refusal says what else than capacity the repair lacks. The time is until when another rehearsal gives the same.
     """
     snapshot = replace(view.snapshot, nodes=(*view.snapshot.nodes, *nodes))
     evictions = 0
     first: Plan | None = None
     component: ComponentPlan | None = None
+    valid_until = ALWAYS
     for _ in range(_MOST_STEPS):
-        state = View(snapshot, view.profile, clock)
-        made = _plan_component(state, workloads, policy, memory)
-        group = made.groups[0] if made is not None and made.groups else None
-        if made is None or group is None:
+        evaluation = evaluate(snapshot, policy, profile=view.profile, memory=memory, only=workloads)
+        valid_until = min(valid_until, evaluation.valid_until)
+        made, state = evaluation.plan, evaluation.view
+        group = made.groups[0] if made.groups else None
+        if group is None:
             break
         if first is None:
             first, component = made, group
         victims = [*made.evictions, *(waiting.eviction for waiting in made.waiting)]
         if not victims:
-            return group.refusal
+            return group.refusal, valid_until
         following = _carry_out(state, victims)
         if following is None:
-            return None
+            return None, valid_until
         snapshot, evictions = following, evictions + len(victims)
     else:
-        return None
+        return None, valid_until
     if first is None or component is None:
-        return None
+        return None, valid_until
     owners = {eviction.owner_uid for eviction in first.evictions} | {
         waiting.eviction.owner_uid for waiting in first.waiting
     }
-    return Rehearsal(
+    rehearsal = Rehearsal(
         component=component.name,
         workloads=component.workloads,
         evictions=evictions,
@@ -97,22 +96,7 @@ def rehearse(
         ),
         first=(*first.evictions, *(waiting.eviction for waiting in first.waiting)),
     )
-
-
-def _plan_component(view: View, workloads: Collection[Reference], policy: Policy, memory: Memory) -> Plan | None:
-    """Plan for the component of some workloads alone; None where it needs no repair."""
-    assessment = assess(view, policy, memory)
-    namespaces = {workload.namespace for workload in workloads}
-    near = replace(
-        assessment,
-        groups=tuple(group for group in assessment.groups if group.group.namespace in namespaces),
-        limits=tuple(limit for limit in assessment.limits if limit.namespace in namespaces),
-    )
-    for component in find_components(near, stuck_pods(view), policy.spread.act_on):
-        if not set(component.workloads).isdisjoint(workloads):
-            alone: Assessment = replace(near, groups=component.groups, limits=component.limits)
-            return plan(view, alone, policy, memory)
-    return None
+    return rehearsal, valid_until
 
 
 def _carry_out(view: View, evictions: Collection[Eviction]) -> Snapshot | None:

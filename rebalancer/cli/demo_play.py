@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.assessment.assess import Assessment
 from rebalancer.cli.demo_scenarios import Scenario
 from rebalancer.controller.state import LoopState
+from rebalancer.engine import evaluate
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import plural
 from rebalancer.reporting.plan_numbers import plan_numbers
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster, TraceEntry, TraceKind
 from rebalancer.simulator.controller import SimulatedController
 
@@ -113,8 +113,8 @@ class DemoRun:
     def look(self) -> Instant:
         """Return the cluster at the present moment: the scheduler's view of it, not that of the last cycle."""
         snapshot = self.cluster.snapshot(self.cluster.now)
-        view = View(snapshot, self.loop.profile)
-        return Instant(snapshot=snapshot, assessment=assess(view, self._policy, self.loop.memory))
+        made = evaluate(snapshot, self._policy, profile=self.loop.profile, memory=self.loop.memory)
+        return Instant(snapshot=snapshot, assessment=made.assessment)
 
     def advance(self, until: datetime, *, to_scene: bool = False) -> Iterator[StoryLine]:
         """Run to a simulated time, or to the end if that comes sooner; yield the new lines.

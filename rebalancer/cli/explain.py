@@ -46,17 +46,18 @@ def run(args: argparse.Namespace) -> int:
     options = ReadOptions.of(args)
     kind, name = _parse_object(args.object)
     cluster = load_cluster(options)
-    target = _find_object(kind, name, options.namespace, cluster.snapshot)
-    details = ExplanationDetails(find_relaxations(cluster.plan), verbose=args.verbose)
+    evaluation, snapshot = cluster.evaluation, cluster.snapshot
+    target = _find_object(kind, name, options.namespace, snapshot)
+    details = ExplanationDetails(find_relaxations(evaluation.plan), verbose=args.verbose)
     if isinstance(target, Pod):
-        document = explain_pod(target, cluster.view, cluster.assessment, cluster.plan, details)
+        document = explain_pod(target, evaluation.view, evaluation.assessment, evaluation.plan, details)
     else:
         # A Deployment's ReplicaSet is explained as the Deployment.
-        top = cluster.snapshot.workload.get(target.owner.uid, target) if target.owner is not None else target
+        top = snapshot.workload.get(target.owner.uid, target) if target.owner is not None else target
         workload = reference_of(top)
-        scale_downs = explain_scale_downs(workload, cluster.view, cluster.assessment, cluster.policy)
+        scale_downs = explain_scale_downs(workload, evaluation.view, evaluation.assessment, cluster.policy)
         details = details._replace(scale_downs=tuple(scale_downs))
-        document = explain_workload(workload, cluster.assessment, cluster.plan, cluster.snapshot, details)
+        document = explain_workload(workload, evaluation.assessment, evaluation.plan, snapshot, details)
     match options.output:
         case "json":
             sys.stdout.write(to_json(document).decode())

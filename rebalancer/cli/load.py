@@ -1,7 +1,7 @@
 """What `report`, `plan` and the other read-only verbs begin with: a snapshot, assessed and planned."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,7 +12,6 @@ from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
-from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.name_hints import nearest_name
@@ -27,18 +26,16 @@ from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.progress import progress
 from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.decoding.team_policies import POLICY_MAP, read_team_policy
+from rebalancer.engine import Evaluation, evaluate
 from rebalancer.locations import own_namespace
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
-from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention, merge, select_team_namespaces
 from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.reporting.acting import describe_mode
 from rebalancer.scheduling.profile import Profile
-from rebalancer.scheduling.view import View
 
 _MOST_WARNINGS: Final = 50
 """References of the policy without an object that have a warning each; the rest is counted."""
@@ -46,18 +43,24 @@ _MOST_WARNINGS: Final = 50
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCluster:
-    """A snapshot with its assessment and plan, the policy in force, and what it references and the cluster lacks.
+    """A snapshot, evaluated by the policy in force, and what that references and the cluster lacks.
 
     `acting` says what the controller does with the plan.
     """
 
-    snapshot: Snapshot
-    view: View
-    assessment: Assessment
-    plan: Plan
-    policy: Policy
+    evaluation: Evaluation
     unmatched: tuple[Unmatched, ...]
     acting: str
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What was evaluated."""
+        return self.evaluation.inputs.snapshot
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force, with team policies."""
+        return self.evaluation.inputs.policy
 
 
 _ReadTeams = Callable[[Iterable[str]], Mapping[str, ConfigMap | None]]
@@ -164,31 +167,22 @@ def _plan(
     policy = _merge_team_policies(options.policy, snapshot, read_teams)
     # Placeholders are outside of all counts, as for the controller.
     snapshot = without_pods(snapshot, placeholder_pods(snapshot, policy.capacity.namespace))
-    view = View(snapshot, profile)
-    assessment = assess(view, policy, NO_MEMORY)
+    evaluation = evaluate(snapshot, policy, profile=profile)
+    view, assessment = evaluation.view, evaluation.assessment
     unmatched = find_unmatched(view, assessment, policy)
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
-    made = plan(view, assessment, policy, NO_MEMORY)
     obstacle = None if policy.mode is Mode.EVICT else NotInModeEvict()
-    needs = describe_needs(view, assessment, made, policy, NO_MEMORY, obstacle)
-    made = structs.replace(made, refusals=(*made.refusals, *needs))
-    return LoadedCluster(
-        snapshot=snapshot,
-        view=view,
-        assessment=assessment,
-        plan=made,
-        policy=policy,
-        unmatched=unmatched,
-        acting=acting,
-    )
+    needs = describe_needs(view, assessment, evaluation.plan, policy, NO_MEMORY, obstacle)
+    made = structs.replace(evaluation.plan, refusals=(*evaluation.plan.refusals, *needs))
+    return LoadedCluster(evaluation=replace(evaluation, plan=made), unmatched=unmatched, acting=acting)
 
 
 def find_scale_down_findings(cluster: LoadedCluster) -> tuple[Finding, ...]:
     """Return what scale-downs are likely to leave; nothing where `prevention.scaleDown` is Off."""
-    policy, view = cluster.policy, cluster.view
-    results = evaluate_groups(view, cluster.assessment, policy, NO_MEMORY, cluster.snapshot.taken_at)
+    policy, view = cluster.policy, cluster.evaluation.view
+    results = evaluate_groups(view, cluster.evaluation.assessment, policy, NO_MEMORY, cluster.snapshot.taken_at)
     return scale_down_findings(find_risks(results, view, policy), policy)
 
 

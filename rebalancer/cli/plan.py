@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     options = ReadOptions.of(args)
     cluster = load_cluster(options)
     workloads = select_workloads(options, cluster.snapshot)
-    made = narrow_plan(cluster.plan, workloads)
+    evaluation = cluster.evaluation
+    made = narrow_plan(evaluation.plan, workloads)
     relaxations = find_relaxations(made)
     if args.out:
         with Path(args.out).open("w", encoding="utf-8") as file:
@@ -46,14 +47,14 @@ def run(args: argparse.Namespace) -> int:
         case "name":
             sys.stdout.writelines(f"{eviction.pod.namespace}/pod/{eviction.pod.name}\n" for eviction in made.evictions)
         case _:
-            satisfied, unplanned = count_other_workloads(made, cluster.assessment, workloads)
+            satisfied, unplanned = count_other_workloads(made, evaluation.assessment, workloads)
             view = PlanView(
                 acting=cluster.acting,
                 satisfied=satisfied,
                 unplanned=unplanned,
                 relaxations=relaxations,
                 missing=(
-                    *missing_domain_lines(cluster.assessment.domains_without_nodes, workloads),
+                    *missing_domain_lines(evaluation.assessment.domains_without_nodes, workloads),
                     *needed_capacity_lines(made.refusals, workloads),
                 ),
                 verbose=args.verbose,

@@ -4,14 +4,12 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 
-from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.errors import Exit, warn
 from rebalancer.cli.load import find_scale_down_findings, load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.plan import narrow_plan
@@ -47,16 +45,17 @@ def run(args: argparse.Namespace) -> int:
     """Print the report."""
     options = ReadOptions.of(args)
     cluster = load_cluster(options)
-    assessment, view = cluster.assessment, cluster.view
+    evaluation = cluster.evaluation
+    assessment, view = evaluation.assessment, evaluation.view
     workloads = select_workloads(options, cluster.snapshot)
     document = report_document(
         assessment,
-        cluster.plan,
-        find_causes(assessment, view, NO_MEMORY),
+        evaluation.plan,
+        evaluation.causes,
         (*find_findings(view, assessment, cluster.unmatched), *find_scale_down_findings(cluster)),
         every_workload if workloads is None else workloads.__contains__,
         simulate_failures(assessment.pod_groups, assessment.limits, view) if args.failures else None,
-        find_relaxations(cluster.plan),
+        find_relaxations(evaluation.plan),
     )
     match options.output:
         case "json":
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         case "junit":
             sys.stdout.write(report_junit(document))
         case _:
-            refusals = narrow_plan(cluster.plan, workloads).refusals
+            refusals = narrow_plan(evaluation.plan, workloads).refusals
             wide = options.output == "wide"
             sys.stdout.write(report_text(document, refusals, options.layout, most=options.most, wide=wide))
     if args.fail_on and not (document.constraints or document.limits or document.deadlocks):

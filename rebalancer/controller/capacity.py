@@ -7,17 +7,22 @@ names is deleted by whoever leads. Nothing is read or written while `capacity.mo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from msgspec import structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, find_common_obstacle
+from rebalancer.assessment.assess import Assessment
 from rebalancer.capacity.causes import CapacityHeld, NotInModeEvict, PlaceholdersUnread
 from rebalancer.capacity.decision import Decision, decide_capacity
 from rebalancer.capacity.gate import Gate, pass_gate
-from rebalancer.capacity.placeholders import placeholder_name, placeholder_pods
+from rebalancer.capacity.needs import Candidate, Need, RehearsedNeed, find_need
+from rebalancer.capacity.placeholders import placeholder_name, placeholder_pods, settle_nodes, without_pods
 from rebalancer.capacity.requests import Observation
-from rebalancer.controller.evaluation import Evaluation
-from rebalancer.model.moves import CapacityRequest, CapacityState, Memory
+from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.state import CapacityReading
+from rebalancer.engine import Evaluation, take_what_matters
+from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -27,36 +32,31 @@ from rebalancer.policy import CapacityMode, Mode, Policy
 from rebalancer.ports import Placeholders, ReadFailedError
 from rebalancer.reporting.refusals import refusal_text
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.overlay import overlay_moves
 
-
-@dataclass(frozen=True, kw_only=True)
-class CapacityReading:
-    """What was read of placeholders: the names of their Jobs, or the `problem` with reading them.
-
-    `reported` is what autoscaler and scheduler say of requests that wait too long, by token.
-    """
-
-    jobs: frozenset[str] = frozenset()
-    problem: str = ""
-    reported: dict[str, str] = field(default_factory=dict)
+_Rehearsed = Mapping[tuple[str, tuple[DomainName, ...]], tuple[Memory, RehearsedNeed]]
+"""Results of rehearsals, by the request's token and the domains, with the memory by which they were made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityOutcome:
-    """What a cycle decided about capacity. `held` is how many placeholders exist, `unneeded` are the Jobs to delete."""
+    """What a cycle decided about capacity. `held` is how many placeholders exist, `unneeded` are the Jobs to delete.
+
+    `rehearsed` are results that serve in later cycles, as long as the assessment is the same.
+    """
 
     decision: Decision
-    held: int = 0
-    unneeded: tuple[str, ...] = ()
+    held: int
+    unneeded: tuple[str, ...]
+    assessment: Assessment
+    rehearsed: _Rehearsed
 
 
 def read_capacity(
-    source: Placeholders | None, policy: Policy, memory: Memory, snapshot: Snapshot, now: datetime
+    source: Placeholders, policy: Policy, memory: Memory, snapshot: Snapshot, now: datetime
 ) -> CapacityReading | None:
     """Read the Jobs of placeholders; None where there can be none, so that nothing needs to be read."""
     rules = policy.capacity
-    if source is None:
-        return None
     used = rules.mode is CapacityMode.REQUEST or memory.capacity
     if not used and not placeholder_pods(snapshot, rules.namespace):
         return None
@@ -74,51 +74,114 @@ def read_capacity(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapacityContext:
-    """What the capacity stage of a cycle is given besides the stages before it.
+class CapacityStage:
+    """Capacity as an optional part of a cycle.
 
-    `held` are the placeholders' pods, `creating` the names of Jobs whose creation is under way. `refused` says by token
-    why one was not created.
+    `creating` are the names of Jobs whose creation is under way; `refused` says by token why one was not created.
+    `last` is what the last cycle decided.
     """
 
+    namespace: str
     reading: CapacityReading | None = None
-    held: tuple[Pod, ...] = ()
     creating: frozenset[str] = frozenset()
     refused: Mapping[str, str] = field(default_factory=dict)
+    last: CapacityOutcome | None = None
+    seen: Snapshot
+    """The snapshot with the placeholders."""
+
+    def before(self, snapshot: Snapshot, memory: Memory) -> Snapshot:
+        """Leave the placeholders out, and let the nodes of ready requests count as settled."""
+        return settle_nodes(without_pods(snapshot, self._held), memory.capacity)
+
+    def after(self, cycle: Cycle) -> Cycle:
+        """Request and release capacity; let only those evictions go whose capacity is free."""
+        evaluation, memory = cycle.evaluation, cycle.memory
+        known = self.last.rehearsed if self.last and self.last.assessment is evaluation.assessment else {}
+        rehearsals = _Rehearsals(evaluation, known)
+        decision = self._decide(cycle, rehearsals)
+        moving = overlay_moves(self.seen, memory.moves)
+        crowded = View(moving, evaluation.inputs.profile) if self._held else evaluation.view
+        gate = self._gate(cycle.admission, decision, crowded)
+        freed = frozenset(gate.freed)
+        requests = tuple(
+            structs.replace(request, placeholders=tuple(name for name in request.placeholders if name not in freed))
+            for request in decision.requests
+        )
+        jobs = self.reading.jobs if self.reading is not None else frozenset()
+        existing = jobs | {placeholder_name(pod) for pod in self._held}
+        outcome = CapacityOutcome(
+            decision=decision,
+            held=len(self._held),
+            unneeded=tuple(sorted(existing - _names(requests) - self.creating)),
+            assessment=evaluation.assessment,
+            rehearsed=rehearsals.results,
+        )
+        admission = cycle.admission
+        return replace(
+            cycle,
+            plan=structs.replace(cycle.plan, refusals=(*cycle.plan.refusals, *decision.refusals)),
+            admission=replace(admission, evictions=gate.evictions, waiting=(*admission.waiting, *gate.waiting)),
+            memory=structs.replace(
+                memory, capacity=requests, capacity_attempts=decision.attempts, capacity_wanted=decision.wanted
+            ),
+            capacity=outcome,
+        )
+
+    @cached_property
+    def _held(self) -> tuple[Pod, ...]:
+        """The placeholders' pods."""
+        return placeholder_pods(self.seen, self.namespace)
+
+    def _decide(self, cycle: Cycle, rehearsals: "_Rehearsals") -> Decision:
+        """Decide about requests for capacity; on a stale view they stay as they are."""
+        context, evaluation, memory, reading = cycle.context, cycle.evaluation, cycle.memory, self.reading
+        if context.stale:
+            return Decision(requests=memory.capacity, attempts=memory.capacity_attempts, wanted=memory.capacity_wanted)
+        refusal = find_common_obstacle(context)
+        known = reading is not None and not reading.problem
+        observation = Observation(
+            now=context.now,
+            held=self._held,
+            jobs=(reading.jobs | self.creating) if reading is not None and known else _names(memory.capacity),
+            plan=evaluation.plan,
+            ending=_find_end(refusal, context) if known else "",
+            refused=self.refused,
+            reported=reading.reported if reading is not None else {},
+        )
+        return decide_capacity(
+            evaluation.view,
+            evaluation.assessment,
+            context.policy,
+            memory,
+            observation,
+            lambda candidate: rehearsals.find_need(candidate, memory),
+            obstacle=_find_obstacle(reading, refusal, context),
+            lasting=timedelta(0) if context.at_once else context.policy.spread.for_,
+        )
+
+    def _gate(self, admission: Admission, decision: Decision, view: View) -> Gate:
+        """Let only those evictions go whose capacity is free; `view` has the placeholders on their nodes."""
+        if self.reading is None or self.reading.problem:
+            return _hold(admission, decision) if self._held else Gate(evictions=admission.evictions)
+        return pass_gate(admission.evictions, view, self._held, decision.requests)
 
 
-NO_CAPACITY = CapacityContext()
+class _Rehearsals:
+    """Rehearses repairs in one cycle, unless the last result still serves."""
 
+    def __init__(self, evaluation: Evaluation, known: _Rehearsed) -> None:
+        self._evaluation = evaluation
+        self.results = dict(known)
 
-def decide_in_cycle(
-    evaluation: Evaluation, memory: Memory, context: AdmissionContext, capacity: CapacityContext
-) -> Decision:
-    """Decide about requests for capacity; on a stale view they stay as they are."""
-    if context.stale:
-        return Decision(requests=memory.capacity, attempts=memory.capacity_attempts, wanted=memory.capacity_wanted)
-    reading, refusal = capacity.reading, find_common_obstacle(context)
-    known = reading is not None and not reading.problem
-    seen = Observation(
-        now=context.now,
-        held=capacity.held,
-        jobs=(reading.jobs | capacity.creating) if reading is not None and known else _names(memory.capacity),
-        plan=evaluation.plan,
-        ending=_find_end(refusal, context) if known else "",
-        refused=capacity.refused,
-        reported=reading.reported if reading is not None else {},
-    )
-    lasting = timedelta(0) if context.at_once else context.policy.spread.for_
-    obstacle = _find_obstacle(reading, refusal, context)
-    return decide_capacity(
-        evaluation.view,
-        evaluation.assessment,
-        context.policy,
-        memory,
-        seen,
-        lambda candidate: evaluation.find_need(candidate, memory),
-        obstacle=obstacle,
-        lasting=lasting,
-    )
+    def find_need(self, candidate: Candidate, memory: Memory) -> Need | None:
+        """Return what a repair needs, None where capacity is not all that it lacks."""
+        view, policy = self._evaluation.view, self._evaluation.inputs.policy
+        key, known_by = (candidate.token, candidate.names), take_what_matters(memory)
+        before, last = self.results.get(key, (None, None))
+        if last is None or before != known_by or view.snapshot.taken_at >= last.holds_until:
+            last = find_need(candidate, view, policy, memory)
+            self.results[key] = known_by, last
+        return last.need
 
 
 def _find_obstacle(reading: CapacityReading | None, refusal: Refusal | None, context: AdmissionContext) -> Fact | None:
@@ -147,29 +210,6 @@ def _find_end(refusal: Refusal | None, context: AdmissionContext) -> str:
     if refusal is not None and refusal.reason in _RELEASING:
         return refusal_text(refusal)
     return "" if context.mode is Mode.EVICT else f"the mode is {context.mode}"
-
-
-def gate_evictions(
-    admission: Admission, decision: Decision, view: View, capacity: CapacityContext
-) -> tuple[Admission, tuple[CapacityRequest, ...], CapacityOutcome]:
-    """Let only those evictions go whose capacity is free; return the requests afterwards, and the Jobs to delete.
-
-    `view` has the placeholders on their nodes.
-    """
-    reading, held = capacity.reading, capacity.held
-    if reading is None or reading.problem:
-        gate = _hold(admission, decision) if held else Gate(evictions=admission.evictions)
-    else:
-        gate = pass_gate(admission.evictions, view, held, decision.requests)
-    freed = frozenset(gate.freed)
-    requests = tuple(
-        structs.replace(request, placeholders=tuple(name for name in request.placeholders if name not in freed))
-        for request in decision.requests
-    )
-    jobs = reading.jobs if reading is not None else frozenset()
-    unneeded = tuple(sorted((jobs | {placeholder_name(pod) for pod in held}) - _names(requests) - capacity.creating))
-    gated = replace(admission, evictions=gate.evictions, waiting=(*admission.waiting, *gate.waiting))
-    return gated, requests, CapacityOutcome(decision=decision, held=len(held), unneeded=unneeded)
 
 
 def _hold(admission: Admission, decision: Decision) -> Gate:

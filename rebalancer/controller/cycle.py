@@ -1,14 +1,16 @@
 """One cycle: from a snapshot to an admission, each stage a pure function of the stages before it.
 
-    snapshot -> tracking -> assessment -> planning -> admission
+    hide -> track -> evaluate -> remember -> admit -> what optional features add
 
-`tracked` is the memory before planning, `Cycle.memory` the memory afterwards; no stage runs twice.
+`hide` takes out of the snapshot what an optional feature has put into the cluster. `track` follows the moves in flight.
+`evaluate` assesses and plans, unless the last evaluation serves. `remember` adds to the memory what was found, and the
+breaker's state. `admit` lets the evictions go that memory and clock allow now.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
@@ -19,15 +21,8 @@ from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes
 from rebalancer.assessment.limit_groups import LimitGroup
-from rebalancer.capacity.placeholders import placeholder_pods, without_pods
-from rebalancer.controller.capacity import (
-    NO_CAPACITY,
-    CapacityContext,
-    CapacityOutcome,
-    decide_in_cycle,
-    gate_evictions,
-)
-from rebalancer.controller.evaluation import Evaluation, evaluate
+from rebalancer.engine import Evaluation, Inputs, Stopwatch, evaluate, without_stopwatch
+from rebalancer.model.breaker import BreakerState
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
@@ -38,16 +33,38 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document, proposal_document
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.overlay import overlay_moves
 from rebalancer.tracking.track import track
 
-Stopwatch = Callable[[str], AbstractContextManager[None]]
-"""Times the block that it wraps, under the name of a phase; time is an argument like everything else."""
+if TYPE_CHECKING:
+    from rebalancer.controller.capacity import CapacityOutcome  # an optional feature: nothing here runs it
 
 
-def without_stopwatch(_: str) -> AbstractContextManager[None]:
-    """Time nothing."""
-    return nullcontext()
+class Feature(Protocol):
+    """An optional part of a cycle; where it is off and nothing of it is left, the cycle has none."""
+
+    def before(self, snapshot: Snapshot, memory: Memory) -> Snapshot:
+        """Return the snapshot as it would be without what the feature has put into the cluster."""
+        ...
+
+    def after(self, cycle: "Cycle") -> "Cycle":
+        """Return the cycle with what the feature adds: evictions that wait, its part of the memory, its results."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleInputs:
+    """What a cycle depends on."""
+
+    snapshot: Snapshot
+    profile: Profile
+    memory: Memory
+    context: AdmissionContext
+    """What admission knows besides; it has the policy."""
+    before: Snapshot | None = None
+    """The snapshot of the last cycle, None where there is none or its view was stale."""
+    known: Evaluation | None = None
+    """The last evaluation, which is used again while it serves."""
+    features: tuple[Feature, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +74,12 @@ class Cycle:
     snapshot: Snapshot
     evaluation: Evaluation
     plan: Plan
-    """The evaluation's, with what capacity refuses."""
+    """The evaluation's, with what optional features refuse."""
     admission: Admission
     memory: Memory
     context: AdmissionContext
-    capacity: CapacityOutcome
+    capacity: "CapacityOutcome | None" = None
+    """What was decided about capacity, None where it is off."""
 
     @property
     def view(self) -> View:
@@ -127,53 +145,58 @@ class Cycle:
         return to_json(document).decode()
 
 
-def run_cycle(
-    snapshot: Snapshot,
-    profile: Profile,
-    memory: Memory,
-    context: AdmissionContext,
-    stopwatch: Stopwatch = without_stopwatch,
-    before: Snapshot | None = None,
-    capacity: CapacityContext = NO_CAPACITY,
-    known: Evaluation | None = None,
-) -> Cycle:
-    """Track, assess, plan and admit on one snapshot.
-
-    `before` is the snapshot of the last cycle, `known` its evaluation, which is used again while it holds.
-
-    Placeholders are outside of everything but the last stage, which lets evictions go only into capacity that is free.
-
-    The breaker's state after the last cycle is in the memory, that after this one in the result's memory and context.
-    """
-    capacity = replace(capacity, held=placeholder_pods(snapshot, context.policy.capacity.namespace))
-    seen, snapshot = snapshot, without_pods(snapshot, capacity.held)
-    with stopwatch("assess"):
-        # A view of long ago says nothing about what became of an eviction.
-        tracked = memory if context.stale else track(memory, before, snapshot, context.policy, context.now)
-        evaluation = evaluate(snapshot, profile, context.policy, tracked, known)
-        view, assessment = evaluation.view, evaluation.assessment
-    with stopwatch("plan"):
-        made = evaluation.plan
+def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> Cycle:
+    """Run every stage, in order."""
+    snapshot = _hide(inputs)
+    tracked = _track(inputs, snapshot)
+    evaluation = _evaluate(inputs, snapshot, tracked, stopwatch)
     with stopwatch("admit"):
-        updated = update_memory(tracked, assessment, evaluation.causes, made, context.now)
-        bounds = context.policy.breaker
-        readings = observe_cluster(snapshot, tracked.moves, context.requests, bounds, context.now)
-        breaker = update_breaker(memory.breaker, readings, bounds, context.now)
-        context, updated = replace(context, breaker=breaker), structs.replace(updated, breaker=breaker)
-        admission = admit(made, snapshot, updated, context)
-        decision = decide_in_cycle(evaluation, updated, context, capacity)
-        made = structs.replace(made, refusals=(*made.refusals, *decision.refusals))
-        crowded = View(overlay_moves(seen, tracked.moves), profile) if capacity.held else view
-        admission, requests, outcome = gate_evictions(admission, decision, crowded, capacity)
-        updated = structs.replace(
-            updated, capacity=requests, capacity_attempts=decision.attempts, capacity_wanted=decision.wanted
+        breaker = _observe(inputs, snapshot, tracked)
+        memory = _remember(inputs, evaluation, tracked, breaker)
+        context = replace(inputs.context, breaker=breaker)
+        admission = admit(evaluation.plan, snapshot, memory, context)
+        cycle = Cycle(
+            snapshot=snapshot,
+            evaluation=evaluation,
+            plan=evaluation.plan,
+            admission=admission,
+            memory=structs.replace(memory, proposal=admission.proposal),
+            context=context,
         )
-    return Cycle(
-        snapshot=snapshot,
-        evaluation=evaluation,
-        plan=made,
-        admission=admission,
-        memory=structs.replace(updated, proposal=admission.proposal),
-        context=context,
-        capacity=outcome,
-    )
+        return reduce(lambda done, feature: feature.after(done), inputs.features, cycle)
+
+
+def _hide(inputs: CycleInputs) -> Snapshot:
+    """Return the snapshot without what optional features have put into the cluster."""
+    return reduce(lambda seen, feature: feature.before(seen, inputs.memory), inputs.features, inputs.snapshot)
+
+
+def _track(inputs: CycleInputs, snapshot: Snapshot) -> Memory:
+    """Follow the moves; a view of long ago says nothing about what became of an eviction."""
+    context = inputs.context
+    if context.stale:
+        return inputs.memory
+    return track(inputs.memory, inputs.before, snapshot, context.policy, context.now)
+
+
+def _evaluate(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory, stopwatch: Stopwatch) -> Evaluation:
+    """Assess and plan, unless the last evaluation serves."""
+    policy, profile = inputs.context.policy, inputs.profile
+    now = Inputs(snapshot=snapshot, policy=policy, profile=profile, memory=tracked)
+    if inputs.known is not None and inputs.known.serves(now, snapshot.taken_at):
+        return inputs.known.at(now)
+    return evaluate(snapshot, policy, profile=profile, memory=tracked, stopwatch=stopwatch)
+
+
+def _observe(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory) -> BreakerState:
+    """Return the breaker's state after this cycle; that after the last one is in the memory."""
+    context = inputs.context
+    bounds = context.policy.breaker
+    readings = observe_cluster(snapshot, tracked.moves, context.requests, bounds, context.now)
+    return update_breaker(inputs.memory.breaker, readings, bounds, context.now)
+
+
+def _remember(inputs: CycleInputs, evaluation: Evaluation, tracked: Memory, breaker: BreakerState) -> Memory:
+    """Return the memory with what was found."""
+    found = update_memory(tracked, evaluation.assessment, evaluation.causes, evaluation.plan, inputs.context.now)
+    return structs.replace(found, breaker=breaker)

@@ -11,8 +11,7 @@ from datetime import datetime
 from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
-from rebalancer.controller.capacity import CapacityContext
-from rebalancer.controller.cycle import Stopwatch, run_cycle, without_stopwatch
+from rebalancer.controller.cycle import CycleInputs, Feature, run_cycle
 from rebalancer.controller.evictions import (
     drop_queue,
     handle_answer,
@@ -47,7 +46,9 @@ from rebalancer.controller.state import (
     Saved,
     Stopping,
     TeamPoliciesRead,
+    uses_capacity,
 )
+from rebalancer.engine import Stopwatch, without_stopwatch
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
@@ -150,18 +151,26 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         requests=event.requests,
     )
     state = drop_queue(state)
-    capacity = CapacityContext(reading=event.capacity, creating=state.creating, refused=state.refused_capacity)
-    # Moves are not followed on a stale view, so it is no view to compare the next one with.
-    before = state.cycle.snapshot if state.cycle is not None and not state.cycle.context.stale else None
-    known = state.cycle.evaluation if state.cycle is not None else None
-    cycle = run_cycle(event.snapshot, state.profile, state.memory, context, stopwatch, before, capacity, known)
+    last = state.cycle
+    inputs = CycleInputs(
+        snapshot=event.snapshot,
+        profile=state.profile,
+        memory=state.memory,
+        context=context,
+        # Moves are not followed on a stale view, so it is no view to compare the next one with.
+        before=last.snapshot if last is not None and not last.context.stale else None,
+        known=last.evaluation if last is not None else None,
+        features=_find_features(state, event),
+    )
+    cycle = run_cycle(inputs, stopwatch)
     ended = _ended_moves(state.memory, cycle.memory)
     about_limits, reported = limit_events(state.reported, cycle.assessment.limits, cycle.causes)
     about_pods, deadlocked = deadlock_events(state.deadlocked, cycle.assessment.deadlocks)
     events = [*skew_events(state.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
         events += ended_move_events(move)
-    events += capacity_events(cycle.capacity.decision)
+    if cycle.capacity is not None:
+        events += capacity_events(cycle.capacity.decision)
     if state.approval_object is not None:
         events += approval_events(state.memory.proposal, cycle.memory.proposal, context, state.approval_object)
     following = structs.replace(
@@ -174,10 +183,27 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         reported=reported,
         deadlocked=deadlocked,
     )
-    following = queue_placeholders(following, cycle.capacity)
+    following = queue_placeholders(following, cycle)
     # Nothing is requested yet: the memory has to be saved first, and the time has to be read again after planning.
     following, requests = queue_evictions(following, () if state.stopping else cycle.admission.evictions, now)
     return following, (*_publish(events), *requests)
+
+
+def _find_features(state: LoopState, event: CycleDue) -> tuple[Feature, ...]:
+    """Return the optional parts of a cycle; what is off is not even imported."""
+    if not uses_capacity(state.policy, state.memory, event.snapshot):
+        return ()
+    from rebalancer.controller.capacity import CapacityStage  # noqa: PLC0415  # see above
+
+    stage = CapacityStage(
+        namespace=state.policy.capacity.namespace,
+        seen=event.snapshot,
+        reading=event.capacity,
+        creating=state.creating,
+        refused=state.refused_capacity,
+        last=state.cycle.capacity if state.cycle is not None else None,
+    )
+    return (stage,)
 
 
 def _ended_moves(before: Memory, after: Memory) -> list[Move]:

@@ -6,12 +6,15 @@ deleted, by whoever leads.
 
 from msgspec import structs
 
-from rebalancer.controller.capacity import CapacityOutcome
+from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import CreatePlaceholders, DeletePlaceholders, LoopState, PlaceholdersCreated, Requests
 
 
-def queue_placeholders(state: LoopState, outcome: CapacityOutcome) -> LoopState:
+def queue_placeholders(state: LoopState, cycle: Cycle) -> LoopState:
     """Store which placeholders a cycle wants to be created and deleted."""
+    outcome = cycle.capacity
+    if outcome is None:
+        return structs.replace(state, to_create=(), to_delete=(), refused_capacity={})
     return structs.replace(state, to_create=outcome.decision.created, to_delete=outcome.unneeded, refused_capacity={})
 
 

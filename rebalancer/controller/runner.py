@@ -17,12 +17,12 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
-from rebalancer.controller.capacity import read_capacity
 from rebalancer.controller.loop import step
 from rebalancer.controller.placeholder_jobs import PlaceholderJobs
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import (
     Answered,
+    CapacityReading,
     Clocks,
     CreatePlaceholders,
     CycleDue,
@@ -39,11 +39,13 @@ from rebalancer.controller.state import (
     Requests,
     Save,
     Saved,
+    uses_capacity,
 )
 from rebalancer.controller.status import status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
 from rebalancer.model.events import Event
 from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode
 from rebalancer.ports import MEMORY_KEY, Cluster, EvictionAnswer, EvictionResult, Placeholders, ReadFailedError
 from rebalancer.reporting.documents.memory import parse_memory
@@ -251,9 +253,7 @@ class Runner:
                 read_at = self._clocks.monotonic()
                 snapshot = self._cluster.snapshot(self._clocks.now())
             requests = self.count_requests(self.state.policy.breaker.window)
-            capacity = read_capacity(
-                self._placeholders, self.state.policy, self.state.memory, snapshot, self._clocks.now()
-            )
+            capacity = self._read_capacity(snapshot)
             self._handle(
                 CycleDue(snapshot=snapshot, read_at=read_at, stale=stale, requests=requests, capacity=capacity)
             )
@@ -264,6 +264,15 @@ class Runner:
         ended = self._clocks.monotonic()
         self._last_cycle = ended, ended - began
         self._cycle_ended()
+
+    def _read_capacity(self, snapshot: Snapshot) -> CapacityReading | None:
+        """Read the Jobs of placeholders, where there can be any."""
+        policy, memory = self.state.policy, self.state.memory
+        if self._placeholders is None or not uses_capacity(policy, memory, snapshot):
+            return None
+        from rebalancer.controller.capacity import read_capacity  # noqa: PLC0415  # optional: mostly off
+
+        return read_capacity(self._placeholders, policy, memory, snapshot, self._clocks.now())
 
     def _read_pause(self) -> None:
         """See whether the pause still holds.

@@ -12,13 +12,12 @@ from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.placeholders import Placeholder
-from rebalancer.controller.capacity import CapacityReading
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
-from rebalancer.policy import Mode, Policy, TeamReading
+from rebalancer.policy import CapacityMode, Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events.limit_events import ReportedStates
@@ -30,6 +29,27 @@ class Clocks(NamedTuple):
 
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
+
+
+class CapacityReading(Struct, frozen=True, kw_only=True):
+    """What was read of placeholders: the names of their Jobs, or the `problem` with reading them.
+
+    `reported` is what autoscaler and scheduler say of requests that wait too long, by token.
+    """
+
+    jobs: frozenset[str] = frozenset()
+    problem: str = ""
+    reported: Mapping[str, str] = field(default_factory=dict)
+
+
+def uses_capacity(policy: Policy, memory: Memory, snapshot: Snapshot) -> bool:
+    """Return whether capacity is on, or something of it is left: in the memory, or placeholders in the cluster."""
+    rules = policy.capacity
+    return (
+        rules.mode is not CapacityMode.OFF
+        or bool(memory.capacity or memory.capacity_attempts or memory.capacity_wanted)
+        or rules.namespace in snapshot.pods_in
+    )
 
 
 # Events

@@ -163,7 +163,7 @@ class Telemetry:
             self._shown, self._cycle_samples = state.cycle, CycleSamples()
             if state.cycle is not None:
                 cycle = state.cycle
-                for change in cycle.capacity.decision.changes:
+                for change in cycle.capacity.decision.changes if cycle.capacity is not None else ():
                     if change.result is not None:
                         self._metrics.count_capacity(change.result)
                 unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
@@ -307,7 +307,7 @@ def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:
         findings=Counter(finding.kind for finding in findings),
         plan_parts=PlanParts(now=numbers.now, waiting=numbers.waiting, later=numbers.later, blocked=numbers.blocked),
         minimum_evictions=numbers.lower_bound,
-        placeholders=cycle.capacity.held,
+        placeholders=cycle.capacity.held if cycle.capacity is not None else 0,
         plan_pending=len(proposal.uids) if proposal is not None and not proposal.approved else 0,
         refusals={Reason(reason): number for reason, number in refused.items()},
     )

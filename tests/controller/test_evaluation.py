@@ -7,15 +7,14 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from rebalancer.admission.admit import AdmissionContext
 from rebalancer.capacity.needs import RehearsedNeed
-from rebalancer.controller.cycle import Cycle, run_cycle
-from rebalancer.model.moves import NO_MEMORY, FailedPrediction
+from rebalancer.controller.cycle import Cycle
+from rebalancer.model.moves import FailedPrediction
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import Refusal
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology
-from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from tests.controller.cycles import cycle_of
 from tests.controller.simulated import eager
 from tests.world.scenarios import SCENARIOS, draw_cluster
 
@@ -53,15 +52,7 @@ def disturb(cluster: SimulatedCluster, random: Random) -> None:
 
 def run(cluster: SimulatedCluster, policy: Policy, last: Cycle | None, *, again: bool) -> Cycle:
     """Run a cycle; `again` says whether the last evaluation may be used again."""
-    now = cluster.now
-    return run_cycle(
-        cluster.snapshot(now),
-        DEFAULT_PROFILE,
-        last.memory if last is not None else NO_MEMORY,
-        AdmissionContext(policy=policy, mode=Mode.EVICT, now=now),
-        before=last.snapshot if last is not None else None,
-        known=last.evaluation if last is not None and again else None,
-    )
+    return cycle_of(cluster.snapshot(cluster.now), policy, mode=Mode.EVICT, last=last, again=again)
 
 
 def admitted(cycle: Cycle) -> tuple[list[str], list[tuple[str, Refusal]]]:
@@ -105,7 +96,8 @@ def test_a_repair_that_waits_for_capacity_is_rehearsed_again_only_after_a_change
     last = run(cluster, policy, run(cluster, policy, None, again=True), again=True)
 
     def rehearsals(cycle: Cycle) -> list[RehearsedNeed]:
-        return [entry for _, entry in cycle.evaluation._rehearsals.values()]
+        assert cycle.capacity is not None
+        return [entry for _, entry in cycle.capacity.rehearsed.values()]
 
     (first,) = rehearsals(last)
     assert first.need is not None

@@ -9,19 +9,17 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.admission.admit import AdmissionContext
-from rebalancer.controller.cycle import Cycle, run_cycle
+from rebalancer.controller.cycle import Cycle
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Amount, Budgets, Policy, load_policy
+from rebalancer.policy import Amount, Budgets, load_policy
 from rebalancer.reporting.documents.explanation import explain_workload
 from rebalancer.reporting.documents.plan import PlanDocument, plan_document
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.reporting.text.plan import PlanView, plan_text
-from rebalancer.scheduling.profile import Profile
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.controller.cycles import cycle_of
 from tests.planning.clusters import sharing
 from tests.reports import samples_of
 
@@ -145,10 +143,3 @@ def check_document(document: PlanDocument, numbers: PlanNumbers, groups: Mapping
             assert one.evictions == group.evictions
         if not one.now and not one.waiting:
             assert group.after == group.before
-
-
-def cycle_of(snapshot: Snapshot, policy: Policy) -> Cycle:
-    """Run one cycle without memory."""
-    return run_cycle(
-        snapshot, Profile(), NO_MEMORY, AdmissionContext(policy=policy, mode=policy.mode, now=snapshot.taken_at)
-    )

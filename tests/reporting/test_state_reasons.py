@@ -8,8 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rebalancer.admission.admit import AdmissionContext
-from rebalancer.controller.cycle import Cycle, run_cycle
+from rebalancer.controller.cycle import Cycle
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory
 from rebalancer.model.snapshot import Snapshot
@@ -17,8 +16,8 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit
 from rebalancer.reporting.refusals import component_text
 from rebalancer.reporting.text.report import report_text
-from rebalancer.scheduling.profile import Profile
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.controller.cycles import cycle_of
 from tests.reporting.text.test_plan import HALF, THIRD, crowded, look, rules
 from tests.reports import cycle_report, samples_of
 
@@ -26,8 +25,7 @@ EVICTED_FOR = HALF.replace("}", ", action: Evict}")
 
 
 def cycle(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Cycle:
-    now = snapshot.taken_at
-    return run_cycle(snapshot, Profile(), memory, AdmissionContext(policy=policy, mode=policy.mode, now=now))
+    return cycle_of(snapshot, policy, memory=memory)
 
 
 def missed(snapshot: Snapshot, policy: Policy) -> Memory:

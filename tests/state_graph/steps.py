@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
-from rebalancer.controller.cycle import Cycle, run_cycle
+from rebalancer.controller.cycle import Cycle, CycleInputs, run_cycle
 from rebalancer.controller.evictions import queue_evictions
 from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import Memory, MoveState
@@ -51,7 +51,15 @@ Decide = Callable[[Scene, World], Cycle]
 def decide(scene: Scene, world: World) -> Cycle:
     """Run the controller's own cycle."""
     context = AdmissionContext(policy=scene.policy, mode=Mode.EVICT, now=START)
-    return run_cycle(world.snapshot, DEFAULT_PROFILE, world.memory, context, before=world.snapshot)
+    return run_cycle(
+        CycleInputs(
+            snapshot=world.snapshot,
+            profile=DEFAULT_PROFILE,
+            memory=world.memory,
+            context=context,
+            before=world.snapshot,
+        )
+    )
 
 
 def controller_steps(scene: Scene, state: State, choose: Decide = decide) -> Iterator[Step]:

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from rebalancer import engine
 from rebalancer.admission import admit as admission
 from rebalancer.admission.approval import find_proposal
-from rebalancer.controller import cycle, evaluation, evictions, kill_switch, loop, runner, sender
+from rebalancer.controller import cycle, evictions, kill_switch, loop, runner, sender
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.evictions import handle_answer, handle_saved
@@ -97,7 +98,7 @@ def _memory_of_the_last_leader_is_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def _own_moves_overlay_the_snapshot(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(evaluation, "overlay_moves", lambda snapshot, moves: snapshot)
+    patch.setattr(engine, "overlay_moves", lambda snapshot, moves: snapshot)
 
 
 def _unanswered_requests_count_as_sent(patch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.admission.admit import AdmissionContext
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domains import named_domains as named_values
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.controller.cycle import run_cycle
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, Memory, ZoneSeen
@@ -25,11 +23,11 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, Share, default_policy, load_policy
 from rebalancer.scheduling.node_index import RequiredAffinity
-from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ClusterBuilder
 from rebalancer.tracking.zones import zones_seen
 from tests.assessment.redis import AZ, CLUSTER, HOSTNAME, SHARD, machines, redis
+from tests.controller.cycles import cycle_of
 from tests.scheduling.build import pod, term
 
 NETEASE = load_policy(
@@ -454,12 +452,11 @@ def test_a_rollout_counts_both_of_its_replica_sets_once() -> None:
 def test_a_cycle_keeps_the_zones_that_it_saw() -> None:
     """They go with the memory from one leader to the next."""
     snapshot = redis(machines("abc", 1), [])
-    context = AdmissionContext(policy=NETEASE, mode=NETEASE.mode, now=snapshot.taken_at)
-    memory = run_cycle(snapshot, DEFAULT_PROFILE, NO_MEMORY, context).memory
+    memory = cycle_of(snapshot, NETEASE).memory
     assert [(zone.key, zone.zone) for zone in memory.zones] == [(AZ, "a"), (AZ, "b"), (AZ, "c")]
     later = snapshot.taken_at + timedelta(minutes=30)
     two = replace(redis(machines("ab", 1), []), taken_at=later)
-    memory = run_cycle(two, DEFAULT_PROFILE, memory, replace(context, now=later)).memory
+    memory = cycle_of(two, NETEASE, memory=memory).memory
     assert {zone.zone: zone.last for zone in memory.zones} == {"a": later, "b": later, "c": snapshot.taken_at}
 
 
