@@ -48,11 +48,11 @@ class View:
     """
 
     def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE, clock: Clock | None = None) -> None:
-        self.snapshot: Final = snapshot
-        self.clock: Final = Clock(snapshot.taken_at) if clock is None else clock
-        self.profile: Final = profile
-        self.rules: Final[VersionRules] = get_version_rules(snapshot.version)
-        self.nodes: Final = NodeIndex(snapshot.nodes)
+        self.snapshot = snapshot
+        self.clock = Clock(snapshot.taken_at) if clock is None else clock
+        self.profile = profile
+        self.rules: VersionRules = get_version_rules(snapshot.version)
+        self.nodes = NodeIndex(snapshot.nodes)
         self._memo: dict[Hashable, Any] = {}
         self._population = Population(snapshot.pods, self.nodes.by_name, self.rules, snapshot.runs)
         self._moved: dict[str, PlacedPod] = {}
@@ -60,14 +60,13 @@ class View:
         """What differs from the shared indexes, by namespace."""
         self.changes_on: Mapping[str, tuple[ViewDelta, ...]] = {}
         """What differs, by node."""
-        self._last_without: tuple[tuple[str, ...], Self] | None = None
-        """The state that `without` returned last, by the UIDs."""
+        self._last_without: tuple[tuple[datetime, tuple[str, ...]], Self] | None = None
+        """The state that `without` returned last, by the time and the UIDs."""
 
     def at(self, moment: datetime) -> Self:
         """Return the same state at a later time, with everything that was computed from it, while that holds."""
         later = copy(self)
-        clock = Clock(moment, self.clock.holds_until)
-        later.__dict__.update(snapshot=self.snapshot.at(moment), clock=clock, _last_without=None)
+        later.snapshot, later.clock = self.snapshot.at(moment), Clock(moment, self.clock.holds_until)
         return later
 
     # Hypothetical states
@@ -78,9 +77,9 @@ class View:
         The last one is kept: all classes of a component are evaluated in the state without any pod of it.
         """
         gone = tuple(pods)
-        uids = tuple(pod.uid for pod in gone)
-        if self._last_without is None or self._last_without[0] != uids:
-            self._last_without = uids, self._gone(gone)
+        key = self.snapshot.taken_at, tuple(pod.uid for pod in gone)
+        if self._last_without is None or self._last_without[0] != key:
+            self._last_without = key, self._gone(gone)
         return self._last_without[1]
 
     def _gone(self, pods: Iterable[Pod]) -> Self:
@@ -105,9 +104,7 @@ class View:
         gone = set(nodes)
         left = tuple(node for node in self.snapshot.nodes if node.name not in gone)
         derived = self._without_pods_of(gone, left)
-        derived.__dict__.update(
-            changes_on={node: changes for node, changes in derived.changes_on.items() if node not in gone}
-        )
+        derived.changes_on = {node: changes for node, changes in derived.changes_on.items() if node not in gone}
         return derived
 
     def with_unreachable(self, nodes: Iterable[str]) -> Self:
@@ -125,14 +122,15 @@ class View:
         )
         derived = self._without_pods_of(silent, there)
         # Like that of changed nodes, their capacity is computed again.
-        derived.__dict__.update(changes_on={**dict.fromkeys(silent, ()), **derived.changes_on})
+        derived.changes_on = {**dict.fromkeys(silent, ()), **derived.changes_on}
         return derived
 
     def _without_pods_of(self, deserted: Iterable[str], nodes: tuple[Node, ...]) -> Self:
         """Return the state without the pods of some nodes, and with other nodes than before."""
         derived = self._gone(pod for node in sorted(deserted) for pod in self.pods_on(node))
         # Cached results that depend on the nodes are no longer valid; the index of the other pods and its sums are.
-        derived.__dict__.update(snapshot=replace(self.snapshot, nodes=nodes), nodes=NodeIndex(nodes), _memo={})
+        derived.snapshot, derived.nodes = replace(self.snapshot, nodes=nodes), NodeIndex(nodes)
+        derived._memo = {}  # noqa: SLF001
         return derived
 
     def _with_moves(self, pods: Iterable[tuple[Pod, str | None, bool]]) -> Self:
@@ -148,23 +146,28 @@ class View:
                 inside[namespace] = (*inside.get(namespace, ()), change)
                 on[change.node] = (*on.get(change.node, ()), change)
             moved[pod.uid] = now
-        # Not a copy: the cached properties of this state are not valid for the next.
+        if len(moved) <= SETTLE_AFTER:
+            return self._derive(self._population, moved, inside, on)
+        placed = list(self._derive(self._population, moved, inside, on).placed_pods())
+        return self._derive(Population(placed, self.nodes.by_name, self.rules), {}, {}, {})
+
+    def _derive(
+        self,
+        population: Population,
+        moved: dict[str, PlacedPod],
+        changes_in: Mapping[str, tuple[ViewDelta, ...]],
+        changes_on: Mapping[str, tuple[ViewDelta, ...]],
+    ) -> Self:
+        """Return a state of the same snapshot with other pods moved.
+
+        It is no copy: what was computed from where the pods of this state are does not hold for another.
+        """
         derived = object.__new__(type(self))
-        derived.__dict__.update(
-            snapshot=self.snapshot,
-            profile=self.profile,
-            rules=self.rules,
-            nodes=self.nodes,
-            _memo=self._memo,
-            _population=self._population,
-            _moved=moved,
-            changes_in=inside,
-            changes_on=on,
-            _last_without=None,
-        )
-        if len(moved) > SETTLE_AFTER:
-            population = Population(list(derived.placed_pods()), self.nodes.by_name, self.rules)
-            derived.__dict__.update(_population=population, _moved={}, changes_in={}, changes_on={})
+        derived.snapshot, derived.clock, derived.profile = self.snapshot, self.clock, self.profile
+        derived.rules, derived.nodes = self.rules, self.nodes
+        derived.changes_in, derived.changes_on = changes_in, changes_on
+        derived._memo, derived._last_without = self._memo, None  # its own class, before anybody has it
+        derived._population, derived._moved = population, moved
         return derived
 
     # Pods and their nodes
