@@ -88,6 +88,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.POD_GROUP_DISRUPTION: "Its PodGroup may be disrupted only as a whole.",
     Reason.ROLLOUT_IN_PROGRESS: "The owner is being rolled out, scaled, paused or deleted, or has pods to delete.",
     Reason.TEMPLATE_REFUSED: "The API server would refuse the replacement.",
+    Reason.CANNOT_CREATE: "No pod can be created in the namespace: it is being deleted.",
     Reason.NODE_LEAVING: "An autoscaler is removing the node.",
     Reason.NODE_SETTLING: "A node that may take a replacement has not been Ready for `nodes.settle`.",
     Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; the repair waits for its return.",

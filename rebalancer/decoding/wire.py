@@ -438,13 +438,8 @@ class DisruptionBudget(Wire, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
 
-class NamespaceStatus(Wire, frozen=True):
-    phase: str = "Active"
-
-
 class Namespace(Wire, frozen=True):
     metadata: Metadata
-    status: NamespaceStatus = NamespaceStatus()
 
 
 class ServiceSpec(Wire, frozen=True):

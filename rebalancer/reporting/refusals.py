@@ -314,6 +314,10 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"the team policy of its namespace cannot be used; fix ConfigMap {c.namespace}/rebalancer-policy to allow "
         "evictions there"
     ),
+    planning.NamespaceBeingDeleted: lambda c: (
+        f"namespace {c.namespace} is being deleted, so that no replacement can be created there; nothing is evicted "
+        "in it, and nothing is to be done"
+    ),
     planning.NotReplaced: _not_replaced,
     planning.TooFewReplicas: lambda c: f"it has {plural(c.replicas, 'replica')}; eligibility.minReplicas is {c.least}",
     planning.OwnerBeingDeleted: lambda c: f"its {c.kind} is being deleted",

@@ -57,6 +57,13 @@ SENTENCES: list[tuple[Fact, str]] = [
         "no workload that can be moved owns it: its replacement would come to the same node",
     ),
     (planning.NotReplaced(same_node=False), "no workload that can be moved owns it: nothing would replace it"),
+    (
+        planning.NamespaceBeingDeleted("shop"),
+        (
+            "namespace shop is being deleted, so that no replacement can be created there; nothing is evicted in it, "
+            "and nothing is to be done"
+        ),
+    ),
     (planning.TooFewReplicas(1, 2), "it has 1 replica; eligibility.minReplicas is 2"),
     (planning.TooFewReplicas(2, 3), "it has 2 replicas; eligibility.minReplicas is 3"),
     (planning.OwnerBeingDeleted("ReplicaSet"), "its ReplicaSet is being deleted"),
