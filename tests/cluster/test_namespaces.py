@@ -1,11 +1,12 @@
 """What goes wrong in one namespace stays there: the others are repaired as ever."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.cluster.controller import USER, Controller, install, policy
+from tests.cluster.controller import NAMESPACE, USER, Controller, install, policy, rebalancer
 from tests.control_plane.api import Api, wait_until
 from tests.control_plane.layout import Workload, deployment, lay_out, nodes, spread
 from tests.control_plane.manifests import ZONE, namespace
@@ -110,3 +111,76 @@ def test_a_namespace_that_is_deleted_in_the_middle_of_a_repair_opens_no_breaker(
     sent = cluster.audit.evictions(user=USER)
     assert sum(eviction.code == 403 for eviction in sent) == results.count("gone")
     wait_until(lambda: cluster.api.find("/api/v1/namespaces/closing") is None, what="the end of it", timeout=60)
+
+
+WORKLOADS: Final = 30
+STATUS: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status"
+
+
+def limit_pods(api: Api, space: str, hard: int, used: int) -> None:
+    """Allow so many pods in a namespace, and wait until the API server knows how many there are."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": space}}
+    api.create({**quota, "spec": {"hard": {"pods": str(hard)}}})
+    path = f"/api/v1/namespaces/{space}/resourcequotas/pods"
+    wait_until(lambda: api.get(path)["status"].get("used") == {"pods": str(used)}, what="the quota's status")
+
+
+def bereft(plane: ControlPlane, space: str) -> set[str]:
+    """Return the Deployments of a namespace that lost a pod to an eviction."""
+    evicted = [eviction for eviction in plane.audit.evictions(user=USER) if eviction.code == 201]
+    return {eviction.name.rpartition("-")[0] for eviction in evicted if eviction.namespace == space}
+
+
+def blocked(api: Api) -> list[dict[str, Any]]:
+    """Return the namespaces in which nothing is evicted, by the stored status."""
+    document = api.get(STATUS).get("data", {}).get("status.json", "{}")
+    entries: list[dict[str, Any]] = json.loads(document).get("breaker", {}).get("namespaces", [])
+    return entries
+
+
+def blocking_events(api: Api, space: str) -> list[dict[str, Any]]:
+    events = api.list(f"/apis/events.k8s.io/v1/namespaces/{space}/events")
+    return [event for event in events if event["reason"] == "EvictionBlocked"]
+
+
+def test_a_namespace_whose_replacements_are_refused_stops(cluster: ControlPlane, tmp_path: Path) -> None:
+    """At most 8 of its 30 workloads lose a pod, of before 30; others go on, and it does, too, once pods are created.
+
+    Status, event and `explain` name a workload and quote the condition. A process that is started again holds it, too.
+    """
+    install(cluster, "base", "evict")
+    lay_out_skewed(cluster, "shop", WORKLOADS)
+    limit_pods(cluster.api, "shop", hard=60, used=4 * WORKLOADS)
+    slow = policy("Evict", interval="5s", budgets={**ALL_AT_ONCE, "perNamespace": 4})
+    with Controller(cluster, tmp_path, slow) as controller:
+        wait_until(lambda: blocked(cluster.api), what="the status to say so", timeout=60)
+        controller.wait_for("cycle", count=len(controller.log("cycle")) + 4)
+        check_others_go_on(cluster, controller)
+        controller.stop()
+    lost = bereft(cluster, "shop")
+    assert 1 <= len(lost) <= 8
+    events = blocking_events(cluster.api, "shop")
+    assert len(events) == len(lost)
+    assert all("exceeded quota: pods" in event["note"] and "series" not in event for event in events)
+    (entry,) = blocked(cluster.api)
+    assert (entry["namespace"], entry["workload"]["kind"]) == ("shop", "Deployment")
+    assert "exceeded quota: pods" in entry["failure"]
+    names = {f"web-{index}" for index in range(WORKLOADS)} - {name.rpartition("-")[0] for name in lost}
+    for name, verdict in ((min(names), "Waits"), (entry["workload"]["name"], "Stays")):
+        access = ("--kubeconfig", str(cluster.kubeconfig()), "--policy", str(tmp_path / "policy.yaml"))
+        explained = rebalancer("explain", f"deployment/{name}", "-n", "shop", "-o", "json", *access)
+        document = json.loads(explained.stdout)
+        assert document["verdict"] == verdict
+        evidence = {answer["evidence"] for answer in document["path"] if answer["answer"] == "CannotCreate"}
+        assert len(evidence) == 1
+        assert "exceeded quota: pods" in evidence.pop()
+    again = tmp_path / "again"
+    again.mkdir()
+    with Controller(cluster, again, slow) as controller:
+        controller.wait_for("cycle", count=3)
+        assert bereft(cluster, "shop") == lost
+        assert controller.log("cycle")[-1]["waiting_for"] == {"CannotCreate": WORKLOADS - len(lost)}
+        assert len(blocking_events(cluster.api, "shop")) == len(lost)
+        cluster.api.delete("/api/v1/namespaces/shop/resourcequotas/pods")
+        wait_until(lambda: repaired(cluster.api, "shop") == WORKLOADS, what="the repair of all", timeout=180)
+        wait_until(lambda: not blocked(cluster.api), what="the status to say nothing of it")

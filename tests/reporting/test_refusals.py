@@ -440,6 +440,20 @@ SENTENCES: list[tuple[Fact, str]] = [
             "(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in 60s"
         ),
     ),
+    (
+        admission.ReplacementNotCreated(Reference("shop", "Deployment", "web"), "web-0", "exceeded quota: pods"),
+        (
+            "shop/web (Deployment) has no pod in place of web-0, which was evicted: exceeded quota: pods; nothing is "
+            "evicted in namespace shop until it has. Allow the pod to be created, or scale the workload down"
+        ),
+    ),
+    (
+        admission.ReplacementNotCreated(Reference("shop", "StatefulSet", "db"), "db-0", ""),
+        (
+            "shop/db (StatefulSet) has no pod in place of db-0, which was evicted; nothing is evicted in namespace "
+            "shop until it has. See kubectl get events -n shop for the reason, or scale the workload down"
+        ),
+    ),
     (admission.ServerOverloaded(timedelta(seconds=5)), "the API server is overloaded; next attempt in 5s"),
     (
         admission.MemoryUnsaved("HTTP 409"),
