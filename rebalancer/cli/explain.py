@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     kind, name = _parse_object(args.object)
     cluster = load_cluster(options)
     target = _find_object(kind, name, options.namespace, cluster.snapshot)
-    details = ExplanationDetails(find_relaxations(cluster.plan), verbose=args.verbose)
+    blocked = next((entry.refusal for entry in cluster.blocked if entry.namespace == target.namespace), None)
+    details = ExplanationDetails(find_relaxations(cluster.plan), verbose=args.verbose, blocked=blocked)
     if isinstance(target, Pod):
         document = explain_pod(target, cluster.view, cluster.assessment, cluster.plan, details)
     else:
