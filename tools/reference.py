@@ -88,6 +88,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.POD_GROUP_DISRUPTION: "Its PodGroup may be disrupted only as a whole.",
     Reason.ROLLOUT_IN_PROGRESS: "The owner is being rolled out, scaled, paused or deleted, or has pods to delete.",
     Reason.TEMPLATE_REFUSED: "The API server would refuse the replacement.",
+    Reason.CANNOT_CREATE: "No pod can be created in the namespace: it is being deleted, or a replacement is missing.",
     Reason.NODE_LEAVING: "An autoscaler is removing the node.",
     Reason.NODE_SETTLING: "A node that may take a replacement has not been Ready for `nodes.settle`.",
     Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; the repair waits for its return.",
@@ -117,7 +118,10 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.SHARE_LIMIT_INFEASIBLE: "No placement of these pods can satisfy a limit; on the owners.",
     EventReason.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; on the pod and its workload.",
     EventReason.EVICTED: "The API server granted an eviction; on the pod and its workload.",
-    EventReason.EVICTION_BLOCKED: "A PodDisruptionBudget blocked an eviction; on the pod and its workload.",
+    EventReason.EVICTION_BLOCKED: (
+        "A PodDisruptionBudget blocked an eviction; on the pod and its workload. Or a replacement is not created, so "
+        "that nothing is evicted in the namespace; on the workload."
+    ),
     EventReason.EVICTION_FAILED: "An eviction failed for another reason or got no answer; on the pod and its workload.",
     EventReason.MOVE_VERIFIED: "The replacement is Ready where predicted; on the pod and its workload.",
     EventReason.MOVE_INEFFECTIVE: "The replacement is Ready elsewhere, or is late; on the pod and its workload.",

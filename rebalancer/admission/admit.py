@@ -38,18 +38,20 @@ from rebalancer.admission.causes import (
     ServerOverloaded,
     Stale,
     TooManyInFlight,
+    not_created,
 )
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.windows import find_opening
 from rebalancer.model.breaker import CLOSED, BreakerState
-from rebalancer.model.moves import Memory, Proposal, make_token
+from rebalancer.model.moves import Memory, Move, Proposal, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy
 from rebalancer.tracking.backoff import find_backoff, find_refusals
+from rebalancer.tracking.uncreated import find_uncreated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +114,11 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     first = context.turn % len(steps) if steps else 0
     steps = steps[first:] + steps[:first]
     common = find_common_obstacle(context)
-    obstacles = [_find_obstacle(step[0], common, since, memory, context) for step in steps]
+    uncreated = find_uncreated(memory.moves)
+    obstacles = [
+        _find_uncreated(step, uncreated, common) or _find_obstacle(step[0], common, since, memory, context)
+        for step in steps
+    ]
     rates = _Rates(context.policy, snapshot, memory, context.now)
     if context.mode is Mode.APPROVE:
         proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
@@ -214,6 +220,15 @@ def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
         clear_after = context.policy.breaker.clear_after
         return Refusal(Reason.BREAKER_OPEN, BreakerOpen(context.breaker.causes, context.now, clear_after))
     return None
+
+
+def _find_uncreated(step: Sequence[Eviction], uncreated: Mapping[str, Move], common: Refusal | None) -> Refusal | None:
+    """Return why a step has to wait if a replacement is overdue in the namespace of one of its pods."""
+    overdue = next((uncreated[one.pod.namespace] for one in step if one.pod.namespace in uncreated), None)
+    # That no pod can be created is why moves fail, for which the breaker opens, too; that it is open would hide why.
+    if overdue is None or (common is not None and common.reason is not Reason.BREAKER_OPEN):
+        return None
+    return not_created(overdue)
 
 
 def _find_obstacle(

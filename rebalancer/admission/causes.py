@@ -3,7 +3,9 @@
 from datetime import datetime, timedelta
 
 from rebalancer.model.breaker import OpenCause
-from rebalancer.planning.causes import Fact
+from rebalancer.model.moves import Move, Reference
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.causes import Fact, Refusal
 
 
 class Paused(Fact, frozen=True, gc=False):
@@ -78,6 +80,19 @@ class NotAllowed(Fact, frozen=True, gc=False):
 
     message: str
     left: timedelta
+
+
+class ReplacementNotCreated(Fact, frozen=True, gc=False):
+    """A workload of the namespace has no pod in place of an evicted one; `failure` says why, "" if nobody does."""
+
+    workload: Reference
+    pod: str
+    failure: str
+
+
+def not_created(move: Move) -> Refusal:
+    """Return why nothing is evicted in the namespace of a move whose replacement is overdue."""
+    return Refusal(Reason.CANNOT_CREATE, ReplacementNotCreated(move.workload, move.pod, move.uncreated or ""))
 
 
 class ServerOverloaded(Fact, frozen=True, gc=False):

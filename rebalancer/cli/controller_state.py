@@ -14,7 +14,7 @@ from rebalancer.locations import PREFIX, own_namespace
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
 from rebalancer.ports import STATUS_KEY
 from rebalancer.reporting.acting import describe_mode, describe_status
-from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.documents.status import BlockedNamespace, StatusDocument
 
 SILENT: Final = timedelta(minutes=10)
 """A controller whose last cycle is longer ago than this is taken for stopped; its interval is a minute by default."""
@@ -48,6 +48,15 @@ def describe_acting(transport: Transport, now: datetime, mode: Mode) -> str:
     if now - status.last_cycle > SILENT:
         return f"the controller's last cycle was at {status.last_cycle:%Y-%m-%d %H:%M:%SZ}: nothing will be evicted"
     return describe_status(status)
+
+
+def read_blocked(transport: Transport) -> tuple[BlockedNamespace, ...]:
+    """Return the namespaces in which the controller evicts nothing; none where its status cannot be read."""
+    try:
+        status = read_status(transport, controller_namespace())
+    except (ClusterError, CliError):
+        return ()
+    return status.breaker.namespaces if status is not None else ()
 
 
 def read_cluster_policy(transport: Transport, namespace: str, name: str) -> Policy | None:

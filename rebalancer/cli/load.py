@@ -19,7 +19,7 @@ from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.causes import NotInModeEvict
 from rebalancer.capacity.decision import describe_needs
 from rebalancer.capacity.placeholders import placeholder_pods, without_pods
-from rebalancer.cli.controller_state import describe_acting, describe_other_policy
+from rebalancer.cli.controller_state import describe_acting, describe_other_policy, read_blocked
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
@@ -35,6 +35,7 @@ from rebalancer.policy import Mode, Policy, ScaleDownPrevention, merge, select_t
 from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.reporting.acting import describe_mode
+from rebalancer.reporting.documents.status import BlockedNamespace
 from rebalancer.scheduling.profile import Profile
 
 _MOST_WARNINGS: Final = 50
@@ -45,12 +46,13 @@ _MOST_WARNINGS: Final = 50
 class LoadedCluster:
     """A snapshot, evaluated by the policy in force, and what that references and the cluster lacks.
 
-    `acting` says what the controller does with the plan.
+    `acting` says what the controller does with the plan, `blocked` where it evicts nothing.
     """
 
     evaluation: Evaluation
     unmatched: tuple[Unmatched, ...]
     acting: str
+    blocked: tuple[BlockedNamespace, ...] = ()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -72,9 +74,10 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
     return _load(options)[0]
 
 
-def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str]:
-    """Read the snapshot; return it, how to read team policies, and what the controller does with a plan."""
+def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str, tuple[BlockedNamespace, ...]]:
+    """Read the snapshot; return it, how to read team policies, what the controller does, and where it does nothing."""
     acting = describe_mode(options.policy.mode)
+    blocked: tuple[BlockedNamespace, ...] = ()
     if options.snapshot is None:
         try:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
@@ -83,6 +86,7 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str]:
             autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
             snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
             acting = describe_acting(transport, datetime.now(UTC), options.policy.mode)
+            blocked = read_blocked(transport)
             if options.is_shipped_policy:
                 warn(filter(None, [describe_other_policy(transport, options.policy)]))
         except ClusterError as error:
@@ -99,7 +103,7 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str]:
             raise CliError(str(error)) from None
         read_teams = _make_file_reader(data, source)
     warn(warnings)
-    return snapshot, read_teams, acting
+    return snapshot, read_teams, acting, blocked
 
 
 def _make_live_reader(transport: Transport) -> _ReadTeams:
@@ -156,9 +160,9 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
-        snapshot, read_teams, acting = _load(options)
+        snapshot, read_teams, acting, blocked = _load(options)
     with progress("planning"):
-        return _plan(options, snapshot, profile, read_teams, acting)
+        return replace(_plan(options, snapshot, profile, read_teams, acting), blocked=blocked)
 
 
 def _plan(

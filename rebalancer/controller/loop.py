@@ -62,7 +62,7 @@ from rebalancer.reporting.events.deadlock_events import deadlock_events
 from rebalancer.reporting.events.limit_events import limit_events
 from rebalancer.reporting.events.prevention_events import prevention_events
 from rebalancer.reporting.events.team_events import problem_events, team_events
-from rebalancer.reporting.events.workload_events import ended_move_events, skew_events
+from rebalancer.reporting.events.workload_events import ended_move_events, skew_events, uncreated_events
 from rebalancer.tracking.moves import adopt_moves, merge_memory
 
 
@@ -169,6 +169,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     events = [*skew_events(state.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
         events += ended_move_events(move)
+    events += uncreated_events(state.memory.moves, cycle.memory.moves)
     if cycle.capacity is not None:
         events += capacity_events(cycle.capacity.decision)
     if state.approval_object is not None:

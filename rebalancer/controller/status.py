@@ -72,7 +72,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         leader=identity,
         last_cycle=cycle.context.now if cycle else None,
         stale=cycle.context.stale if cycle else "",
-        breaker=breaker_status(cycle.context.breaker if cycle else CLOSED),
+        breaker=breaker_status(cycle.context.breaker if cycle else CLOSED, moves),
         in_flight=tuple(move_entry(move) for move in moves if not move.state.over),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),

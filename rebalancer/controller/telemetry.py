@@ -52,6 +52,11 @@ GRACE_SECONDS = 180.0
 _TEAM_POLICY = f"/configmaps/{TEAM_CONFIG_MAP}"
 """How the path of a request for a team policy ends."""
 
+_EVENTS = "/apis/events.k8s.io/"
+"""How the path of a request for an event begins."""
+
+_GONE = 404
+
 _log = structlog.get_logger("rebalancer")
 
 
@@ -142,10 +147,13 @@ class Telemetry:
         """Note that a cycle has ended, or that another process leads."""
         self._last_beat = time.monotonic()
 
-    def _count_request(self, method: str, path: str, code: int) -> None:
+    def _count_request(self, method: str, path: str, code: int, gone: bool = False) -> None:
+        """Count a request; one that is refused because its namespace is being deleted (`gone`) has not failed."""
         self._metrics.count_request(method, path, code)
-        if not path.endswith(_TEAM_POLICY):  # one team without a right must not open the breaker, nor many hold it shut
-            self.requests.count(code)
+        # One team without a right must not open the breaker, nor many hold it shut. No more must events: nothing
+        # depends on them, and a webhook or a quota of one namespace may refuse them all.
+        if not path.endswith(_TEAM_POLICY) and not path.startswith(_EVENTS):
+            self.requests.count(_GONE if gone else code)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""

@@ -47,7 +47,7 @@ def decode_namespace(source: wire.Namespace, _: Interner) -> Namespace:
         name=source.metadata.name,
         labels=decode_labels(source.metadata.labels),
         annotations=decode_annotations(source.metadata.annotations),
-        terminating=source.status.phase == "Terminating",
+        terminating=source.metadata.deletion_timestamp is not None,
     )
 
 

@@ -83,7 +83,7 @@ KINDS: tuple[ResourceKind, ...] = (
     NODES,
     BUDGETS,
     make_kind(wire.Owner, workloads.decode_deployment, "apps/v1/deployments", "workloads", name="Deployment"),
-    make_kind(wire.Owner, workloads.decode_replica_set, "apps/v1/replicasets", "workloads", name="ReplicaSet"),
+    make_kind(wire.ReplicaSet, workloads.decode_replica_set, "apps/v1/replicasets", "workloads"),
     make_kind(wire.Owner, workloads.decode_stateful_set, "apps/v1/statefulsets", "workloads", name="StatefulSet"),
     make_kind(
         wire.ReplicationController, workloads.decode_replication_controller, "v1/replicationcontrollers", "workloads"

@@ -400,6 +400,25 @@ class Owner(Wire, frozen=True):
     status: OwnerStatus = OwnerStatus()
 
 
+class CreatorCondition(Wire, frozen=True):
+    """A condition whose message is read: why no pod can be created."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class CreatorStatus(OwnerStatus, frozen=True):
+    """Status of a ReplicaSet or ReplicationController; of other owners no condition is read."""
+
+    conditions: list[CreatorCondition] | None = None
+
+
+class ReplicaSet(Owner, frozen=True):
+    status: CreatorStatus = CreatorStatus()
+
+
 class ControllerSpec(Wire, frozen=True):
     """Spec of a ReplicationController: its selector is a plain map."""
 
@@ -412,7 +431,7 @@ class ControllerSpec(Wire, frozen=True):
 class ReplicationController(Wire, frozen=True):
     metadata: Metadata
     spec: ControllerSpec = ControllerSpec()
-    status: OwnerStatus = OwnerStatus()
+    status: CreatorStatus = CreatorStatus()
 
 
 class BudgetSpec(Wire, frozen=True):
@@ -438,13 +457,8 @@ class DisruptionBudget(Wire, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
 
-class NamespaceStatus(Wire, frozen=True):
-    phase: str = "Active"
-
-
 class Namespace(Wire, frozen=True):
     metadata: Metadata
-    status: NamespaceStatus = NamespaceStatus()
 
 
 class ServiceSpec(Wire, frozen=True):

@@ -21,9 +21,11 @@ def decode_deployment(source: wire.Owner, intern: Interner) -> Workload:
     return _decode_owner(source, "Deployment", "", intern)
 
 
-def decode_replica_set(source: wire.Owner, intern: Interner) -> Workload:
+def decode_replica_set(source: wire.ReplicaSet, intern: Interner) -> Workload:
     """Convert a ReplicaSet to the model's."""
-    return _decode_owner(source, "ReplicaSet", (source.metadata.labels or {}).get("pod-template-hash", ""), intern)
+    made = _decode_owner(source, "ReplicaSet", (source.metadata.labels or {}).get("pod-template-hash", ""), intern)
+    failure = _find_failure(source.status)
+    return structs.replace(made, creation_failure=failure) if failure else made
 
 
 def decode_stateful_set(source: wire.Owner, intern: Interner) -> Workload:
@@ -66,7 +68,19 @@ def decode_replication_controller(source: wire.ReplicationController, intern: In
         owner=find_controller(metadata.owner_references),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
+        creation_failure=_find_failure(source.status),
     )
+
+
+def _find_failure(status: wire.CreatorStatus) -> str:
+    """Return why the owner's last attempt to create a pod failed, "" if it did not; deletions fail with a reason too.
+
+    Source: `pkg/controller/replicaset/replica_set_utils.go` (calculateStatus); it is gone with the next success.
+    """
+    for condition in status.conditions or ():
+        if (condition.type, condition.status, condition.reason) == ("ReplicaFailure", "True", "FailedCreate"):
+            return condition.message or condition.reason
+    return ""
 
 
 def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner) -> Workload:

@@ -8,7 +8,7 @@ from rebalancer.model.labels import NO_LABELS, Labels
 
 
 class Namespace(Struct, frozen=True, gc=False, kw_only=True):
-    """A namespace with its labels, which affinity terms may select."""
+    """A namespace with its labels, which affinity terms may select. `terminating`: it has a deletionTimestamp."""
 
     name: str
     labels: Labels = NO_LABELS

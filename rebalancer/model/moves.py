@@ -88,6 +88,10 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     changed_at: Moment
     replacement: str = ""
     """UID of the pod that replaced it, once it is observed."""
+    awaited_since: Moment | None = None
+    """Since when snapshots have shown that its owner can create the replacement and has not; else None."""
+    uncreated: str | None = None
+    """Set while the replacement is overdue: why it cannot be created, "" where that is not known; else None."""
 
 
 MAX_FAILED_PREDICTIONS = 3

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     POD_GROUP_DISRUPTION = "PodGroupDisruption"
     ROLLOUT_IN_PROGRESS = "RolloutInProgress"
     TEMPLATE_REFUSED = "TemplateRefused"
+    CANNOT_CREATE = "CannotCreate"
     NODE_LEAVING = "NodeLeaving"
     NODE_SETTLING = "NodeSettling"
     ZONE_IN_MAINTENANCE = "ZoneInMaintenance"

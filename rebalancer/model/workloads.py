@@ -31,7 +31,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     `replicas` is the desired number; `current`, `ready` and `updated` are the numbers of its status, `observed` says
     that its controller has seen the newest generation. `revision` is the label value that marks pods of the current
     template (`pod-template-hash`, `controller-revision-hash`), "" where there is none. `first_ordinal` is that of a
-    StatefulSet's first pod.
+    StatefulSet's first pod. `creation_failure` is why a ReplicaSet or ReplicationController could not create its last
+    pod: the message of its condition ReplicaFailure, "" without.
     """
 
     group: str
@@ -55,6 +56,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     owner: OwnerReference | None = None
     created: datetime
     deleted: datetime | None = None
+    creation_failure: str = ""
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 

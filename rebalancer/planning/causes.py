@@ -63,6 +63,12 @@ class TeamPolicyUnreadable(Fact, frozen=True, gc=False):
     namespace: str
 
 
+class NamespaceBeingDeleted(Fact, frozen=True, gc=False):
+    """The namespace has a deletionTimestamp: no pod can be created there any more."""
+
+    namespace: str
+
+
 class NotReplaced(Fact, frozen=True, gc=False):
     """Nothing replaces it (a bare pod), or only on the same node (`same_node`)."""
 

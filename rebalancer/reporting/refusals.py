@@ -196,6 +196,15 @@ _EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
 """For each cause of the breaker what is counted, and the policy's field in `breaker`."""
 
 
+def _not_created(cause: admission.ReplacementNotCreated) -> str:
+    namespace = cause.workload.namespace
+    missing = f"{cause.workload} has no pod in place of {cause.pod}, which was evicted"
+    held = f"nothing is evicted in namespace {namespace} until it has"
+    if not cause.failure:
+        return f"{missing}; {held}. See kubectl get events -n {namespace} for the reason, or scale the workload down"
+    return f"{missing}: {cause.failure}; {held}. Allow the pod to be created, or scale the workload down"
+
+
 def _breaker_open(cause: admission.BreakerOpen) -> str:
     excesses = []
     for known in cause.causes:
@@ -313,6 +322,10 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     planning.TeamPolicyUnreadable: lambda c: (
         f"the team policy of its namespace cannot be used; fix ConfigMap {c.namespace}/rebalancer-policy to allow "
         "evictions there"
+    ),
+    planning.NamespaceBeingDeleted: lambda c: (
+        f"namespace {c.namespace} is being deleted, so that no replacement can be created there; nothing is evicted "
+        "in it, and nothing is to be done"
     ),
     planning.NotReplaced: _not_replaced,
     planning.TooFewReplicas: lambda c: f"it has {plural(c.replicas, 'replica')}; eligibility.minReplicas is {c.least}",
@@ -467,6 +480,7 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"this account has no right to evict there: {c.message}. Install the form with that right "
         f"(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in {_whole_seconds(c.left)}"
     ),
+    admission.ReplacementNotCreated: _not_created,
     admission.ServerOverloaded: lambda c: f"the API server is overloaded; next attempt in {_whole_seconds(c.left)}",
     admission.BackingOff: _backing_off,
     admission.RequestsRefused: lambda c: (

@@ -237,6 +237,16 @@ class SimulatedCluster:
         if pod is not None:
             self._state.delete(pod)
 
+    def refuse_pods(self, namespace: str, why: str) -> None:
+        """Refuse every new pod of a namespace, as a quota does; "" for `why`: no more."""
+        if why:
+            self._state.refused_pods[namespace] = why
+            return
+        self._state.refused_pods.pop(namespace, None)
+        for workload in tuple(self._state.store.workloads):
+            if workload.namespace == namespace:  # its controller, which has tried again and again, tries now
+                self._state.store.workloads.put(structs.replace(workload, observed=False))
+
     def scale(self, namespace: str, kind: str, name: str, replicas: int) -> None:
         """Set the number of replicas of a workload; ValueError if the workload does not exist or the number is < 0."""
         if replicas < 0:

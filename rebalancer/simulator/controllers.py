@@ -43,6 +43,7 @@ class Controller(ABC):
             current=reported.current,
             ready=reported.ready,
             updated=reported.updated,
+            creation_failure=reported.creation_failure,
             observed=stored.replicas == seen.replicas,
         )
         if written != stored:

@@ -33,7 +33,7 @@ class PodFactory:
         if owner.uid not in self._known:
             self._known[owner.uid] = self._make_prototype(owner, name)
         prototype = self._known[owner.uid]
-        if prototype is None:
+        if prototype is None or owner.namespace in self._state.refused_pods:
             return None
         made = structs.replace(prototype, name=name, uid=self._state.uid(), created=self._state.stamp)
         return _add_ordinal(made, owner) if owner.kind == "StatefulSet" else made

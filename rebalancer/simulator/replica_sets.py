@@ -74,9 +74,11 @@ class ReplicaSets(Controller):
                 self._state.store.pods.put(structs.replace(pod, owner=reference))
 
     def _report(self, owner: Workload, active: list[Pod]) -> None:
-        """Write the status as the real controller does: the state before its own changes."""
+        """Write the status as the real controller does: the state before its own changes, and why they fail."""
         count, ready = len(active), sum(pod.ready for pod in active)
-        self._write_status(owner, structs.replace(owner, current=count, ready=ready, updated=count))
+        failure = self._state.refused_pods.get(owner.namespace, "") if count < owner.replicas else ""
+        reported = structs.replace(owner, current=count, ready=ready, updated=count, creation_failure=failure)
+        self._write_status(owner, reported)
 
     def _sort_for_deletion(self, owner: Workload, active: list[Pod]) -> list[Pod]:
         """Sort pods by the order in which they are deleted when there are too many."""

@@ -28,6 +28,8 @@ class ClusterState:
     random: Random
     timings: Timings
     trace: list[TraceEntry] = field(default_factory=list)
+    refused_pods: dict[str, str] = field(default_factory=dict)
+    """Why the API server refuses new pods, by namespace: a quota, say."""
 
     @property
     def stamp(self) -> datetime:

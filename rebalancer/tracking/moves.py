@@ -20,6 +20,7 @@ import msgspec
 from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.replacements import Replacements
+from rebalancer.tracking.uncreated import note_creation
 
 ANSWER_TIMEOUT = timedelta(minutes=2)
 """After an answer was lost: how long an unchanged pod may still be evicted by it (docs/semantics.md)."""
@@ -68,7 +69,7 @@ def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = 
     if following is None:
         return move
     if what is MoveEvent.VANISHED:  # the time that a replacement may take began with the eviction
-        return msgspec.structs.replace(move, state=following, replacement="")
+        return msgspec.structs.replace(move, state=following, replacement="", awaited_since=now)
     return msgspec.structs.replace(move, state=following, changed_at=now, replacement=replacement or move.replacement)
 
 
@@ -78,7 +79,8 @@ def observe_moves(
     """Return the moves after a snapshot, several transitions at once where it shows them.
 
     `before` is the snapshot of the last cycle, None in the first cycle of a leader. The last `ENDED_MOVES_STORED` moves
-    that ended are included, and those whose pod a watch still shows; older ones are dropped.
+    that ended are included, and those whose pod a watch still shows or whose replacement is overdue; older ones are
+    dropped.
     """
     moves = tuple(_without_future(move, now) for move in moves)
     replacements = Replacements(moves, before, snapshot)
@@ -90,8 +92,8 @@ def observe_moves(
             if after is current:
                 break
             current = after
-        followed.append(current)
-    over = [move for move in followed if move.state.over]
+        followed.append(note_creation(current, move, replacements, snapshot, now))
+    over = [move for move in followed if move.state.over and move.uncreated is None]
     forgotten = {move.uid for move in over[:-ENDED_MOVES_STORED] if not overlays(move, snapshot)}
     return tuple(move for move in followed if move.uid not in forgotten)
 
@@ -112,9 +114,14 @@ def overlays(move: Move, snapshot: Snapshot) -> bool:
 
 def _without_future(move: Move, now: datetime) -> Move:
     """Return the move with no time after `now`: a clock that was set back must not delay its end."""
-    if move.requested_at <= now and move.changed_at <= now:
+    if move.requested_at <= now and move.changed_at <= now and (move.awaited_since or now) <= now:
         return move
-    return msgspec.structs.replace(move, requested_at=min(move.requested_at, now), changed_at=min(move.changed_at, now))
+    return msgspec.structs.replace(
+        move,
+        requested_at=min(move.requested_at, now),
+        changed_at=min(move.changed_at, now),
+        awaited_since=min(move.awaited_since, now) if move.awaited_since is not None else None,
+    )
 
 
 def merge_memory(own: Memory, saved: Memory) -> Memory:

@@ -79,6 +79,12 @@ class Replacements:
         owner = self._snapshot.workload.get(move.owner_uid)
         return owner is None or owner.deleted is not None or self._missing(move) <= 0
 
+    def can_be_created(self, move: Move) -> bool:
+        """Return whether nothing of the victim is in the way of its replacement, as far as the watch shows."""
+        if move.workload.kind == "StatefulSet":
+            return all(pod.name != move.pod for pod in self._snapshot.pods_of.get(move.owner_uid, ()))
+        return not self._shows_victim(move)
+
     def _shows_victim(self, move: Move) -> bool:
         victim = self._snapshot.pod.get(move.uid)
         return victim is not None and not victim.terminating

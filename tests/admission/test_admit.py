@@ -16,6 +16,7 @@ from rebalancer.admission.causes import (
     OutsideWindow,
     Paused,
     RateReached,
+    ReplacementNotCreated,
     ServerOverloaded,
     Stale,
     TooManyInFlight,
@@ -24,7 +25,7 @@ from rebalancer.admission.memory import MOST_IN_FLIGHT, update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory
+from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -110,6 +111,20 @@ def test_a_pause(mode: Mode) -> None:
     admission = admitted(rules(mode), pause=pause, later=59, at_once=True)
     assert (admission.evictions, reasons(admission)) == ((), {Reason.PAUSED})
     assert {waiting.refusal.cause for waiting in admission.waiting} == {Paused(pause.message)}
+
+
+@pytest.mark.parametrize("breaker", [False, True])
+def test_a_replacement_that_is_not_created_stops_its_namespace_alone(breaker: bool) -> None:
+    """Whatever the workload. An open breaker would hide why: the moves that it counts fail for the same reason."""
+    overdue = move("x", skewed().taken_at, namespace="one", state=MoveState.EVICTED, uncreated="exceeded quota")
+    at = overdue.requested_at
+    cause = OpenCause(cause=BreakerCause.FAILED_MOVES, part=5, total=5, bound=20, since=at, last=at)
+    state = BreakerState((cause,) if breaker else ())
+    admission = admitted(rules(), Memory(moves=(overdue,)), breaker=state)
+    assert {one.pod.namespace for one in admission.evictions} == (set() if breaker else {"two"})
+    held = {waits.refusal.cause for waits in admission.waiting if waits.reason is Reason.CANNOT_CREATE}
+    assert held == {ReplacementNotCreated(overdue.workload, "x", "exceeded quota")}
+    assert sum(waits.reason is Reason.CANNOT_CREATE for waits in admission.waiting) == 4
 
 
 def test_a_pause_that_is_over() -> None:

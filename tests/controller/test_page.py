@@ -141,6 +141,19 @@ def test_moves_in_flight_and_the_reasons_for_waiting_are_shown(browser: Browser)
     assert "Not evicted, by reason" in text
 
 
+def test_a_namespace_in_which_nothing_is_evicted_is_named(browser: Browser) -> None:
+    """With the workload whose replacement is not created, and the condition that says why."""
+    state = state_of(shop(), seconds=125)
+    moves = tuple(structs.replace(move, uncreated="exceeded quota: pods") for move in state.memory.in_flight)
+    browser.page.show(structs.replace(state, memory=structs.replace(state.memory, moves=moves)), ())
+    text = browser.text()
+    assert "Replacements that are not created" in text
+    assert "shop/web-0 (Deployment) has no pod in place of " in text
+    assert "which was evicted: exceeded quota: pods; nothing is evicted in namespace shop until it has" in text
+    browser.page.show(state, ())
+    assert "Replacements that are not created" not in browser.text()
+
+
 def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
     pause = Pause(until=START + timedelta(hours=1), reason="an incident", by="ada")
     browser.page.show(state_of(shop(), pause=pause), ())

@@ -4,13 +4,14 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.reflector import Reflector
+from rebalancer.adapters.kubernetes.transport import RequestRefused
 from rebalancer.adapters.prometheus import CycleSamples
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.telemetry import Telemetry, loop_samples
@@ -79,6 +80,28 @@ def test_the_watches_of_one_kind_in_several_namespaces_are_one_sample() -> None:
         (sample,) = [sample for sample in samples if sample.kind == "Deployment"]
         assert sample.age > 999
         cluster.stop()
+
+
+def test_what_a_namespace_refuses_for_itself_does_not_count_for_the_breaker() -> None:
+    """Neither do events, whatever is answered, nor is a request an error whose namespace is being deleted."""
+    terminating = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}
+    answers = {"/apis/events.k8s.io/v1/namespaces/shop/events": (500, {}), "/api/v1/gone": (403, terminating)}
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        answer(request, *answers.get(request.path, (403, {})))
+
+    with served(handle) as transport:
+        control = Reflector(transport, CONFIG_MAPS, namespace="home", name="control")
+        cluster = KubernetesCluster(transport, namespace="home", instance="me", version=NEWEST, control=control)
+        telemetry = Telemetry(cluster, None, transport, interval=60)
+        counts = []
+        for path in (*answers, "/api/v1/pods"):
+            with pytest.raises(RequestRefused):
+                transport.request("POST", path, body={})
+            counts.append(telemetry.requests.read(timedelta(minutes=1)))
+        cluster.stop()
+    assert [(count.total, count.failed) for count in counts] == [(0, 0), (1, 0), (2, 1)]
 
 
 def test_the_end_of_a_thread_is_a_failure_of_liveness(shown: tuple[Telemetry, KubernetesCluster]) -> None:

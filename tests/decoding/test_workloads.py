@@ -8,7 +8,9 @@ import pytest
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.workloads import decode_stateful_set
+from rebalancer.decoding.kinds import KIND_NAMED
+from rebalancer.decoding.reduction import reduce_object
+from rebalancer.decoding.workloads import decode_replica_set, decode_replication_controller, decode_stateful_set
 from rebalancer.model.workloads import is_beyond, pod_ordinal
 
 
@@ -31,3 +33,31 @@ def test_a_stateful_set_deletes_what_is_outside_of_its_ordinals(name: str, beyon
     text = json.dumps({"metadata": metadata, "spec": {"replicas": 3, "ordinals": {"start": 5}}})
     owner = decode_stateful_set(msgspec.json.decode(text, type=wire.Owner), Interner())
     assert is_beyond(pod_ordinal(name), owner) == beyond
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        (
+            [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}],
+            "exceeded quota",
+        ),
+        ([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}], "FailedCreate"),
+        ([{"type": "ReplicaFailure", "status": "False", "reason": "FailedCreate", "message": "exceeded quota"}], ""),
+        ([{"type": "ReplicaFailure", "status": "True", "reason": "FailedDelete", "message": "timeout"}], ""),
+        ([{"type": "Other", "status": "True", "reason": "FailedCreate", "message": "x"}], ""),
+        (None, ""),
+    ],
+)
+def test_an_owner_that_cannot_create_pods_says_why(conditions: Any, expected: str) -> None:
+    """In its condition ReplicaFailure, which a dump of the cluster keeps; a pod that cannot be deleted is no reason."""
+    metadata = {"name": "web", "namespace": "shop", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    text = json.dumps({"metadata": metadata, "spec": {}, "status": {"conditions": conditions}}).encode()
+    for name, convert in (
+        ("ReplicaSet", decode_replica_set),
+        ("ReplicationController", decode_replication_controller),
+    ):
+        kind = KIND_NAMED[name]
+        for data in (text, reduce_object(kind, msgspec.Raw(text))):
+            failure = convert(kind.sources.decode(data), Interner()).creation_failure
+            assert failure == expected

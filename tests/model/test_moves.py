@@ -1,12 +1,13 @@
 """What is stored of moves: a memory written by an earlier version is read, and its keys stay."""
 
 import json
+from typing import Any
 
 import msgspec
 
 from rebalancer.model.moves import Memory
 
-STORED = {
+STORED: dict[str, Any] = {
     "moves": [
         {
             "uid": "1",
@@ -41,10 +42,13 @@ STORED = {
 }
 """A memory as version 0.1 writes it."""
 
+NEW_IN_MOVES = {"awaited_since": None, "uncreated": None}
+"""Keys that came later: version 0.1 ignores them."""
+
 
 def test_a_memory_of_an_earlier_version_is_read_and_written_with_the_same_keys() -> None:
     """An update of the controller loses neither moves nor failed predictions nor extra evictions."""
     memory = msgspec.json.decode(json.dumps(STORED), type=Memory)
     assert [(miss.group, miss.times) for miss in memory.failed_predictions] == [("shop/web", 2)]
     assert [(extra.group, extra.goal, extra.uid) for extra in memory.extra_evictions] == [("shop/web", 3, "1")]
-    assert json.loads(msgspec.json.encode(memory)) == STORED
+    assert json.loads(msgspec.json.encode(memory)) == {**STORED, "moves": [STORED["moves"][0] | NEW_IN_MOVES]}

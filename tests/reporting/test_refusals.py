@@ -57,6 +57,13 @@ SENTENCES: list[tuple[Fact, str]] = [
         "no workload that can be moved owns it: its replacement would come to the same node",
     ),
     (planning.NotReplaced(same_node=False), "no workload that can be moved owns it: nothing would replace it"),
+    (
+        planning.NamespaceBeingDeleted("shop"),
+        (
+            "namespace shop is being deleted, so that no replacement can be created there; nothing is evicted in it, "
+            "and nothing is to be done"
+        ),
+    ),
     (planning.TooFewReplicas(1, 2), "it has 1 replica; eligibility.minReplicas is 2"),
     (planning.TooFewReplicas(2, 3), "it has 2 replicas; eligibility.minReplicas is 3"),
     (planning.OwnerBeingDeleted("ReplicaSet"), "its ReplicaSet is being deleted"),
@@ -431,6 +438,20 @@ SENTENCES: list[tuple[Fact, str]] = [
         (
             'this account has no right to evict there: pods "web-0" is forbidden. Install the form with that right '
             "(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in 60s"
+        ),
+    ),
+    (
+        admission.ReplacementNotCreated(Reference("shop", "Deployment", "web"), "web-0", "exceeded quota: pods"),
+        (
+            "shop/web (Deployment) has no pod in place of web-0, which was evicted: exceeded quota: pods; nothing is "
+            "evicted in namespace shop until it has. Allow the pod to be created, or scale the workload down"
+        ),
+    ),
+    (
+        admission.ReplacementNotCreated(Reference("shop", "StatefulSet", "db"), "db-0", ""),
+        (
+            "shop/db (StatefulSet) has no pod in place of db-0, which was evicted; nothing is evicted in namespace "
+            "shop until it has. See kubectl get events -n shop for the reason, or scale the workload down"
         ),
     ),
     (admission.ServerOverloaded(timedelta(seconds=5)), "the API server is overloaded; next attempt in 5s"),

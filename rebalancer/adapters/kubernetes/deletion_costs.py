@@ -48,7 +48,7 @@ def patch_cost(transport: Transport, patch: PodPatch) -> PatchAnswer:
             "PATCH", _path(patch.namespace, patch.name), query=_QUERY, body=body, content_type=_MERGE_PATCH
         )
     except RequestRefused as error:
-        gone = error.status in {404, 409}
+        gone = error.status in {404, 409} or error.namespace_terminating
         return PatchAnswer(
             PatchResult.CONFLICT if gone else PatchResult.FAILED, message=str(error), retry_after=error.retry_after
         )

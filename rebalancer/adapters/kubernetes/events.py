@@ -76,6 +76,8 @@ class Recorder:
             try:
                 self._publish(event)
             except ClusterError as error:
+                if isinstance(error, RequestRefused) and error.namespace_terminating:
+                    continue  # nobody would read it: the namespace is being deleted
                 _log.warning("event not published", reason=event.reason, error=str(error))
             except Exception:  # noqa: BLE001  # without this thread no further event would be published
                 _log.exception("event not published", reason=event.reason)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, Unreachable
+from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, Unreachable, list_causes
 from rebalancer.model.moves import Move
 from rebalancer.ports import EvictionAnswer, EvictionResult
 
@@ -34,7 +34,7 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     try:
         data = transport.request("POST", path, body=body)
     except RequestRefused as error:
-        return EvictionAnswer(_classify(error.status, error.details), str(error), min(error.retry_after, _LONGEST_WAIT))
+        return EvictionAnswer(_classify(error), str(error), min(error.retry_after, _LONGEST_WAIT))
     except Unreachable as error:
         return EvictionAnswer(EvictionResult.UNKNOWN, str(error))
     try:
@@ -46,14 +46,17 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     return EvictionAnswer(EvictionResult.EVICTED)
 
 
-def _classify(code: int, status: Mapping[str, Any]) -> EvictionResult:
-    """Return what an answer with an error means; `status` is whatever JSON object came with it."""
+def _classify(error: RequestRefused) -> EvictionResult:
+    """Return what an answer with an error means, whatever JSON object came with it."""
+    code, status = error.status, error.details
     details = status.get("details")
     details = details if isinstance(details, dict) else {}
     message = status.get("message")
     message = message if isinstance(message, str) else ""
     if message.startswith(_WEBHOOK) or (code == 500 and _SEVERAL_BUDGETS in message):
         return EvictionResult.FAILED  # a webhook chooses code and details itself: only the message says that it was one
+    if error.namespace_terminating:
+        return EvictionResult.GONE  # its namespace is being deleted, and every pod in it
     match code:
         case 404:
             return _MISSING.get(str(details.get("kind")), EvictionResult.FAILED)
@@ -80,9 +83,7 @@ Without either kind the answer is not that of the eviction, but of something bet
 
 
 def _classify_too_many(status: Mapping[str, Any], details: Mapping[str, Any]) -> EvictionResult:
-    causes = details.get("causes")
-    reasons = [cause.get("reason") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
-    if "DisruptionBudget" in reasons:
+    if "DisruptionBudget" in list_causes(status):
         return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
     if status and not details.get("retryAfterSeconds"):
         return EvictionResult.FAILED

@@ -28,9 +28,14 @@ _CONNECTIONS = 32
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 30.0
 
+_FORBIDDEN: Final = 403
+
 _AUTHENTICATION = ["BearerToken"]
 
-OnAnswer = Callable[[str, str, int], None]
+OnAnswer = Callable[[str, str, int, bool], None]
+
+_NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
+"""The cause in a Status of what the API server refuses because the namespace is being deleted."""
 
 
 class ClusterError(Exception):
@@ -53,6 +58,11 @@ class RequestRefused(ClusterError):  # noqa: N818
         self.details = details
         self.retry_after = retry_after
 
+    @property
+    def namespace_terminating(self) -> bool:
+        """Whether its namespace is being deleted: what it was about is as good as gone, and nothing is wrong."""
+        return self.status == _FORBIDDEN and _NAMESPACE_TERMINATING in list_causes(self.details)
+
 
 class Transport:
     """One API server, one identity."""
@@ -64,7 +74,10 @@ class Transport:
         self._connections = Connections(client.rest_client.pool_manager)
         self._read_timeout = read_timeout
         self.on_answer = on_answer
-        """Called for every request with its verb, path and HTTP code (0 without a response)."""
+        """Called for every request with its verb, path and HTTP code (0 without a response).
+
+        The last argument is whether it was refused because its namespace is being deleted.
+        """
 
     @property
     def host(self) -> str:
@@ -118,11 +131,11 @@ class Transport:
             try:
                 data = response.read()
             except (urllib3.exceptions.HTTPError, OSError) as error:
+                self.on_answer(method, path, response.status, False)
                 raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {error}") from error
             finally:
                 response.release_conn()
-            if response.status >= 400:
-                raise _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
+            self._check(method, path, response, data)
             return data
 
         return read
@@ -136,8 +149,18 @@ class Transport:
         if response.status >= 400:
             data = response.read()
             response.close()
-            raise _make_refusal("GET", path, response.status, data)
+            self._check("GET", path, response, data)
+        self.on_answer("GET", path, response.status, False)
         return response
+
+    def _check(self, method: str, path: str, response: BaseHTTPResponse, data: bytes) -> None:
+        """Count a response, and raise what its server refuses; only the body says whether that is an error."""
+        if response.status < 400:
+            self.on_answer(method, path, response.status, False)
+            return
+        refusal = _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
+        self.on_answer(method, path, response.status, refusal.namespace_terminating)
+        raise refusal
 
     def _send(
         self,
@@ -162,10 +185,9 @@ class Transport:
             )
             answer = self._client.call_api(*request, _request_timeout=timeouts)
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
-            self.on_answer(method, path, 0)
+            self.on_answer(method, path, 0, False)
             raise Unreachable(f"{method} {path}: no response from {self.host}: {_find_cause(error)}") from error
         response: BaseHTTPResponse = answer.response
-        self.on_answer(method, path, response.status)
         return response
 
     def interrupt(self) -> None:
@@ -184,6 +206,13 @@ _WRAPPER: Final = re.compile(r"^(?:\w+Error\n|(?:<[^>]*>|\w+\(.*?\)): )")
 def _find_cause(error: BaseException) -> str:
     """Return the cause of an error without urllib3's chain of wrappers."""
     return _WRAPPER.sub("", str(getattr(error, "reason", None) or error))
+
+
+def list_causes(status: Mapping[str, Any]) -> list[Any]:
+    """Return the reasons of the causes in a Status, which may be any JSON object."""
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return [cause.get("reason") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
 
 def _make_refusal(method: str, path: str, status: int, data: bytes, retry_after: str = "") -> RequestRefused:

@@ -16,6 +16,7 @@ from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFi
 from rebalancer.reporting.documents.status import MoveEntry
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import plural, portion, workload_names
+from rebalancer.reporting.refusals import refusal_text
 
 Row = TypeVar("Row")
 
@@ -275,6 +276,11 @@ class PageView:
     def refusals(self) -> Iterable[tuple[str, int]]:
         """Why pods are not evicted."""
         return sorted(self._page.status.refusals.items())
+
+    @property
+    def blocked(self) -> Sequence[str]:
+        """Why nothing is evicted in some namespaces."""
+        return [refusal_text(blocked.refusal) for blocked in self._page.status.breaker.namespaces]
 
     @property
     def last_moves(self) -> Sequence[MoveEntry]:

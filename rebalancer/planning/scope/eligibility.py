@@ -22,6 +22,7 @@ from rebalancer.planning.causes import (
     LocalVolumes,
     MirrorPod,
     Modelled,
+    NamespaceBeingDeleted,
     NamespaceExcluded,
     NotReplaced,
     NotSelected,
@@ -95,6 +96,8 @@ class EligibilityChecker:
         if self._rules_of_team(owner.namespace).suspended:
             return Refusal(Reason.EXCLUDED, TeamPolicyUnreadable(owner.namespace))
         namespace = self._snapshot.namespace.get(owner.namespace)
+        if namespace is not None and namespace.terminating:
+            return Refusal(Reason.CANNOT_CREATE, NamespaceBeingDeleted(owner.namespace))
         for annotated in (namespace, owner, member.top):
             if annotated is not None and annotated.annotations:
                 kind = "Namespace" if isinstance(annotated, Namespace) else annotated.kind

@@ -6,6 +6,8 @@ The answers come from the assessment, the plan and the scheduler model that the 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import structs
+
 from rebalancer.advice import constraints
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.findings.missing_domains import (
@@ -18,6 +20,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.causes import Refusal
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
@@ -70,11 +73,15 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ExplanationDetails(NamedTuple):
-    """Details: relaxations of infeasible groups, the methods that the planner tried, what scale-downs would leave."""
+    """Details: relaxations of infeasible groups, the methods that the planner tried, what scale-downs would leave.
+
+    `blocked` is why the controller evicts nothing in the namespace of what is explained, None if it does.
+    """
 
     relaxations: Relaxations = NO_RELAXATIONS
     verbose: bool = False
     scale_downs: tuple[ScaleDownAnswer, ...] = ()
+    blocked: Refusal | None = None
 
 
 NO_DETAILS = ExplanationDetails()
@@ -84,6 +91,7 @@ def explain_pod(
     pod: Pod, view: View, assessment: Assessment, plan: Plan, details: ExplanationDetails = NO_DETAILS
 ) -> ExplanationDocument:
     """Explain a pod: its constraints and limits, its replacement and where that would go, and what is planned."""
+    plan = _hold_back(plan, pod.namespace, details.blocked)
     top = view.snapshot.top_owner_of(pod)
     reference = Reference(pod.namespace, top.kind, top.name) if top else Reference(pod.namespace, "Pod", pod.name)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
@@ -95,7 +103,12 @@ def explain_pod(
         *_replacement_answers(pod, view),
     ]
     verdict, reason, answer = _eviction_answer(pod, reference, plan, details, _why_not_needed(groups, limits))
-    path += [answer, *_repair_answers(reference, plan, view.snapshot), *_method_answers(reference, plan, details)]
+    path += [
+        answer,
+        *_blocked_answers(details),
+        *_repair_answers(reference, plan, view.snapshot),
+        *_method_answers(reference, plan, details),
+    ]
     path += _constraint_suggestions(reference, groups, limits, plan)
     return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, path=tuple(path))
 
@@ -108,6 +121,7 @@ def explain_workload(
     details: ExplanationDetails = NO_DETAILS,
 ) -> ExplanationDocument:
     """Explain a workload: its constraints and limits, what is planned for it, and why not more."""
+    plan = _hold_back(plan, reference.namespace, details.blocked)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     path = [
         *_state_answers(groups, limits, {}, StateReasons(plan, details.relaxations)),
@@ -118,12 +132,32 @@ def explain_workload(
     path += [
         *planned.answers(),
         *_refusal_answers(reference, plan),
+        *_blocked_answers(details),
         *_scale_down_answers(details),
         *_method_answers(reference, plan, details),
         *_constraint_suggestions(reference, groups, limits, plan),
     ]
     verdict = MOVES if planned.going else WAITS if planned.waiting else STAYS
     return ExplanationDocument(object=str(reference), verdict=verdict, reason=planned.reason, path=tuple(path))
+
+
+def _hold_back(plan: Plan, namespace: str, blocked: Refusal | None) -> Plan:
+    """Return a plan in which the evictions of a namespace wait, if it is blocked."""
+    if blocked is None:
+        return plan
+    held = [eviction for eviction in plan.evictions if eviction.pod.namespace == namespace]
+    return structs.replace(
+        plan,
+        evictions=tuple(eviction for eviction in plan.evictions if eviction.pod.namespace != namespace),
+        waiting=(*(Waiting(eviction=eviction, refusal=blocked) for eviction in held), *plan.waiting),
+    )
+
+
+def _blocked_answers(details: ExplanationDetails) -> Iterator[Answer]:
+    """Yield why nothing is evicted in the namespace: it concerns what is not planned now, too."""
+    if details.blocked is not None:
+        evidence = refusal_text(details.blocked)
+        yield Answer(question="Is anything evicted in its namespace?", answer=details.blocked.reason, evidence=evidence)
 
 
 class _WorkloadPlan:

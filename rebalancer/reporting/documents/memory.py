@@ -88,7 +88,8 @@ def _drop_delaying(memory: Memory) -> Memory:
 
 
 def _drop_ended_moves(memory: Memory) -> Memory:
-    return msgspec.structs.replace(memory, moves=memory.in_flight)
+    needed = tuple(move for move in memory.moves if not move.state.over or move.uncreated is not None)
+    return msgspec.structs.replace(memory, moves=needed)
 
 
 def _drop_large_targets(memory: Memory) -> Memory:

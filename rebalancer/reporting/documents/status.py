@@ -1,18 +1,20 @@
 """The Status document: the controller's mode, moves, plan and refusals."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Final
 
 from msgspec import Meta
 
 from rebalancer.admission.admit import Admission
+from rebalancer.admission.causes import ReplacementNotCreated
 from rebalancer.admission.pause import Pause
 from rebalancer.model.breaker import BreakerCause, BreakerState
 from rebalancer.model.events import NOTE_LIMIT
-from rebalancer.model.moves import Move
+from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import Reason
+from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Plan
 from rebalancer.prevention.report import PreventionReport
 from rebalancer.reporting.documents.document import (
@@ -23,8 +25,10 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
+from rebalancer.tracking.uncreated import find_uncreated
 
 _MOST_TEAMS: Final = 20
+_MOST_NAMESPACES: Final = 20
 
 
 class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -69,11 +73,35 @@ class PauseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
+    """A namespace in which nothing is evicted until a workload has a pod in place of `pod`.
+
+    `failure` says why that pod cannot be created, as the workload's condition says it, "" if nothing does. `since` is
+    when `pod` was evicted.
+    """
+
+    namespace: Text
+    workload: WorkloadName
+    pod: Text
+    since: datetime
+    failure: str
+
+    @property
+    def refusal(self) -> Refusal:
+        """Why its evictions wait."""
+        workload = Reference(self.namespace, self.workload.kind, self.workload.name)
+        return Refusal(Reason.CANNOT_CREATE, ReplacementNotCreated(workload, self.pod, self.failure))
+
+
 class BreakerStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """The breaker, and the causes for which it is open."""
+    """The breaker, and the causes for which it is open.
+
+    `namespaces` are the first twenty in which nothing is evicted because a replacement is not created.
+    """
 
     open: bool
     causes: tuple[BreakerCause, ...]
+    namespaces: tuple[BlockedNamespace, ...] = ()
 
 
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
@@ -118,6 +146,21 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     prevention: PreventionStatus
 
 
+def _blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:
+    """Return the entries of the first namespaces in which nothing is evicted because of these moves."""
+    overdue = sorted(find_uncreated(moves).items())[:_MOST_NAMESPACES]
+    return tuple(
+        BlockedNamespace(
+            namespace=namespace,
+            workload=workload_name(move.workload),
+            pod=move.pod,
+            since=move.requested_at,
+            failure=move.uncreated or "",
+        )
+        for namespace, move in overdue
+    )
+
+
 def prevention_status(report: PreventionReport) -> PreventionStatus:
     """Convert the last report of prevention to its entry."""
     return PreventionStatus(
@@ -157,9 +200,10 @@ def pause_status(pause: Pause | None) -> PauseStatus | None:
     return PauseStatus(until=pause.until, reason=pause.reason, by=pause.by, error=pause.unreadable)
 
 
-def breaker_status(state: BreakerState) -> BreakerStatus:
-    """Convert the breaker's state to its status."""
-    return BreakerStatus(open=state.is_open, causes=tuple(known.cause for known in state.causes))
+def breaker_status(state: BreakerState, moves: Iterable[Move]) -> BreakerStatus:
+    """Convert the breaker's state to its status; `moves` are those of the memory."""
+    causes = tuple(known.cause for known in state.causes)
+    return BreakerStatus(open=state.is_open, causes=causes, namespaces=_blocked_namespaces(moves))
 
 
 def count_refusals(plan: Plan, admission: Admission, deadlocks: int) -> dict[str, int]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
+from rebalancer.admission.causes import not_created
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
 from rebalancer.model.moves import Move, MoveState, Reference, make_token
 from rebalancer.model.reasons import ViolationCause
+from rebalancer.reporting.refusals import refusal_text
 
 
 def workload_event(reason: EventReason, note: str, workload: Reference, uid: str = "") -> Event:
@@ -20,6 +22,16 @@ def move_events(reason: EventReason, note: str, move: Move) -> tuple[Event, Even
     pod = Regarding(kind="Pod", namespace=move.namespace, name=move.pod, uid=move.uid)
     about_pod = Event(reason=reason, note=note[:NOTE_LIMIT], regarding=pod)
     return about_pod, workload_event(reason, f"Pod {move.pod}: {note}", move.workload)
+
+
+def uncreated_events(before: Iterable[Move], after: Iterable[Move]) -> list[Event]:
+    """Create the events for replacements that have become overdue, or for which a reason has become known."""
+    known = {move.uid: move.uncreated for move in before}
+    return [
+        workload_event(EventReason.EVICTION_BLOCKED, refusal_text(not_created(move)), move.workload)
+        for move in after
+        if move.uncreated is not None and move.uncreated != known.get(move.uid) and not known.get(move.uid)
+    ]
 
 
 def skew_events(before: Iterable[str], assessment: Assessment, causes: Causes) -> list[Event]:

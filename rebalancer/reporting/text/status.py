@@ -6,6 +6,7 @@ from typing import Final
 
 from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
 from rebalancer.reporting.phrases import plural, proof_text
+from rebalancer.reporting.refusals import refusal_text
 from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections
 
 _MOVES: Final = ("POD", "WORKLOAD", "NODE", "STATE", "SINCE")
@@ -46,7 +47,9 @@ def _facts(status: StatusDocument, now: datetime) -> Iterator[str]:
 
 
 def _problems(status: StatusDocument) -> Iterator[str]:
-    """Yield what is wrong with the policy."""
+    """Yield why nothing is evicted in a namespace, and what is wrong with the policy."""
+    for blocked in status.breaker.namespaces:
+        yield f"{blocked.refusal.reason}: {refusal_text(blocked.refusal)}"
     if not status.policy.valid:
         yield f"A newer policy is refused, the last valid one stays in force: {status.policy.error}"
     for team in status.policy.team_errors:

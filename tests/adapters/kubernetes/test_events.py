@@ -105,6 +105,20 @@ def test_an_event_that_the_server_has_forgotten_is_made_anew() -> None:
         assert server.counts == [1]
 
 
+def test_an_event_for_a_namespace_that_is_being_deleted_is_dropped_in_silence() -> None:
+    """Nobody would read it, and nothing is wrong: other refusals are in the log."""
+    answers = iter(({"causes": [{"reason": "NamespaceTerminating"}]}, {}))
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        request.rfile.read(int(request.headers["Content-Length"]))
+        answer(request, 403, {"details": next(answers)})
+
+    with capture_logs() as logs, served(handle) as transport, recording(transport) as recorder:
+        recorder.record(event())
+        recorder.record(event("another"))
+    assert [line["event"] for line in logs] == ["event not published"]
+
+
 def test_a_server_that_hangs_does_not_hold_the_caller() -> None:
     """Events are queued at once, up to a thousand; more are dropped, and the log says so."""
     server, released = Server(), threading.Event()

@@ -40,6 +40,8 @@ DENIED = 'admission webhook "guard" denied the request: not now'
         (400, failure(400), Result.FAILED),
         (401, failure(401), Result.FORBIDDEN),
         (403, failure(403, kind="pods"), Result.FORBIDDEN),
+        (403, failure(403, kind="pods", causes=[{"reason": "NamespaceTerminating"}]), Result.GONE),
+        (403, failure(403, DENIED, causes=[{"reason": "NamespaceTerminating"}]), Result.FAILED),
         (404, failure(404, kind="pods"), Result.GONE),
         (404, failure(404, kind="poddisruptionbudgets"), Result.STALE),
         (404, failure(404, DENIED, kind="pods", name="web-0"), Result.FAILED),

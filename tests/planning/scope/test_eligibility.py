@@ -226,6 +226,15 @@ def test_whole_workloads_are_excluded(owner: dict[str, Any], namespace: Labels, 
     assert {innermost(refused.refusal.cause) for refused in plan.refusals} == {annotated}
 
 
+def test_nothing_is_evicted_in_a_namespace_that_is_being_deleted() -> None:
+    """The API server would create no replacement; the message names the namespace."""
+    snapshot = replace(returned(), namespaces=(Namespace(name="shop", terminating=True),))
+    plan = planned(snapshot)
+    assert plan.evictions == ()
+    assert {refused.reason for refused in plan.refusals} == {Reason.CANNOT_CREATE}
+    assert {innermost(refused.refusal.cause) for refused in plan.refusals} == {causes.NamespaceBeingDeleted("shop")}
+
+
 def test_others_decide() -> None:
     """Another scheduler's pods, pods with responders to their eviction, owners being deleted: left alone."""
     snapshot = returned()

@@ -13,6 +13,6 @@ def test_the_breaker_in_the_status() -> None:
         OpenCause(cause=cause, part=5, total=9, bound=20, since=NOW, last=NOW)
         for cause in (BreakerCause.UNREADY_NODES, BreakerCause.FAILED_MOVES)
     )
-    expected = {"open": True, "causes": ("unready_nodes", "failed_moves")}
-    assert msgspec.to_builtins(breaker_status(BreakerState(causes))) == expected
-    assert breaker_status(CLOSED) == BreakerStatus(open=False, causes=())
+    expected = {"open": True, "causes": ("unready_nodes", "failed_moves"), "namespaces": ()}
+    assert msgspec.to_builtins(breaker_status(BreakerState(causes), ())) == expected
+    assert breaker_status(CLOSED, ()) == BreakerStatus(open=False, causes=())

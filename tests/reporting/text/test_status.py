@@ -9,6 +9,7 @@ import pytest
 
 from rebalancer.reporting.documents.document import WorkloadName
 from rebalancer.reporting.documents.status import (
+    BlockedNamespace,
     BreakerStatus,
     MoveEntry,
     PauseStatus,
@@ -102,6 +103,23 @@ def test_what_is_wrong_is_at_the_end() -> None:
     assert text.endswith(
         "\nA newer policy is refused, the last valid one stays in force: line 2: mode\n"
         "Team policy of shop: line 4: limits\n"
+    )
+
+
+def test_a_namespace_in_which_nothing_is_evicted_is_named() -> None:
+    """With the workload, the condition and what to do."""
+    blocked = BlockedNamespace(
+        namespace="shop",
+        workload=WorkloadName(kind="Deployment", name="web"),
+        pod="web-0",
+        since=NOW,
+        failure="exceeded quota: pods",
+    )
+    breaker = BreakerStatus(open=False, causes=(), namespaces=(blocked,))
+    text = status_text(msgspec.structs.replace(STATUS, breaker=breaker), ACTING, NOW)
+    assert text.endswith(
+        "\nCannotCreate: shop/web (Deployment) has no pod in place of web-0, which was evicted: exceeded quota: pods; "
+        "nothing is evicted in namespace shop until it has. Allow the pod to be created, or scale the workload down\n"
     )
 
 

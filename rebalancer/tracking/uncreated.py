@@ -1,0 +1,59 @@
+"""Replacements that their owners do not create: a quota is used up, a webhook refuses, a controller is down.
+
+Where one pod cannot be created the next can mostly not either, whatever its workload, so that nothing more is evicted
+in the namespace until it is created, or its owner wants no more pods than exist.
+
+A ReplicaSet creates the replacement as soon as the evicted pod has a deletionTimestamp, a StatefulSet once the pod is
+gone, as both have one name. Neither moment is read from the pod: a deletionTimestamp is the end of the grace period, by
+the API server's clock. A ReplicaSet's is when the eviction was granted, a StatefulSet's when a snapshot first shows the
+pod gone (its end calls for a cycle at once), both by this controller's clock, and stored with the move.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.tracking.replacements import Replacements
+
+_PATIENCE: Final = timedelta(seconds=10)
+"""How long an owner may take to create a replacement. ReplicaSets do it within a second, unless something is wrong."""
+
+_STATEFUL_PATIENCE: Final = timedelta(seconds=30)
+"""A StatefulSet's: its controller sees the end of a pod later, and retries with a growing delay."""
+
+_LONGEST_MESSAGE: Final = 500
+"""Characters of a condition's message that are stored."""
+
+
+def note_creation(move: Move, before: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:
+    """Return a move with whether its replacement is overdue; `before` is the move before this snapshot.
+
+    A lost move is over, but its replacement is missing until its owner has all its pods.
+    """
+    lost = move.state is MoveState.LOST and not move.replacement
+    missing = move.state is MoveState.EVICTED or (lost and (move.uncreated is not None or not before.state.over))
+    if not missing or replacements.is_overtaken(move) or not replacements.can_be_created(move):
+        return _with(move, None, None)
+    stateful = move.workload.kind == "StatefulSet"
+    since = move.awaited_since or (now if stateful else move.changed_at)
+    failure = snapshot.workload[move.owner_uid].creation_failure[:_LONGEST_MESSAGE]
+    patience = _STATEFUL_PATIENCE if stateful else _PATIENCE
+    overdue = failure or lost or move.uncreated is not None or now - since >= patience
+    return _with(move, since, failure if overdue else None)
+
+
+def _with(move: Move, since: datetime | None, uncreated: str | None) -> Move:
+    if (move.awaited_since, move.uncreated) == (since, uncreated):
+        return move
+    return structs.replace(move, awaited_since=since, uncreated=uncreated)
+
+
+def find_uncreated(moves: Iterable[Move]) -> Mapping[str, Move]:
+    """Return for each namespace in which a replacement is overdue its move: one whose reason is known, the oldest."""
+    overdue = [move for move in moves if move.uncreated is not None]
+    overdue.sort(key=lambda move: (not move.uncreated, move.requested_at, move.pod), reverse=True)
+    return {move.namespace: move for move in overdue}
