@@ -35,10 +35,20 @@ def observe_lease(election: Election, record: LeaseRecord | None, at: float) -> 
     return structs.replace(election, seen=record, seen_at=at)
 
 
+def has_expired(election: Election, at: float) -> bool:
+    """Return whether the lease that was seen has not been renewed for its duration.
+
+    One without a duration has the candidate's own, and a longer one is cut to that: whatever somebody has written into
+    it, the lease of a leader that is gone can be taken.
+    """
+    seen = election.seen
+    return seen is None or at - election.seen_at >= min(seen.duration or election.duration, election.duration)
+
+
 def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | None:
     """Return the record to write: a renewal, or a take-over of an expired lease; None while another holds it."""
     seen = election.seen
-    if seen is not None and seen.holder not in {"", election.identity} and at - election.seen_at < seen.duration:
+    if seen is not None and seen.holder not in {"", election.identity} and not has_expired(election, at):
         return None
     ours = seen is not None and seen.holder == election.identity
     fresh = LeaseRecord(
