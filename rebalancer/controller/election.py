@@ -41,8 +41,23 @@ def has_expired(election: Election, at: float) -> bool:
     One without a duration has the candidate's own, and a longer one is cut to that: whatever somebody has written into
     it, the lease of a leader that is gone can be taken.
     """
+    return at - election.seen_at >= _patience(election)
+
+
+def _patience(election: Election) -> float:
+    duration = election.seen.duration if election.seen is not None else 0
+    return min(duration or election.duration, election.duration)
+
+
+def free_since(election: Election, at: float) -> float | None:
+    """Return since when nobody leads as far as this process knows, None while somebody does."""
     seen = election.seen
-    return seen is None or at - election.seen_at >= min(seen.duration or election.duration, election.duration)
+    if seen is None or not seen.holder:
+        return election.seen_at
+    if seen.holder == election.identity:
+        renewed_at = election.seen_at if election.renewed_at is None else election.renewed_at
+        return None if election.leads(at) else renewed_at + election.deadline
+    return election.seen_at + _patience(election) if has_expired(election, at) else None
 
 
 def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | None:
