@@ -202,7 +202,7 @@ NOT_ALLOWED = (
         ([held()], -302, "mode Evict, but pod-1 leads and is late: last cycle 5m ago", "leader pod-1"),
     ],
 )
-def test_without_a_leader_nothing_is_said_to_evict(
+def test_without_a_leader_no_controller_evicts_in_the_first_line(
     leases: list[Any],
     last: float,
     line: str,

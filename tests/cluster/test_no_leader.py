@@ -47,17 +47,17 @@ def lease(plane: ControlPlane) -> dict[str, Any]:
 def check_free(plane: ControlPlane, since: datetime, last: datetime) -> None:
     """Both commands and the document have the time since when the Lease is free, and the age of the last cycle."""
     for line in acting(plane):
-        said = NONE.fullmatch(line)
-        assert said is not None, line
-        free = datetime.fromisoformat(said[1])
+        match = NONE.fullmatch(line)
+        assert match is not None, line
+        free = datetime.fromisoformat(match[1])
         assert abs(free - since) < timedelta(seconds=1.5), line
-        assert abs(int(said[2]) - (datetime.now(UTC) - last).total_seconds()) < 6, line
+        assert abs(int(match[2]) - (datetime.now(UTC) - last).total_seconds()) < 6, line
     document = lease(plane)
     assert document["holder"] == ""
     assert abs(datetime.fromisoformat(document["freeSince"]) - since) < timedelta(seconds=1.5)
 
 
-def test_a_stopped_and_a_killed_controller_are_said_to_be_gone(cluster: ControlPlane, tmp_path: Path) -> None:
+def test_a_stopped_and_a_killed_controller_are_reported_as_gone(cluster: ControlPlane, tmp_path: Path) -> None:
     """Stopped, it gives the Lease back; killed, it leaves it to run out."""
     install(cluster, "base", "evict")
     text = policy("Evict", interval="2s")
@@ -86,7 +86,7 @@ def test_a_stopped_and_a_killed_controller_are_said_to_be_gone(cluster: ControlP
         check_free(cluster, ends, ran(controller))
 
 
-def test_who_may_not_read_the_lease_is_told_so(cluster: ControlPlane, tmp_path: Path) -> None:
+def test_who_may_not_read_the_lease_learns_what_is_missing(cluster: ControlPlane, tmp_path: Path) -> None:
     """The role for people has the right."""
     install(cluster, "base", "evict")
     readable = ["", "apps", "policy", "storage.k8s.io", "scheduling.k8s.io", "karpenter.sh", "autoscaling"]

@@ -181,10 +181,10 @@ FREE_SINCE = f"Lease free since {ENDED:%Y-%m-%d %H:%M:%SZ}"
         ),
     ],
 )
-@pytest.mark.parametrize("told", [True, False])
-def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool, acting: str, told: bool) -> None:
+@pytest.mark.parametrize("reported", [True, False])
+def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool, acting: str, reported: bool) -> None:
     """And never shows what a process that has lost the Lease would evict."""
-    state = structs.replace(state_of(shop()), leads=leads if told else True)
+    state = structs.replace(state_of(shop()), leads=leads if reported else True)
     document = shown(state, lease)
     assert (document.acting, document.leads, document.status.lease) == (acting, leads, lease)
     assert document.status.leader == lease.holder
