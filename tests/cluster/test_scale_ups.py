@@ -18,6 +18,7 @@ from tests.control_plane.plane import ControlPlane
 
 BURST = "/apis/apps/v1/namespaces/shop/deployments/burst"
 PENDING_SECONDS = 3.0
+SCALE_DOWNS = 16
 
 
 @pytest.mark.parametrize(
@@ -58,18 +59,15 @@ def test_a_scale_up_that_waits_for_seconds_does_not_delay_a_repair(
     assert bool(waited) is not bool(causes)
 
 
-@pytest.mark.parametrize("number", [3, pytest.param(16, marks=[pytest.mark.thorough, pytest.mark.timeout(1200)])])
-def test_scale_downs_stay_spread_though_the_pods_of_each_scale_up_wait(
-    cluster: ControlPlane, tmp_path: Path, number: int
-) -> None:
+def test_scale_downs_stay_spread_though_the_pods_of_each_scale_up_wait(cluster: ControlPlane, tmp_path: Path) -> None:
     """Thirty pods more, pending for three seconds, then all down: as an autoscaler that waits 20 seconds does."""
     install(cluster, "base", "prevention")
-    random, replicas, violated = Random(number), 6, []
+    random, replicas, violated = Random(SCALE_DOWNS), 6, []
     lay_out_web(cluster, replicas)
     wait_restricted(cluster)
     with Controller(cluster, tmp_path, steering()) as controller:
         wait_ordered(cluster)
-        for _ in range(number):
+        for _ in range(SCALE_DOWNS):
             with cluster.without("kube-scheduler"):
                 cluster.api.patch(WEB, {"spec": {"replicas": replicas + 30}})
                 time.sleep(PENDING_SECONDS)
@@ -81,5 +79,5 @@ def test_scale_downs_stay_spread_though_the_pods_of_each_scale_up_wait(
             if max(skews(cluster.api).values()) > 1:
                 violated.append(replicas)
         patched = controller.metrics()['rebalancer_prevention_patches_total{result="patched"}']
-    print(f"{len(violated)} of {number} scale-downs ended violated, {patched:.0f} patches")
+    print(f"{len(violated)} of {SCALE_DOWNS} scale-downs ended violated, {patched:.0f} patches")
     assert violated == []
