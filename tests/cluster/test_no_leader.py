@@ -1,7 +1,9 @@
 """Where no controller leads, `status`, `plan` and the page say so, and since when: none says that it evicts."""
 
 import json
+import os
 import re
+import signal
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -136,14 +138,18 @@ def test_the_page_of_a_process_that_has_lost_contact_says_so(cluster: ControlPla
                 ),
                 what="the other page",
             )
-            with cluster.without("kube-apiserver"):
+            server = cluster.running["kube-apiserver"]
+            os.kill(server, signal.SIGSTOP)
+            try:
                 for controller in (one, two):
                     lost = "no controller leads as far as this process knows: Lease free since "
 
-                    def says(controller: Controller = controller, lost: str = lost) -> bool:
+                    def has_lost_contact(controller: Controller = controller, lost: str = lost) -> bool:
                         return bool(page(controller)["acting"].startswith(lost))
 
-                    wait_until(says, what="the page", timeout=20)
+                    wait_until(has_lost_contact, what="the page", timeout=20)
                     assert page(controller)["leads"] is False
                     assert page(controller)["report"] is None
+            finally:
+                os.kill(server, signal.SIGCONT)
             wait_until(lambda: EVICTS in (page(one)["acting"], page(two)["acting"]), what="a leader", timeout=60)
