@@ -89,7 +89,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.ROLLOUT_IN_PROGRESS: "The owner is being rolled out, scaled, paused or deleted, or has pods to delete.",
     Reason.TEMPLATE_REFUSED: "The API server would refuse the replacement.",
     Reason.NODE_LEAVING: "An autoscaler is removing the node.",
-    Reason.NODE_SETTLING: "A node that may take a replacement has not been Ready for `nodes.settle`.",
+    Reason.NODE_SETTLING: "A node that may take a replacement is not Ready, or has not been for `nodes.settle`.",
     Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; the repair waits for its return.",
     Reason.PLACEMENT_DEADLOCK: "No node is feasible for a pending pod, since its own rules exclude each other.",
     Reason.OBSERVE_ONLY: "The mode is Observe.",

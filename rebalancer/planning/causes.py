@@ -3,7 +3,7 @@
 Each class is one fact with its numbers. `Refusal` pairs it with the reason of the closed enum that others rely on.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -329,11 +329,12 @@ class NodeNotReady(Fact, frozen=True, gc=False):
 
 
 class NodeSettling(Fact, frozen=True, gc=False):
-    """A node that may take a replacement has been Ready for less than nodes.settle."""
+    """A node that may take a replacement has been Ready for less than nodes.settle; the step waits until `until`."""
 
     node: str
-    ready_for: timedelta
+    since: datetime
     settle: timedelta
+    until: datetime
 
 
 class OwnPodsNotSelected(Fact, frozen=True, gc=False):

@@ -376,8 +376,8 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     ),
     planning.NodeNotReady: lambda c: f"node {c.node} may take a replacement and is not Ready",
     planning.NodeSettling: lambda c: (
-        f"node {c.node} may take a replacement and has been Ready for {_seconds(c.ready_for)}; "
-        f"nodes.settle is {format_duration(c.settle)}"
+        f"node {c.node} may take a replacement and has been Ready only since {c.since:%Y-%m-%d %H:%M:%SZ}; "
+        f"waiting until {c.until:%Y-%m-%d %H:%M:%SZ}, at most nodes.settle ({format_duration(c.settle)}) in all"
     ),
     planning.OwnPodsNotSelected: lambda _: "a constraint's selector does not match the workload's own pods",
     planning.NothingRecreates: lambda _: "no known owner would create its pods again",

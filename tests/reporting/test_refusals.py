@@ -235,8 +235,13 @@ SENTENCES: list[tuple[Fact, str]] = [
     ),
     (planning.NodeNotReady("c-1"), "node c-1 may take a replacement and is not Ready"),
     (
-        planning.NodeSettling("c-1", timedelta(seconds=30), 5 * MINUTE),
-        "node c-1 may take a replacement and has been Ready for 30s; nodes.settle is 5m",
+        planning.NodeSettling(
+            "c-1", datetime(2026, 7, 12, 9, tzinfo=UTC), 5 * MINUTE, datetime(2026, 7, 12, 9, 5, tzinfo=UTC)
+        ),
+        (
+            "node c-1 may take a replacement and has been Ready only since 2026-07-12 09:00:00Z; "
+            "waiting until 2026-07-12 09:05:00Z, at most nodes.settle (5m) in all"
+        ),
     ),
     (planning.OwnPodsNotSelected(), "a constraint's selector does not match the workload's own pods"),
     (planning.NothingRecreates(), "no known owner would create its pods again"),
