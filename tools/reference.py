@@ -86,7 +86,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.TOO_YOUNG: "It is younger than `eligibility.minAge`, or replaces an evicted pod and is not Ready yet.",
     Reason.TOO_FEW_REPLICAS: "The workload has fewer replicas than `eligibility.minReplicas`.",
     Reason.POD_GROUP_DISRUPTION: "Its PodGroup may be disrupted only as a whole.",
-    Reason.ROLLOUT_IN_PROGRESS: "The owner is being rolled out, scaled, paused or deleted, or has pods to delete.",
+    Reason.ROLLOUT_IN_PROGRESS: "The owner is being rolled out (under OnDelete: not yet), scaled, paused or deleted.",
     Reason.TEMPLATE_REFUSED: "The API server would refuse the replacement.",
     Reason.NODE_LEAVING: "An autoscaler is removing the node.",
     Reason.NODE_SETTLING: "A node that may take a replacement is not Ready, or has not been for `nodes.settle`.",

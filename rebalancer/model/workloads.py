@@ -31,7 +31,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     `replicas` is the desired number; `current`, `ready` and `updated` are the numbers of its status, `observed` says
     that its controller has seen the newest generation. `revision` is the label value that marks pods of the current
     template (`pod-template-hash`, `controller-revision-hash`), "" where there is none. `first_ordinal` is that of a
-    StatefulSet's first pod.
+    StatefulSet's first pod; `on_delete`: its controller gives pods the current template only once they are deleted.
     """
 
     group: str
@@ -52,6 +52,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     paused: bool = False
     min_ready_seconds: int = 0
     first_ordinal: int = 0
+    on_delete: bool = False
     owner: OwnerReference | None = None
     created: datetime
     deleted: datetime | None = None

@@ -110,6 +110,14 @@ class OwnerShrinking(Fact, frozen=True, gc=False):
     replicas: int
 
 
+class OnDeleteRevision(Fact, frozen=True, gc=False):
+    """A StatefulSet with `updateStrategy: OnDelete` has a pod of another revision than its `updateRevision`."""
+
+    pod: str
+    revision: str
+    update_revision: str
+
+
 # Which pods may move: the pod
 
 

@@ -335,6 +335,11 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     planning.OwnerShrinking: lambda c: (
         f"its StatefulSet is about to delete {plural(c.pods, 'pod')} beyond its {plural(c.replicas, 'replica')}"
     ),
+    planning.OnDeleteRevision: lambda c: (
+        f"its StatefulSet has updateStrategy OnDelete, and pod {c.pod} is of revision {c.revision or '(none)'}: an "
+        f"evicted pod would come back at updateRevision {c.update_revision or '(none)'}. Delete the pods to roll it "
+        "out, or revert the template"
+    ),
     planning.Arriving: lambda _: "it replaces an evicted pod and is not Ready yet",
     planning.TooYoung: lambda c: f"it is {_seconds(c.age)} old; eligibility.minAge is {_seconds(c.least)}",
     planning.VolumePinned: lambda c: (

@@ -233,6 +233,13 @@ SENTENCES: list[tuple[Fact, str]] = [
         planning.PodsNodeBeingRemoved("a-1", "web-1", "karpenter.sh/disrupted"),
         ("an autoscaler is removing node a-1 of pod web-1 (taint karpenter.sh/disrupted); waiting until it is gone"),
     ),
+    (
+        planning.OnDeleteRevision("od-0", "od-5f8f6f548d", "od-6c7d"),
+        (
+            "its StatefulSet has updateStrategy OnDelete, and pod od-0 is of revision od-5f8f6f548d: an evicted pod "
+            "would come back at updateRevision od-6c7d. Delete the pods to roll it out, or revert the template"
+        ),
+    ),
     (planning.NodeNotReady("c-1"), "node c-1 may take a replacement and is not Ready"),
     (
         planning.NodeSettling(
