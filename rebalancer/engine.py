@@ -148,6 +148,7 @@ def take_what_matters(memory: Memory) -> Memory:
         changes=memory.changes,
         causes=memory.causes,
         capacity=memory.capacity,
+        settling=memory.settling,
     )
 
 

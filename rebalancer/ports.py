@@ -184,7 +184,10 @@ class PodAnnotator(Protocol):
 
 
 class LeaseRecord(Struct, frozen=True, kw_only=True):
-    """The state of a Lease: who holds it, for how many seconds after its renewal. `version` "" if not yet created."""
+    """The state of a Lease: who holds it, for how many seconds after its renewal, 0 if it does not say.
+
+    `version` is "" if it is not yet created.
+    """
 
     holder: str
     duration: int

@@ -65,7 +65,7 @@ def observe_cluster(
     ended = [move.state for move in known if move.state in _ENDED and now - move.changed_at < bounds.window]
     return (
         *_read_nodes(snapshot.nodes),
-        _read_pods(snapshot, frozenset(move.replacement for move in known), now - bounds.window),
+        _read_pods(snapshot, frozenset(move.replacement for move in known), bounds, now),
         Reading(cause=BreakerCause.API_ERRORS, part=requests.failed, total=requests.total),
         Reading(cause=BreakerCause.FAILED_MOVES, part=sum(1 for state in ended if state in _FAILED), total=len(ended)),
     )
@@ -84,14 +84,18 @@ def _read_nodes(nodes: Iterable[Node]) -> Iterable[Reading]:
             yield Reading(cause=BreakerCause.UNREADY_ZONE, part=unready[zone], total=totals[zone], zone=zone)
 
 
-def _read_pods(snapshot: Snapshot, replacements: frozenset[str], since: datetime) -> Reading:
-    """Count pods that began to wait for a node after `since`: a surge.
+def _read_pods(snapshot: Snapshot, replacements: frozenset[str], bounds: Breaker, now: datetime) -> Reading:
+    """Count pods that have waited for a node for `pending_for`, and for less than `window` more: a surge.
 
-    Those that wait for longer are no news, and may wait for what an eviction makes possible. A gated pod waits for
-    somebody's permission, not for the cluster.
+    In every scale-up and every CronJob pods wait for some seconds. Those that wait for longer than both are no news,
+    and may wait for what an eviction makes possible. A gated pod waits for somebody's permission, not for the cluster.
     """
+    latest = now - bounds.pending_for
+    earliest = latest - bounds.window
     pending = sum(
-        1 for pod in snapshot.unplaced if pod.created > since and not pod.spec.gated and pod.uid not in replacements
+        1
+        for pod in snapshot.unplaced
+        if earliest < pod.created <= latest and not pod.spec.gated and pod.uid not in replacements
     )
     placed = sum(map(len, snapshot.pods_on.values()))
     return Reading(cause=BreakerCause.PENDING_PODS, part=pending, total=placed + len(snapshot.unplaced))

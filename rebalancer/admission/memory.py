@@ -1,5 +1,6 @@
 """What must be stored after a cycle, and no more: the memory outlives the process and has to stay small."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,6 +10,7 @@ from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes, causes_to_store
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State
+from rebalancer.planning.causes import NodeSettling
 from rebalancer.planning.plan import Plan
 
 MOST_IN_FLIGHT: Final = 500
@@ -22,8 +24,9 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
     """Return the memory after a cycle.
 
     It stores since when each group and limit has been violated, the causes, and the evictions of the last minute.
-    Failed predictions and extra evictions are stored only for groups that are still violated or planned, or have a move
-    in flight: while an evicted pod is not counted and its replacement is not placed, a group may look satisfied.
+    Failed predictions, extra evictions, and when a repair first waited for a node to settle are stored only for groups
+    that are still violated or planned, or have a move in flight: while an evicted pod is not counted and its
+    replacement is not placed, a group may look satisfied.
     """
     since = dict(memory.seen)
     names = {group.group.name for group in assessment.violated} | {group.name for group in plan.groups}
@@ -46,4 +49,16 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
         ),
         extra_evictions=tuple(extra for extra in memory.extra_evictions if extra.group in repaired),
         causes=causes_to_store(causes),
+        settling=_first_waits(memory, plan, repaired, now),
     )
+
+
+def _first_waits(
+    memory: Memory, plan: Plan, repaired: Collection[str], now: datetime
+) -> tuple[tuple[str, datetime], ...]:
+    """Return when each group under repair first waited for a node to settle; a further node does not change it."""
+    first = dict(memory.settling)
+    for group in plan.groups:
+        if group.refusal is not None and isinstance(group.refusal.cause, NodeSettling):
+            first.setdefault(make_token(group.name), now)
+    return tuple(sorted((token, min(now, first[token])) for token in map(make_token, repaired) if token in first))

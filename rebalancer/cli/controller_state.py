@@ -1,23 +1,29 @@
 """What the controller of a live cluster does, read from what it has written: its status and its policy."""
 
 import os
+import time
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
+from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
 from rebalancer.cli.errors import CliError
 from rebalancer.decoding.team_policies import POLICY_KEY, POLICY_MAP
 from rebalancer.locations import PREFIX, own_namespace
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
-from rebalancer.ports import STATUS_KEY
-from rebalancer.reporting.acting import describe_mode, describe_status
-from rebalancer.reporting.documents.status import BlockedNamespace, StatusDocument
+from rebalancer.ports import STATUS_KEY, LeaseRecord, LeaseUnavailable
+from rebalancer.reporting.acting import describe_controller, describe_mode, describe_no_leader
+from rebalancer.reporting.documents.status import BlockedNamespace, LeaseStatus, StatusDocument
 
-SILENT: Final = timedelta(minutes=10)
-"""A controller whose last cycle is longer ago than this is taken for stopped; its interval is a minute by default."""
+_LEASE_SECONDS: Final = 5.0
+"""How long the answer to a read of the Lease may take."""
+
+_RENEWAL_SECONDS: Final = 3.0
+"""A leader renews the Lease more often than this: every 2 seconds by default."""
 
 
 def controller_namespace() -> str:
@@ -36,18 +42,49 @@ def read_status(transport: Transport, namespace: str) -> StatusDocument | None:
         raise CliError(f"the status in namespace {namespace} is of another version: {error}") from None
 
 
+def read_lease(transport: Transport, namespace: str, now: datetime) -> LeaseStatus:
+    """Return who leads; a Lease that its holder has not renewed for its duration is free.
+
+    One that has run out by this machine's clock is read again: the clock may be fast, and the holder renew it.
+    """
+    lease = KubernetesLease(transport, namespace=namespace, timeout=_LEASE_SECONDS)
+    try:
+        record = lease.read()
+        if record is not None and record.holder and not _is_held(record, now):
+            time.sleep(_RENEWAL_SECONDS)
+            before, record = record, lease.read()
+            if record is not None and record.holder and record.renewed != before.renewed:
+                return LeaseStatus(holder=record.holder)
+    except LeaseUnavailable:
+        name = f"Lease {namespace}/rebalancer"
+        return LeaseStatus(error=f"not allowed to get {name}; the ClusterRole rebalancer-view has the right")
+    except ClusterError as error:
+        return LeaseStatus(error=str(error))
+    if record is None or record.renewed is None:
+        return LeaseStatus()
+    if _is_held(record, now):
+        return LeaseStatus(holder=record.holder)
+    return LeaseStatus(free_since=record.renewed + timedelta(seconds=record.duration if record.holder else 0))
+
+
+def _is_held(record: LeaseRecord, now: datetime) -> bool:
+    """Return whether a Lease has a holder and has not run out; one without `renewTime` has."""
+    fresh = record.renewed is not None and now - record.renewed < timedelta(seconds=record.duration)
+    return bool(record.holder) and fresh
+
+
 def describe_acting(transport: Transport, now: datetime, mode: Mode) -> str:
     """Say what the controller of this cluster will do, by its status, or by the mode where that is not readable."""
     namespace = controller_namespace()
+    lease = read_lease(transport, namespace, now)
     try:
         status = read_status(transport, namespace)
     except (ClusterError, CliError):
-        return f"{describe_mode(mode)}; its status cannot be read"
+        unread = "its status cannot be read"
+        return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread)
     if status is None or status.last_cycle is None:
         return f"no controller has run in namespace {namespace}: nothing will be evicted"
-    if now - status.last_cycle > SILENT:
-        return f"the controller's last cycle was at {status.last_cycle:%Y-%m-%d %H:%M:%SZ}: nothing will be evicted"
-    return describe_status(status)
+    return describe_controller(structs.replace(status, lease=lease), now)
 
 
 def read_blocked(transport: Transport) -> tuple[BlockedNamespace, ...]:

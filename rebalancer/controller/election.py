@@ -35,10 +35,35 @@ def observe_lease(election: Election, record: LeaseRecord | None, at: float) -> 
     return structs.replace(election, seen=record, seen_at=at)
 
 
+def has_expired(election: Election, at: float) -> bool:
+    """Return whether the lease that was seen has not been renewed for its duration.
+
+    One without a duration has the candidate's own, and a longer one is cut to that: whatever somebody has written into
+    it, the lease of a leader that is gone can be taken.
+    """
+    return at - election.seen_at >= _patience(election)
+
+
+def _patience(election: Election) -> float:
+    duration = election.seen.duration if election.seen is not None else 0
+    return min(duration or election.duration, election.duration)
+
+
+def free_since(election: Election, at: float) -> float | None:
+    """Return since when nobody leads as far as this process knows, None while somebody does."""
+    seen = election.seen
+    if seen is None or not seen.holder:
+        return election.seen_at
+    if seen.holder == election.identity:
+        renewed_at = election.seen_at if election.renewed_at is None else election.renewed_at
+        return None if election.leads(at) else renewed_at + election.deadline
+    return election.seen_at + _patience(election) if has_expired(election, at) else None
+
+
 def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | None:
     """Return the record to write: a renewal, or a take-over of an expired lease; None while another holds it."""
     seen = election.seen
-    if seen is not None and seen.holder not in {"", election.identity} and at - election.seen_at < seen.duration:
+    if seen is not None and seen.holder not in {"", election.identity} and not has_expired(election, at):
         return None
     ours = seen is not None and seen.holder == election.identity
     fresh = LeaseRecord(

@@ -3,13 +3,22 @@
 import random
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 
 import structlog
 
-from rebalancer.controller.election import Election, next_record, observe_lease, record_renewal, release_record
+from rebalancer.controller.election import (
+    Election,
+    free_since,
+    next_record,
+    observe_lease,
+    record_renewal,
+    release_record,
+)
 from rebalancer.controller.state import Clocks, Leading, LoopEvent
 from rebalancer.model.moves import Memory
 from rebalancer.ports import Lease, LeaseRecord, LeaseUnavailable
+from rebalancer.reporting.documents.status import LeaseStatus
 
 _log = structlog.get_logger("rebalancer.lease")
 
@@ -70,6 +79,14 @@ class Elector:
         """Who held the lease when it was last seen, "" for nobody."""
         seen = self._election.seen
         return seen.holder if seen is not None else ""
+
+    def describe_lease(self) -> LeaseStatus:
+        """Return who leads as far as this process knows, by its own clocks; called by any thread."""
+        election, at, problem = self._election, self._clocks.monotonic(), self.problem
+        since = free_since(election, at)
+        if since is not None and (election.seen is not None or not problem):
+            return LeaseStatus(free_since=self._clocks.now() - timedelta(seconds=max(0.0, at - since)), error=problem)
+        return LeaseStatus(holder=election.seen.holder if election.seen is not None else "", error=problem)
 
     def stop(self, timeout: float, *, release: bool = True) -> None:
         """End, and with `release` hand the lease back, so that others need not wait for it to run out."""

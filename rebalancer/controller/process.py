@@ -167,9 +167,10 @@ class _Controller:
             scope=frozenset(settings.workload_namespaces) or None,
         )
         identity = Identity(name=self._identity, policy_source=policy.name)
+        self._elector = self._make_elector()
         page_address = settings.page_listen_address
         if viewer is None and page_address is not None:
-            viewer = StatusPage(page_address, identity)
+            viewer = StatusPage(page_address, identity, read_lease=self._elector.describe_lease)
         self._telemetry = Telemetry(
             self._cluster,
             settings.listen_address,
@@ -182,7 +183,6 @@ class _Controller:
         self._runner.count_requests = self._telemetry.requests.read
         self._telemetry.ask_leadership(self._leads)
         self._runner.use_placeholders(PlaceholderStore(self._transport))
-        self._elector = self._make_elector()
         self._prevention = Prevention(
             cluster=self._cluster,
             clocks=clocks,

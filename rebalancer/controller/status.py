@@ -82,6 +82,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
             source=policy_source,
             valid=not state.policy_error,
             error=state.policy_error,
+            interval_seconds=int(state.policy.interval.total_seconds()),
             teams_invalid=len(state.team_problems),
             team_errors=team_errors(state.team_problems),
         ),

@@ -31,14 +31,14 @@ def decode_replica_set(source: wire.ReplicaSet, intern: Interner) -> Workload:
 def decode_stateful_set(source: wire.Owner, intern: Interner) -> Workload:
     """Convert a StatefulSet to the model's; its revision is the one it is updating to.
 
-    A StatefulSet with strategy `OnDelete` has no rollout of its own: its pods are never behind an update.
+    A StatefulSet with strategy `OnDelete` has no rollout of its own: its status does not say that one is under way.
     """
     made = _decode_owner(source, "StatefulSet", source.status.update_revision, intern)
     if source.spec.ordinals is not None:
         made = structs.replace(made, first_ordinal=source.spec.ordinals.start)
     strategy = source.spec.update_strategy
     if strategy is not None and strategy.type == "OnDelete":
-        return structs.replace(made, updated=made.current)
+        return structs.replace(made, updated=made.current, on_delete=True)
     return made
 
 

@@ -239,6 +239,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     """Those of the last days."""
     capacity_wanted: tuple[tuple[str, Moment], ...] = ()
     """The time since which a repair has lacked nothing but capacity, by token."""
+    settling: tuple[tuple[str, Moment], ...] = ()
+    """When a repair that is not done yet first waited for a node to settle, by token."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

@@ -31,8 +31,9 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     `replicas` is the desired number; `current`, `ready` and `updated` are the numbers of its status, `observed` says
     that its controller has seen the newest generation. `revision` is the label value that marks pods of the current
     template (`pod-template-hash`, `controller-revision-hash`), "" where there is none. `first_ordinal` is that of a
-    StatefulSet's first pod. `creation_failure` is why a ReplicaSet or ReplicationController could not create its last
-    pod: the message of its condition ReplicaFailure, "" without.
+    StatefulSet's first pod; `on_delete`: its controller gives pods the current template only once they are deleted.
+    `creation_failure` is why a ReplicaSet or ReplicationController could not create its last pod: the message of its
+    condition ReplicaFailure, "" without.
     """
 
     group: str
@@ -53,6 +54,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     paused: bool = False
     min_ready_seconds: int = 0
     first_ordinal: int = 0
+    on_delete: bool = False
     owner: OwnerReference | None = None
     created: datetime
     deleted: datetime | None = None

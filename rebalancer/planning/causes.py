@@ -3,7 +3,7 @@
 Each class is one fact with its numbers. `Refusal` pairs it with the reason of the closed enum that others rely on.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -114,6 +114,14 @@ class OwnerShrinking(Fact, frozen=True, gc=False):
 
     pods: int
     replicas: int
+
+
+class OnDeleteRevision(Fact, frozen=True, gc=False):
+    """A StatefulSet with `updateStrategy: OnDelete` has a pod of another revision than its `updateRevision`."""
+
+    pod: str
+    revision: str
+    update_revision: str
 
 
 # Which pods may move: the pod
@@ -335,11 +343,12 @@ class NodeNotReady(Fact, frozen=True, gc=False):
 
 
 class NodeSettling(Fact, frozen=True, gc=False):
-    """A node that may take a replacement has been Ready for less than nodes.settle."""
+    """A node that may take a replacement has been Ready for less than nodes.settle; the step waits until `until`."""
 
     node: str
-    ready_for: timedelta
+    since: datetime
     settle: timedelta
+    until: datetime
 
 
 class OwnPodsNotSelected(Fact, frozen=True, gc=False):

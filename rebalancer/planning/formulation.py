@@ -5,7 +5,6 @@ same pods over topology keys that nest. Everything else is multi-class.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from datetime import timedelta
 from functools import cached_property
 
 from msgspec import structs
@@ -18,8 +17,6 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.causes import (
     NodeBeingDeleted,
-    NodeNotReady,
-    NodeSettling,
     NodeToBeRemoved,
     ObjectUnreadable,
     OthersPending,
@@ -55,8 +52,6 @@ from rebalancer.scheduling.view import View
 _Levels = tuple[tuple[str, ...], Bounds]
 """The keys from the coarsest on, and the bound of each."""
 
-_NONE = timedelta(0)
-
 
 class ProblemBuilder:
     """Makes the problems of one view, under one policy and one ledger of budgets."""
@@ -83,7 +78,6 @@ class ProblemBuilder:
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
         self._classes = PodClassesBuilder(view, self.capacities, self._partitioner)
         self._levels_of: dict[Hashable, _Levels | None] = {}
-        self._settling: dict[NodeCapacity, Refusal | None] = {}
 
     def problem(self, component: Component) -> Problem | Refusal | None:
         """Make the component's problem, or return why the whole component is refused.
@@ -127,7 +121,7 @@ class ProblemBuilder:
         # Volumes restrict single pods, not the group: the nodes that each pod can reach are examined on their own.
         bare = structs.replace(sample, claims=()) if sample.claims else sample
         capacity = self.capacities.capacity_for(bare, component.pods)
-        refusal = self.refuse_settling(capacity)
+        refusal = self._refuse_leaving(capacity)
         if refusal is not None:
             return refusal
         # All requirements count the same pods, so the first one tells which.
@@ -163,7 +157,7 @@ class ProblemBuilder:
         if isinstance(classes, Refusal):
             return classes
         for pod_class in classes.classes:
-            refusal = self.refuse_settling(pod_class.capacity)
+            refusal = self._refuse_leaving(pod_class.capacity)
             if refusal is not None:
                 return refusal
         return MultiClassProblem(classes=classes, view=self.view, cache=self._cache)
@@ -241,43 +235,21 @@ class ProblemBuilder:
                 return Refusal(Reason.GROUP_IN_FLIGHT, OthersPending(pod.name))
         return None
 
-    def refuse_settling(self, capacity: NodeCapacity) -> Refusal | None:
-        """Refuse while a node that may take a replacement is being deleted, is not Ready or has just become Ready.
-
-        The answer is stored by capacity, which many groups share.
-        """
-        if capacity not in self._settling:
-            self._settling[capacity] = self._find_settling(capacity.places)
-        return self._settling[capacity]
+    def _refuse_leaving(self, capacity: NodeCapacity) -> Refusal | None:
+        """Refuse while a node that has capacity is being deleted, or an autoscaler is about to remove it."""
+        return next((refusal for name, refusal in self._leaving.items() if name in capacity.nodes), None)
 
     @cached_property
-    def _unsettled(self) -> frozenset[str]:
-        """The nodes that are being deleted, are not Ready, or have become Ready lately."""
-        settle, now = self.policy.nodes.settle, self.view.clock.now
-        return frozenset(
-            node.name
-            for node in self.view.snapshot.nodes
-            if node.deleted is not None
-            or not node.ready
-            or any(taint.key in TO_BE_REMOVED for taint in node.taints)
-            or (node.ready_since is not None and now - node.ready_since < settle)
-        )
-
-    def _find_settling(self, nodes: Mapping[str, int]) -> Refusal | None:
-        settle, clock = self.policy.nodes.settle, self.view.clock
-        for name in filter(self._unsettled.__contains__, nodes) if self._unsettled else ():
-            node = self.view.nodes.by_name[name]
-            if node.deleted is not None:
-                return Refusal(Reason.NODE_LEAVING, NodeBeingDeleted(name))
+    def _leaving(self) -> Mapping[str, Refusal]:
+        """The nodes that are being deleted, or that an autoscaler is about to remove."""
+        leaving: dict[str, NodeBeingDeleted | NodeToBeRemoved] = {}
+        for node in self.view.snapshot.nodes:
             for taint in node.taints:
                 if taint.key in TO_BE_REMOVED:
-                    return Refusal(Reason.NODE_LEAVING, NodeToBeRemoved(name, taint.key))
-            if not node.ready:
-                return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
-            since = node.ready_since
-            if since is not None and settle and not clock.has_lasted(since, settle):
-                return Refusal(Reason.NODE_SETTLING, NodeSettling(name, clock.age_of(since), settle))
-        return None
+                    leaving.setdefault(node.name, NodeToBeRemoved(node.name, taint.key))
+            if node.deleted is not None:
+                leaving[node.name] = NodeBeingDeleted(node.name)
+        return {name: Refusal(Reason.NODE_LEAVING, cause) for name, cause in leaving.items()}
 
     def _levels(self, requirements: Sequence[Requirement]) -> _Levels | None:
         """Order the keys from the coarsest on; return the levels' keys and bounds, down to the nodes.

@@ -27,6 +27,7 @@ from rebalancer.planning.scope.components import (
     stuck_pods,
 )
 from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.policy import Policy
@@ -70,6 +71,7 @@ class _Planner:
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         self._builder = ProblemBuilder(view, policy, self._ledger, cache, _avoided(assessment.pod_groups), arriving)
+        self._settling = SettlingNodes(view, policy, dict(memory.settling))
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
         self._groups: list[ComponentPlan] = []
@@ -168,10 +170,13 @@ class _Planner:
         ]
 
     def _take(self, problem: Problem, decision: Decision, step: Step) -> None:
-        """Spend the budgets for a prefix of a step, and record the evictions that wait."""
+        """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node."""
         component, victims = problem.component, step.victims
         outlook = problem.outlook(step)
-        granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)
+        blocked = self._settling.refuse(component.name, problem.landings(step, self._settling.names))
+        granted = 0
+        if blocked is None:
+            granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)
         self._steps += bool(granted)
         number = self._steps if granted else self._steps + 1
         repair = self._repair(problem, decision, number, outlook)

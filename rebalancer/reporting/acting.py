@@ -1,15 +1,22 @@
 """What the controller does, in one line: the same for commands and the status page."""
 
+from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.policy import Mode
-from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
+from rebalancer.reporting.phrases import ago
 
 _ACTING: Final = {
     Mode.OBSERVE: "mode Observe: the controller will not evict",
     Mode.APPROVE: "mode Approve: the controller evicts what is approved",
     Mode.EVICT: "mode Evict: the controller evicts",
 }
+
+
+_LATE_INTERVALS: Final = 5
+_LATE: Final = timedelta(minutes=2)
+"""A leader is late whose last cycle is longer ago than this and than several intervals: planning takes time, too."""
 
 
 def describe_mode(mode: Mode) -> str:
@@ -31,3 +38,29 @@ def describe_status(status: StatusDocument) -> str:
     if status.stale:
         return f"mode {status.mode}, but {status.stale}: no eviction now"
     return _ACTING[Mode(status.mode)]
+
+
+def describe_controller(status: StatusDocument, now: datetime) -> str:
+    """Say in one line what the controller does, by its status and by who leads: without a leader nothing happens."""
+    lease, last = status.lease, status.last_cycle
+    ran = f"last cycle {ago(last, now)}" if last is not None else "no cycle yet"
+    if lease is None:
+        return describe_status(status)
+    if not lease.holder:
+        return describe_no_leader(lease, ran)
+    if lease.holder != status.leader:
+        return f"mode {status.mode}, but {lease.holder} leads and has not ended a cycle yet: {ran}"
+    late = max(_LATE, _LATE_INTERVALS * timedelta(seconds=status.policy.interval_seconds))
+    if status.paused is None and last is not None and now - last > late:
+        return f"mode {status.mode}, but {lease.holder} leads and is late: {ran}"
+    return describe_status(status)
+
+
+def describe_no_leader(lease: LeaseStatus, ran: str) -> str:
+    """Say in one line that nobody leads, or that this is not known; `ran` says when the last cycle was."""
+    if lease.free_since is None and lease.error:
+        return f"whether a controller leads is not known: {lease.error}; {ran}"
+    known = " as far as this process knows" if lease.error else ""
+    since = f" since {lease.free_since:%Y-%m-%d %H:%M:%SZ}" if lease.free_since is not None else ""
+    why = f"; {lease.error}" if lease.error else ""
+    return f"no controller leads{known}: Lease free{since}, {ran}{why}"

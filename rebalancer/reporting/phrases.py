@@ -1,6 +1,7 @@
 """Phrases that plan, report, explanation and prediction share: names, counts before and after, limits, the proof."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -31,6 +32,15 @@ class _Named(Protocol):
 def plural(number: int, noun: str, several: str = "") -> str:
     """Count things: `1 pod`, `2 pods`; `several` is a plural that does not end with an s."""
     return f"{number} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """Say how long ago a moment was, in its largest unit: `12s ago`."""
+    seconds = max(0, int((now - moment).total_seconds()))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit} ago"
+    return f"{seconds}s ago"
 
 
 def portion(number: int, total: int, noun: str, verb: str) -> str:

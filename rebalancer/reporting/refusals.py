@@ -348,6 +348,11 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     planning.OwnerShrinking: lambda c: (
         f"its StatefulSet is about to delete {plural(c.pods, 'pod')} beyond its {plural(c.replicas, 'replica')}"
     ),
+    planning.OnDeleteRevision: lambda c: (
+        f"its StatefulSet has updateStrategy OnDelete, and pod {c.pod} is of revision {c.revision or '(none)'}: an "
+        f"evicted pod would come back at updateRevision {c.update_revision or '(none)'}. Delete the pods to roll it "
+        "out, or revert the template"
+    ),
     planning.Arriving: lambda _: "it replaces an evicted pod and is not Ready yet",
     planning.TooYoung: lambda c: f"it is {_seconds(c.age)} old; eligibility.minAge is {_seconds(c.least)}",
     planning.VolumePinned: lambda c: (
@@ -389,8 +394,8 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     ),
     planning.NodeNotReady: lambda c: f"node {c.node} may take a replacement and is not Ready",
     planning.NodeSettling: lambda c: (
-        f"node {c.node} may take a replacement and has been Ready for {_seconds(c.ready_for)}; "
-        f"nodes.settle is {format_duration(c.settle)}"
+        f"node {c.node} may take a replacement and has been Ready only since {c.since:%Y-%m-%d %H:%M:%SZ}; "
+        f"waiting until {c.until:%Y-%m-%d %H:%M:%SZ}, at most nodes.settle ({format_duration(c.settle)}) in all"
     ),
     planning.OwnPodsNotSelected: lambda _: "a constraint's selector does not match the workload's own pods",
     planning.NothingRecreates: lambda _: "no known owner would create its pods again",

@@ -25,7 +25,7 @@ from rebalancer.admission.memory import MOST_IN_FLIGHT, update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState
+from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -43,6 +43,7 @@ from rebalancer.policy import (
     Window,
     merge,
 )
+from rebalancer.policy.sections import Nodes
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_failure, record_refusal
@@ -222,6 +223,36 @@ def test_what_recovers_begins_anew() -> None:
     )
     assert update_memory(held, assessment, {}, made, now) == held
     assert update_memory(held, Assessment(groups=()), {}, msgspec.structs.replace(made, groups=()), now) == NO_MEMORY
+
+
+def test_a_repair_waits_for_nodes_that_settle_once() -> None:
+    """When it first waited is stored, not anew at each plan that waits, until the group needs no repair."""
+    policy = rules().model_copy(update={"nodes": Nodes(settle=timedelta(minutes=5))})
+    snapshot = skewed()
+    joined = tuple(
+        msgspec.structs.replace(node, ready_since=snapshot.taken_at) if node.name == "c-1" else node
+        for node in snapshot.nodes
+    )
+    view = View(replace(snapshot, nodes=joined))
+    assessment = assess(view, policy, NO_MEMORY)
+    waits = plan(view, assessment, policy, NO_MEMORY)
+    now = snapshot.taken_at
+    memory = update_memory(NO_MEMORY, assessment, {}, waits, now)
+    assert memory.settling == tuple(sorted((make_token(group.name), now) for group in waits.groups))
+    for later in (waits, assess_and_plan(rules())[2]):  # one plan waits, in the other all nodes have settled
+        following = update_memory(memory, assessment, {}, later, now + timedelta(minutes=1))
+        assert following.settling == memory.settling
+    assert not plan(view, assessment, policy, memory).evictions
+    over = msgspec.structs.replace(
+        memory, settling=tuple((token, now - timedelta(minutes=5)) for token, _ in memory.settling)
+    )
+    assert len(plan(view, assessment, policy, over).evictions) == 8
+    ahead = msgspec.structs.replace(
+        memory, settling=tuple((token, now + timedelta(hours=1)) for token, _ in memory.settling)
+    )
+    assert update_memory(ahead, assessment, {}, waits, now).settling == memory.settling
+    satisfied = msgspec.structs.replace(waits, groups=())
+    assert update_memory(memory, Assessment(groups=()), {}, satisfied, now) == NO_MEMORY
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def with_nodes(snapshot: Snapshot, names: Sequence[str], **fields: Any) -> Snaps
     return replace(snapshot, nodes=tuple(map(change, snapshot.nodes)))
 
 
-def with_pending(snapshot: Snapshot, number: int, **fields: Any) -> Snapshot:
+def with_pending(snapshot: Snapshot, number: int, *, created: datetime = NOW - MINUTE, **fields: Any) -> Snapshot:
     waiting = tuple(
-        Pod(namespace="default", name=f"new-{n}", uid=f"new-{n}", created=NOW, phase=PodPhase.PENDING, **fields)
+        Pod(namespace="default", name=f"new-{n}", uid=f"new-{n}", created=created, phase=PodPhase.PENDING, **fields)
         for n in range(number)
     )
     return replace(snapshot, pods=(*snapshot.pods, *waiting))
@@ -125,13 +125,24 @@ def test_pods_that_wait_for_a_node(pods: int, pending: int, is_open: bool) -> No
     assert opened(snapshot) == expected
 
 
-def test_pods_that_wait_for_long_are_no_surge() -> None:
-    """They may wait for what only an eviction makes possible: without end, nothing would ever be repaired."""
-    snapshot = with_pending(cluster(), 6)
-    later = NOW + BOUNDS.window
-    for seconds, is_open in ((-1, True), (0, False)):
-        readings = observe_cluster(snapshot, (), NONE, BOUNDS, later + timedelta(seconds=seconds))
-        assert update_breaker(CLOSED, readings, BOUNDS, later).is_open is is_open
+@pytest.mark.parametrize(
+    ("fields", "opens", "closes"),
+    [({}, 60, 360), ({"pendingFor": "0s"}, 0, 300), ({"pendingFor": "10m", "window": "1m"}, 600, 660)],
+)
+def test_waiting_pods_count_from_pending_for_until_the_window_is_over(
+    fields: dict[str, str], opens: int, closes: int
+) -> None:
+    """In every scale-up pods wait for seconds: that is no trouble.
+
+    Those that wait for long may wait for what only an eviction makes possible: without end, nothing would ever be
+    repaired.
+    """
+    bounds = Breaker.model_validate(fields)
+    snapshot = with_pending(cluster(), 6, created=NOW)
+    for seconds, is_open in ((opens - 1, False), (opens, True), (closes - 1, True), (closes, False)):
+        at = NOW + seconds * SECOND
+        readings = observe_cluster(snapshot, (), NONE, bounds, at)
+        assert update_breaker(CLOSED, readings, bounds, at).is_open is is_open
 
 
 def test_own_moves_and_gated_pods_do_not_count_as_pending() -> None:

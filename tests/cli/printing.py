@@ -23,6 +23,7 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.status import MoveEntry, PauseStatus, StatusDocument
 from tests.adapters.kubernetes.fake_server import answer
 from tests.cli import test_approve, test_pause
+from tests.cli import test_status as test_cli_status
 from tests.cli.reachable import reachable
 from tests.reporting.text import test_status
 
@@ -79,6 +80,9 @@ def stopped_server(request: BaseHTTPRequestHandler) -> None:
 
 
 def _answer_status(request: BaseHTTPRequestHandler, status: StatusDocument) -> None:
+    if request.path.endswith("/leases/rebalancer"):
+        answer(request, 200, {"metadata": {"name": "rebalancer"}, "spec": test_cli_status.held(status.leader)})
+        return
     data = {STATUS_KEY: to_json(status).decode()}
     answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": data})
 

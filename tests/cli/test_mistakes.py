@@ -1,6 +1,7 @@
 """Typical mistakes: each ends with one clear line and the right exit code, or a warning that names it."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from rebalancer.cli.errors import Exit
 from rebalancer.policy import default_policy
 from tests.adapters.kubernetes.fake_server import answer
 from tests.cli.reachable import reachable
+from tests.cli.test_status import FREED, LEASE, held
 
 EXAMPLE = "docs/examples/zone-returned.json"
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
@@ -159,6 +161,7 @@ class Server:
     def __init__(self) -> None:
         self.policy: str | None = None
         self.status: dict[str, Any] | None = None
+        self.lease: dict[str, Any] | int = held("one")
 
     def __call__(self, request: BaseHTTPRequestHandler) -> None:
         path = request.path.partition("?")[0]
@@ -166,6 +169,10 @@ class Server:
             answer(request, 200, config_map("rebalancer-policy", {"policy.yaml": self.policy}))
         elif path == f"{NAMESPACE}rebalancer-status" and self.status is not None:
             answer(request, 200, config_map("rebalancer-status", {"status.json": json.dumps(self.status)}))
+        elif path == LEASE and isinstance(self.lease, int):
+            answer(request, self.lease, {"kind": "Status", "message": "scripted"})
+        elif path == LEASE:
+            answer(request, 200, {"metadata": {"name": "rebalancer"}, "spec": self.lease})
         elif path == "/version":
             answer(request, 200, {"major": "1", "minor": "36"})
         elif "/configmaps/" in path:
@@ -273,7 +280,7 @@ STATUS: dict[str, Any] = {
         ),
         (
             {**STATUS, "lastCycle": "2001-01-01T00:00:00Z"},
-            "the controller's last cycle was at 2001-01-01 00:00:00Z: nothing will be evicted",
+            "mode Evict, but one leads and is late: last cycle",
         ),
         ({"kind": "Status"}, "mode Observe: the controller will not evict; its status cannot be read"),
     ],
@@ -285,6 +292,30 @@ def test_a_live_plan_begins_with_what_the_controller_does(
     server.status = status
     code, out, _ = run(capsys, "plan")
     assert code == Exit.FINE
+    assert re.sub(r" \d+d ago", "", out.splitlines()[0]) == f"Plan (dry run; {line})"
+
+
+UNREAD = (
+    "whether a controller leads is not known: not allowed to get Lease rebalancer-system/rebalancer; the ClusterRole "
+)
+
+
+@pytest.mark.parametrize(
+    ("lease", "status", "line"),
+    [
+        (FREED, STATUS, "no controller leads: Lease free since 2026-01-05 09:00:00Z, last cycle 0s ago"),
+        (FREED, {}, "no controller leads: Lease free since 2026-01-05 09:00:00Z, its status cannot be read"),
+        (404, STATUS, "no controller leads: Lease free, last cycle 0s ago"),
+        (403, STATUS, f"{UNREAD}rebalancer-view has the right; last cycle 0s ago"),
+        (403, {}, f"{UNREAD}rebalancer-view has the right; its status cannot be read"),
+    ],
+)
+def test_a_live_plan_does_not_say_that_a_controller_acts_that_does_not_lead(
+    lease: dict[str, Any] | int, status: dict[str, Any], line: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor where nobody knows: that line is right or says what it lacks."""
+    server.lease, server.status = lease, status
+    _, out, _ = run(capsys, "plan")
     assert out.splitlines()[0] == f"Plan (dry run; {line})"
 
 

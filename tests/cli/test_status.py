@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,19 @@ from tests.cli.reachable import reachable
 from tests.controller.simulated import Simulation, eager
 from tests.planning.clusters import returned
 
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/rebalancer-system/leases/rebalancer"
 MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-status"
 
 
 def written(state: LoopState) -> str:
-    """Return the status that the controller writes in a state."""
+    """Return the status that the controller writes in a state; its last cycle was now."""
     documents = {document.key: document.text for document in status_documents(state, "pod-1", "policy.yaml")}
-    return documents[STATUS_KEY]
+    return json.dumps({**json.loads(documents[STATUS_KEY]), "lastCycle": at()})
+
+
+def at(seconds: float = 0.0) -> str:
+    """Return a time by the clock of the commands, from now."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
 def working() -> LoopState:
@@ -38,13 +45,27 @@ def working() -> LoopState:
     return simulation.runner.state
 
 
+def held(holder: str = "pod-1") -> dict[str, Any]:
+    """Return the spec of a Lease that somebody holds."""
+    return {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2999-01-01T00:00:00.000000Z"}
+
+
 class Server:
-    """An API server with a status; each reading takes the next one, the last stays."""
+    """An API server with a status and a Lease; each reading takes the next one, the last stays."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.leases: list[dict[str, Any] | int] = [held()]
+        """Its specs; a number is a refusal."""
 
     def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        if request.path == LEASE:
+            spec = self.leases.pop(0) if len(self.leases) > 1 else self.leases[0]
+            if isinstance(spec, int):
+                answer(request, spec, {"kind": "Status", "message": f"scripted answer {spec}"})
+            else:
+                answer(request, 200, {"metadata": {"name": "rebalancer", "resourceVersion": "1"}, "spec": spec})
+            return
         if request.path != MAP or not self.texts:
             answer(request, 404, {"kind": "Status", "message": "not found"})
             return
@@ -78,10 +99,16 @@ def test_the_status_of_a_working_controller(server: Server, capsys: pytest.Captu
 
 
 def test_the_status_as_a_document(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """The controller's own, whole."""
+    """The controller's own, whole, and who leads."""
     server.texts = [written(working())]
+    own = json.loads(server.texts[0])
+    assert own["lease"] is None
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    assert json.loads(capsys.readouterr().out) == json.loads(server.texts[0])
+    assert json.loads(capsys.readouterr().out) == {**own, "lease": {"holder": "pod-1", "freeSince": None, "error": ""}}
+    server.leases = [{"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"}]
+    assert entry.main(["status", "-o", "json"]) == Exit.FINE
+    free = {"holder": "", "freeSince": "2026-01-01T00:00:00Z", "error": ""}
+    assert json.loads(capsys.readouterr().out) == {**own, "lease": free}
     assert entry.main(["status", "-o", "yaml"]) == Exit.FINE
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Status"
 
@@ -132,3 +159,118 @@ def test_watching_shows_each_change_once(
         "Controller: mode Evict: the controller evicts",
         "Controller: mode Observe: the controller will not evict",
     ]
+
+
+FREE = {"holderIdentity": "", "leaseDurationSeconds": 1}
+FREED = {**FREE, "renewTime": "2026-01-05T09:00:00Z"}
+NOT_ALLOWED = (
+    "not allowed to get Lease rebalancer-system/rebalancer; the ClusterRole rebalancer-view has the right; "
+    "last cycle 12s ago"
+)
+
+
+@pytest.mark.parametrize(
+    ("leases", "last", "line", "leader"),
+    [
+        (
+            [FREED],
+            -12,
+            "no controller leads: Lease free since 2026-01-05 09:00:00Z, last cycle 12s ago",
+            "last leader pod-1",
+        ),
+        (
+            [{**held(), "renewTime": "2026-01-05T09:00:00Z"}],
+            -3700,
+            "no controller leads: Lease free since 2026-01-05 09:00:15Z, last cycle 1h ago",
+            "last leader pod-1",
+        ),
+        ([FREE], -12, "no controller leads: Lease free, last cycle 12s ago", "last leader pod-1"),
+        (
+            [{**held(), "renewTime": None}],
+            -12,
+            "no controller leads: Lease free, last cycle 12s ago",
+            "last leader pod-1",
+        ),
+        ([404], -12, "no controller leads: Lease free, last cycle 12s ago", "last leader pod-1"),
+        ([403], -12, f"whether a controller leads is not known: {NOT_ALLOWED}", "leader pod-1"),
+        (
+            [held("pod-2")],
+            -12,
+            "mode Evict, but pod-2 leads and has not ended a cycle yet: last cycle 12s ago",
+            "leader pod-2",
+        ),
+        ([held()], -299, "mode Evict: the controller evicts", "leader pod-1"),
+        ([held()], -302, "mode Evict, but pod-1 leads and is late: last cycle 5m ago", "leader pod-1"),
+    ],
+)
+def test_without_a_leader_no_controller_evicts_in_the_first_line(
+    leases: list[Any],
+    last: float,
+    line: str,
+    leader: str,
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The Lease decides, and the last cycle: what the status says is of a process that may be gone."""
+    monkeypatch.setattr("rebalancer.cli.controller_state.time.sleep", lambda _: None)
+    policy = {**json.loads(written(working()))["policy"], "intervalSeconds": 60}
+    server.texts = [json.dumps({**json.loads(written(working())), "lastCycle": at(last - 0.5), "policy": policy})]
+    server.leases = leases
+    assert entry.main(["status"]) == Exit.FINE
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"Controller: {line}"
+    assert f"), {leader}, policy " in lines[1]
+
+
+def test_a_leader_that_renews_leads_whatever_this_machines_clock_says(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that is a minute fast would take every Lease for free."""
+    monkeypatch.setattr("rebalancer.cli.controller_state.time.sleep", lambda _: None)
+    server.texts = [written(working())]
+    server.leases = [{**held(), "renewTime": at(-60)}, {**held(), "renewTime": at(-58)}]
+    assert entry.main(["status"]) == Exit.FINE
+    assert capsys.readouterr().out.startswith("Controller: mode Evict: the controller evicts\n")
+
+
+def test_watching_counts_on_when_the_controller_is_gone(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status stays as it is, and the line that says for how long is shown anew."""
+    server.texts = [written(working())]
+    server.leases = [held(), FREED]
+    began, ages = datetime.now(UTC), iter([20, 22, 3600])
+
+    class Clock:
+        seconds = 0.0
+
+        @classmethod
+        def now(cls, _: object) -> datetime:
+            return began + timedelta(seconds=cls.seconds + 0.5)
+
+    def wait(_: float) -> None:
+        age = next(ages, None)
+        if age is None:
+            raise KeyboardInterrupt
+        Clock.seconds = age
+
+    monkeypatch.setattr("rebalancer.cli.status.datetime", Clock)
+    monkeypatch.setattr("rebalancer.cli.status.time.sleep", wait)
+    assert entry.main(["status", "--watch"]) == Exit.INTERRUPTED
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Controller: ")]
+    free = "Controller: no controller leads: Lease free since 2026-01-05 09:00:00Z, last cycle"
+    assert shown == [
+        "Controller: mode Evict: the controller evicts",
+        f"{free} 20s ago",
+        f"{free} 22s ago",
+        f"{free} 1h ago",
+    ]
+
+
+def test_an_older_controllers_status_is_read(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    status = json.loads(written(working()))
+    del status["lease"], status["policy"]["intervalSeconds"]
+    server.texts = [json.dumps(status)]
+    assert entry.main(["status"]) == Exit.FINE
+    assert capsys.readouterr().out.startswith("Controller: mode Evict: the controller evicts\n")

@@ -99,6 +99,25 @@ def test_a_repair_of_many_pods_does_not_stop_itself() -> None:
         if pod.owner is not None
     )
     for memory, causes in ((Memory(moves=moves), []), (NO_MEMORY, [BreakerCause.PENDING_PODS])):
-        state, _ = cycle(structs.replace(led(), memory=memory), snapshot, NOW + timedelta(seconds=1))
+        state, _ = cycle(structs.replace(led(), memory=memory), snapshot, NOW + timedelta(minutes=1))
         assert state.cycle is not None
         assert [known.cause for known in state.cycle.context.breaker.causes] == causes
+
+
+def test_a_quiet_cluster_whose_pods_have_waited_long_enough_opens_it() -> None:
+    """Time alone does it: no object changes, and the assessment of the cycle before still holds."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.deployment("web", on=dict.fromkeys(("a-1", "a-2", "b-1", "b-2", "c-1", "c-2"), 2), spread={ZONE: 1})
+    quiet = blueprint.snapshot()
+    waiting = tuple(
+        structs.replace(pod, uid=f"{pod.uid}-new", name=f"{pod.name}-new", owner=None, node=None, created=NOW)
+        for pod in quiet.pods[:6]
+    )
+    quiet, state, assessments = replace(quiet, pods=(*quiet.pods, *waiting)), led(), []
+    for seconds, causes in ((3, []), (59, []), (60, [BreakerCause.PENDING_PODS])):
+        state, _ = cycle(state, quiet, NOW + timedelta(seconds=seconds))
+        assert state.cycle is not None
+        assert [known.cause for known in state.cycle.context.breaker.causes] == causes
+        assessments.append(state.cycle.assessment)
+    assert assessments[2] is assessments[1]

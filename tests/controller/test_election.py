@@ -85,6 +85,19 @@ def test_handing_back() -> None:
     assert attempt(two, store, 2).leads(2)
 
 
+@given(st.integers(0, 2**31 - 1))
+def test_a_ghost_is_replaced_within_two_durations(duration: int) -> None:
+    """Whatever duration stands in the Lease of a leader that is gone; one that does not say has the candidate's own."""
+    store, two = Store(), candidate("two")
+    store.write(LeaseRecord(holder="ghost", duration=duration, renewed=datetime.max.replace(tzinfo=UTC)))
+    first = float(min(duration, DURATION) or DURATION)
+    two = attempt(two, store, 0)
+    two = attempt(two, store, first - 0.1)
+    assert not two.leads(first)
+    assert attempt(two, store, first).leads(first)
+    assert first <= DURATION
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(["one", "two", "three"]), st.floats(0.1, 4), st.booleans(), st.booleans()),

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from threading import Event
 from typing import Any
@@ -18,6 +18,7 @@ from rebalancer.controller.elector import Elector
 from rebalancer.controller.state import Clocks, Leading, LoopEvent
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.ports import Lease, LeaseRecord
+from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.controller.test_election import Store
@@ -174,6 +175,45 @@ def test_requests_that_hang_do_not_cost_leadership(requests: int) -> None:
         server.over.set()
         candidate.stop(5)
     assert leads(reported) == [True]
+
+
+def test_it_knows_who_leads_and_since_when_nobody_does() -> None:
+    """By its own clocks: another process's times are of another clock."""
+    lease, seconds = Shaky(), [1000.0]
+    start = datetime(2026, 1, 5, 9, tzinfo=UTC)
+    candidate = Elector(
+        lease=lease,
+        election=Election(identity="me", duration=15.0, deadline=10.0),
+        retry=2.0,
+        clocks=Clocks(now=lambda: start + timedelta(seconds=seconds[0] - 1000), monotonic=lambda: seconds[0]),
+        load_memory=lambda: NO_MEMORY,
+        tell=lambda _: None,
+    )
+
+    def known(after: float) -> LeaseStatus:
+        seconds[0] = 1000 + after
+        candidate.take_part()
+        return candidate.describe_lease()
+
+    lease.store.record = LeaseRecord(holder="other", duration=5, renewed=datetime.max.replace(tzinfo=UTC))
+    assert known(0) == LeaseStatus(holder="other")
+    lease.broken = True
+    assert known(4.9) == LeaseStatus(holder="other", error="no answer")
+    assert known(9) == LeaseStatus(free_since=start + timedelta(seconds=5), error="no answer")
+    lease.broken = False
+    assert known(20) == LeaseStatus(holder="me")
+    lease.broken = True
+    assert known(29.9) == LeaseStatus(holder="me", error="no answer")
+    assert known(60) == LeaseStatus(free_since=start + timedelta(seconds=30), error="no answer")
+
+
+def test_what_was_never_read_is_not_known() -> None:
+    lease = Shaky()
+    lease.broken = True
+    candidate = elector(lease, [])
+    assert candidate.describe_lease().error == ""
+    candidate.take_part()
+    assert candidate.describe_lease() == LeaseStatus(error="no answer")
 
 
 def test_who_leads_instead_is_logged_once() -> None:

@@ -26,6 +26,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import ScaleDownPrevention, load_policy
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.page import PageDocument
+from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.simulator.controller import SimulatedController
 
@@ -169,6 +170,60 @@ def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browse
     document = json.loads(browser.text("/status.json"))
     assert document["report"] is None
     assert document["totals"] is None
+
+
+ENDED = START - timedelta(seconds=20)
+FREE = "no controller leads"
+FREE_SINCE = f"Lease free since {ENDED:%Y-%m-%d %H:%M:%SZ}"
+
+
+@pytest.mark.parametrize(
+    ("lease", "leads", "acting"),
+    [
+        (LeaseStatus(holder="leader-1"), True, "mode Evict: the controller evicts"),
+        (LeaseStatus(free_since=ENDED), False, f"{FREE}: {FREE_SINCE}, last cycle 30s ago"),
+        (
+            LeaseStatus(free_since=ENDED, error="no answer"),
+            False,
+            f"{FREE} as far as this process knows: {FREE_SINCE}, last cycle 30s ago; no answer",
+        ),
+        (
+            LeaseStatus(holder="leader-2"),
+            False,
+            "this process does not lead: leader-2 does, and this process is ready to take over",
+        ),
+    ],
+)
+@pytest.mark.parametrize("reported", [True, False])
+def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool, acting: str, reported: bool) -> None:
+    """And never shows what a process that has lost the Lease would evict."""
+    state = structs.replace(state_of(shop()), leads=leads if reported else True)
+    document = shown(state, lease)
+    assert (document.acting, document.leads, document.status.lease) == (acting, leads, lease)
+    assert document.status.leader == lease.holder
+    assert (document.report is not None) is leads
+
+
+def test_a_process_that_holds_the_lease_and_may_not_lead_says_why() -> None:
+    lease = LeaseStatus(holder="leader-1", error="the memory of the last leader cannot be read")
+    document = shown(structs.replace(state_of(shop()), leads=False), lease)
+    assert document.acting == f"this process holds the Lease and does not lead yet: {lease.error}"
+
+
+def shown(state: LoopState, lease: LeaseStatus) -> PageDocument:
+    """Return what the page of leader-1 shows 30 seconds after the last cycle."""
+    assert state.cycle is not None
+    now = state.cycle.context.now + timedelta(seconds=30)
+    identity = Identity(name="leader-1", policy_source="test")
+    page = StatusPage(Address("127.0.0.1", 0), identity, now=lambda: now, read_lease=lambda: lease)
+    page.start()
+    try:
+        page.show(state, ())
+        document = page.read()
+    finally:
+        page.stop()
+    assert document is not None
+    return document
 
 
 def test_before_the_first_cycle_it_says_so(browser: Browser) -> None:

@@ -25,6 +25,20 @@ def test_a_stateful_set_says_which_ordinals_it_wants(spec: dict[str, Any], wante
 
 
 @pytest.mark.parametrize(
+    ("strategy", "on_delete"), [({}, False), ({"type": "RollingUpdate"}, False), ({"type": "OnDelete"}, True)]
+)
+def test_a_stateful_set_with_on_delete_has_no_rollout_of_its_own(strategy: dict[str, Any], on_delete: bool) -> None:
+    """Its status counts no pod as up to date until all are deleted by others; its revision is the one it updates to."""
+    source = {
+        "metadata": {"name": "db", "namespace": "shop", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"},
+        "spec": {"replicas": 3, "updateStrategy": strategy},
+        "status": {"replicas": 3, "updatedReplicas": 0, "currentRevision": "db-1", "updateRevision": "db-2"},
+    }
+    made = decode_stateful_set(msgspec.json.decode(json.dumps(source), type=wire.Owner), Interner())
+    assert (made.on_delete, made.revision, made.updated) == (on_delete, "db-2", 3 if on_delete else 0)
+
+
+@pytest.mark.parametrize(
     ("name", "beyond"), [("db-4", True), ("db-5", False), ("db-7", False), ("db-8", True), ("db", False)]
 )
 def test_a_stateful_set_deletes_what_is_outside_of_its_ordinals(name: str, beyond: bool) -> None:

@@ -47,7 +47,8 @@ def test_a_node_that_settles() -> None:
     plan = planned(fresh, policy(nodes=Nodes()))
     assert plan.evictions == ()
     assert plan.groups[0].reason is Reason.NODE_SETTLING
-    assert cause_of(plan.groups[0]) == causes.NodeSettling("c-1", timedelta(seconds=30), timedelta(minutes=5))
+    since, settle = snapshot.taken_at - timedelta(seconds=30), timedelta(minutes=5)
+    assert cause_of(plan.groups[0]) == causes.NodeSettling("c-1", since, settle, since + settle)
 
 
 def test_a_zone_in_maintenance() -> None:

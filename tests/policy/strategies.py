@@ -153,6 +153,7 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "nodes": _section(settle=durations),
         "breaker": _section(
             **dict.fromkeys(("unreadyNodes", "unreadyInZone", "pendingPods", "apiErrors", "failedMoves"), percentages),
+            pendingFor=st.sampled_from(["0s", "1m", "1h"]),
             window=st.sampled_from(["1s", "5m", "1h"]),
             clearAfter=durations,
         ),

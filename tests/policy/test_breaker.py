@@ -22,6 +22,7 @@ def test_bounds_are_percentages() -> None:
         ("unreadyInZone: true", "unreadyInZone: found true; expected a percentage such as 20%"),
         ("window: 0s", 'window: found "0s"; expected more than 0s'),
         ("window: 61m", 'window: found "61m"; expected at most 1h'),
+        ("pendingFor: 61m", 'pendingFor: found "61m"; expected at most 1h'),
         ("unready: 20%", "unready: unknown field; did you mean unreadyNodes?"),
     ],
 )

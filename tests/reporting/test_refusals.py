@@ -240,10 +240,22 @@ SENTENCES: list[tuple[Fact, str]] = [
         planning.PodsNodeBeingRemoved("a-1", "web-1", "karpenter.sh/disrupted"),
         ("an autoscaler is removing node a-1 of pod web-1 (taint karpenter.sh/disrupted); waiting until it is gone"),
     ),
+    (
+        planning.OnDeleteRevision("od-0", "od-5f8f6f548d", "od-6c7d"),
+        (
+            "its StatefulSet has updateStrategy OnDelete, and pod od-0 is of revision od-5f8f6f548d: an evicted pod "
+            "would come back at updateRevision od-6c7d. Delete the pods to roll it out, or revert the template"
+        ),
+    ),
     (planning.NodeNotReady("c-1"), "node c-1 may take a replacement and is not Ready"),
     (
-        planning.NodeSettling("c-1", timedelta(seconds=30), 5 * MINUTE),
-        "node c-1 may take a replacement and has been Ready for 30s; nodes.settle is 5m",
+        planning.NodeSettling(
+            "c-1", datetime(2026, 7, 12, 9, tzinfo=UTC), 5 * MINUTE, datetime(2026, 7, 12, 9, 5, tzinfo=UTC)
+        ),
+        (
+            "node c-1 may take a replacement and has been Ready only since 2026-07-12 09:00:00Z; "
+            "waiting until 2026-07-12 09:05:00Z, at most nodes.settle (5m) in all"
+        ),
     ),
     (planning.OwnPodsNotSelected(), "a constraint's selector does not match the workload's own pods"),
     (planning.NothingRecreates(), "no known owner would create its pods again"),

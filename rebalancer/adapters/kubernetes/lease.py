@@ -1,22 +1,19 @@
 """The Lease object: read, create, and replace if its resourceVersion is unchanged since it was read."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
+from rebalancer.model.moments import Moment
 from rebalancer.ports import LeaseRecord, LeaseUnavailable
 
 _CONFLICTS = frozenset({404, 409})
 
-
-class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: datetime | None = None
-    renew_time: datetime | None = None
-    lease_transitions: int | None = None
+_MOST_TRANSITIONS: Final = 2**31 - 1
+"""The API server refuses a larger `leaseTransitions`."""
 
 
 class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -25,7 +22,8 @@ class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Lease(msgspec.Struct, frozen=True):
     metadata: _LeaseMetadata
-    spec: _LeaseSpec = _LeaseSpec()
+    spec: dict[str, Any] | None = None
+    """Field by field: one that somebody has edited must not keep every process from leading."""
 
 
 _LEASE = msgspec.json.Decoder(_Lease)
@@ -85,7 +83,7 @@ class KubernetesLease:
         spec: dict[str, Any] = {
             "holderIdentity": record.holder,
             "leaseDurationSeconds": record.duration,
-            "leaseTransitions": record.transitions,
+            "leaseTransitions": min(record.transitions, _MOST_TRANSITIONS),
         }
         for field, moment in (("acquireTime", record.acquired), ("renewTime", record.renewed)):
             if moment is not None:
@@ -95,12 +93,25 @@ class KubernetesLease:
 
 def _decode_record(data: bytes) -> LeaseRecord:
     lease = _LEASE.decode(data)
-    spec = lease.spec
+    spec = lease.spec or {}
     return LeaseRecord(
-        holder=spec.holder_identity or "",
-        duration=spec.lease_duration_seconds or 1,
-        acquired=spec.acquire_time,
-        renewed=spec.renew_time,
-        transitions=spec.lease_transitions or 0,
+        holder=str(spec.get("holderIdentity") or ""),
+        duration=_number(spec, "leaseDurationSeconds"),
+        acquired=_moment(spec, "acquireTime"),
+        renewed=_moment(spec, "renewTime"),
+        transitions=_number(spec, "leaseTransitions"),
         version=lease.metadata.resource_version,
     )
+
+
+def _number(spec: Mapping[str, Any], field: str) -> int:
+    value = spec.get(field)
+    return max(0, value) if isinstance(value, int) else 0
+
+
+def _moment(spec: Mapping[str, Any], field: str) -> datetime | None:
+    """Return a time, None where there is none, or one that Python does not have, such as one in the year 0."""
+    try:
+        return msgspec.convert(spec.get(field), Moment | None)
+    except msgspec.ValidationError:
+        return None

@@ -106,6 +106,10 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             pod_class = self.classes.classes[self.classes.class_of(victim.pod)]
             yield Reservation(pod_class.capacity.nodes, pod_class.sample, 1)
 
+    def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of these nodes on which a replacement may be placed: the search followed all of them."""
+        return (step.nodes or frozenset()) & nodes
+
     def outlook(self, step: Step) -> NodesOutlook:
         """Return the outlook of a step: the nodes that the search followed."""
         nodes = step.nodes or frozenset()

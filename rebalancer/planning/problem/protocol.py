@@ -117,5 +117,8 @@ class Problem(Protocol):
     def reservations(self, victims: Sequence[Victim]) -> Iterable[Reservation]:
         """Return the capacity that the replacements of these victims may take."""
 
+    def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of these nodes on which a replacement of the step may be placed."""
+
     def outlook(self, step: Step) -> Outlook:
         """Return the outlook of a step."""

@@ -130,10 +130,17 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         """Return the capacity that the replacements may take, on every node that admits the pods."""
         return [Reservation(self.capacity.nodes, self.sample, len(victims))]
 
+    def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of these nodes on which a replacement may be placed: by counting, or as the search followed."""
+        return step.nodes & nodes if step.nodes is not None else self._counted_outlook(step).landings(nodes)
+
     def outlook(self, step: Step) -> SingleClassOutlook | NodesOutlook:
         """Return the outlook of a step: by counting, or the nodes that the search followed."""
         if step.nodes is not None:
             return NodesOutlook(self.requirements, step.nodes, self.view, self.cache.limits.expected_domains)
+        return self._counted_outlook(step)
+
+    def _counted_outlook(self, step: Step) -> SingleClassOutlook:
         arriving = self.pending + len(step.victims)
         return SingleClassOutlook(self.layout, _by_node(step), arriving, self.cache.limits.expected_domains)
 

@@ -12,7 +12,7 @@ from rebalancer.model.moments import Clock
 from rebalancer.model.pods import LocalVolume, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import is_beyond, pod_ordinal
+from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
 from rebalancer.planning.causes import (
     SAFE_TO_EVICT,
     SAFE_TO_EVICT_VOLUMES,
@@ -26,6 +26,7 @@ from rebalancer.planning.causes import (
     NamespaceExcluded,
     NotReplaced,
     NotSelected,
+    OnDeleteRevision,
     OtherScheduler,
     OwnerBeingDeleted,
     OwnerJustChanged,
@@ -133,12 +134,7 @@ class EligibilityChecker:
             if changing.current != changing.replicas or changing.updated < changing.replicas:
                 counts = OwnerRollingOut(kind, changing.current, changing.replicas, changing.updated)
                 return Refusal(Reason.ROLLOUT_IN_PROGRESS, counts)
-        if owner.kind == "StatefulSet":
-            # While others are missing, these make up for them in its status.
-            beyond = sum(is_beyond(pod_ordinal(pod.name), owner) for pod in member.pods)
-            if beyond:
-                return Refusal(Reason.ROLLOUT_IN_PROGRESS, OwnerShrinking(beyond, owner.replicas))
-        return None
+        return _refuse_stateful_set(member.pods, owner) if owner.kind == "StatefulSet" else None
 
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
         """Return whether a quick test shows that all of these pods may move.
@@ -214,6 +210,23 @@ class EligibilityChecker:
         for key, value in _blocking_annotations(annotations, self._clock, since):
             return Refusal(Reason.EXCLUDED, Annotated(kind, key, value))
         return None
+
+
+def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None:
+    """Refuse a StatefulSet that is about to delete pods, or whose newest template waits for pods to be deleted.
+
+    Under `updateStrategy: OnDelete` an eviction would carry out the rollout that somebody holds back, see
+    docs/semantics.md, "Revisions". Pods that have the newest template wait for the others: it may yet be reverted.
+    """
+    # While others are missing, these make up for them in its status.
+    beyond = sum(is_beyond(pod_ordinal(pod.name), owner) for pod in pods)
+    if beyond:
+        return Refusal(Reason.ROLLOUT_IN_PROGRESS, OwnerShrinking(beyond, owner.replicas))
+    for pod in pods if owner.on_delete else ():
+        revision = pod.labels.get("controller-revision-hash", "")
+        if revision != owner.revision:
+            return Refusal(Reason.ROLLOUT_IN_PROGRESS, OnDeleteRevision(pod.name, revision, owner.revision))
+    return None
 
 
 def _blocking_annotations(

@@ -32,12 +32,34 @@ class SingleClassOutlook:
         domain that is full even then, of any key, is no target, nor is one without capacity. So the keys agree: each
         domain has a node that lies in one of the named domains of every other key.
         """
-        full = [self._full(level) for level in range(len(self._layout.keys))]
+        full = self._full_counts
         return tuple(
             Target(key, tuple(sorted(domains)))
             for key, bound, domains in zip(self._layout.keys, full, self._open_domains(full), strict=True)
             if bound is not None and domains is not None and len(domains) <= self._most_domains
         )
+
+    def landings(self, nodes: Iterable[str]) -> frozenset[str]:
+        """Return those of these nodes on which the scheduler may place an arriving pod of a step.
+
+        A full node is none although a pod leaves it: a pod that was placed there would undo the eviction. Capacity that
+        is reserved for other pods counts as free.
+        """
+        full, capacity, path = self._full_counts, self._layout.capacity.nodes, self._layout.topology.path
+        return frozenset(
+            name
+            for name in nodes
+            if name in path
+            and name in capacity
+            and not any(
+                most is not None and self._staying[level].get(self._layout.topology.domain(level, name), 0) >= most
+                for level, most in enumerate(full)
+            )
+        )
+
+    @cached_property
+    def _full_counts(self) -> Sequence[int | None]:
+        return [self._full(level) for level in range(len(self._layout.keys))]
 
     def _full(self, level: int) -> int | None:
         """Return the count from which on a domain of a level takes no arriving pod, None if it always does."""

@@ -72,5 +72,11 @@ def to_yaml(document: Struct) -> str:
 
 
 def document_schema(document: type[Struct]) -> dict[str, Any]:
-    """Return the JSON Schema of a document type."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(document)}
+    """Return the JSON Schema of a document type.
+
+    Its fields are required: each is written, one with a default too, which is for documents of an older release.
+    """
+    schema = msgspec.json.schema(document)
+    fields = [name for name in document.__struct_encode_fields__ if name not in {"apiVersion", "kind"}]
+    schema["$defs"][document.__name__]["required"] = fields
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

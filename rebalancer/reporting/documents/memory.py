@@ -13,6 +13,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import datetime
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -27,6 +28,9 @@ MOST_SINCE: Final = 5_000
 
 MOST_FAILED: Final = 1_000
 """Groups whose failed predictions, and whose refused requests, are stored, the newest."""
+
+MOST_SETTLING: Final = 1_000
+"""Groups for which it is stored when they first waited for a node to settle, the oldest."""
 
 MOST_BYTES: Final = 240 * 1024
 """Of the text; the ConfigMap may have 256 KiB, and people read the status beside it."""
@@ -58,9 +62,10 @@ def memory_text(memory: Memory) -> str:
     """
     bounded = msgspec.structs.replace(
         memory,
-        seen=tuple(sorted(memory.seen, key=lambda seen: (seen[1], seen[0]))[:MOST_SINCE]),
+        seen=tuple(sorted(memory.seen, key=itemgetter(1, 0))[:MOST_SINCE]),
         failed_predictions=tuple(sorted(memory.failed_predictions, key=lambda failure: failure.last)[-MOST_FAILED:]),
         refused=tuple(sorted(memory.refused, key=lambda refused: refused.last)[-MOST_FAILED:]),
+        settling=tuple(sorted(memory.settling, key=itemgetter(1, 0))[:MOST_SETTLING]),
     )
     text = _encode(bounded)
     for reduce in _REDUCTIONS:
@@ -84,7 +89,7 @@ def _shorten_since(memory: Memory) -> Memory:
 
 
 def _drop_delaying(memory: Memory) -> Memory:
-    return msgspec.structs.replace(memory, seen=(), changes=(), causes=())
+    return msgspec.structs.replace(memory, seen=(), changes=(), causes=(), settling=())
 
 
 def _drop_ended_moves(memory: Memory) -> Memory:

@@ -60,6 +60,7 @@ class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
     source: str
     valid: bool
     error: str = ""
+    interval_seconds: Number = 60
     teams_invalid: Number = 0
     team_errors: tuple[TeamPolicyStatus, ...] = ()
 
@@ -91,6 +92,17 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
         """Why its evictions wait."""
         workload = Reference(self.namespace, self.workload.kind, self.workload.name)
         return Refusal(Reason.CANNOT_CREATE, ReplacementNotCreated(workload, self.pod, self.failure))
+
+
+class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """Who leads, by the Lease. `holder` is "" if nobody does, since `free_since`, or if that is not known.
+
+    `error` says why the Lease cannot be read, or why this process does not lead, else "".
+    """
+
+    holder: str = ""
+    free_since: datetime | None = None
+    error: str = ""
 
 
 class BreakerStatus(CamelCaseStruct, frozen=True, kw_only=True):
@@ -128,13 +140,14 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The controller's status."""
+    """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored."""
 
     api_version: str = API_VERSION
     kind: str = "Status"
     mode: Text
     paused: PauseStatus | None
     leader: str
+    lease: LeaseStatus | None = None
     last_cycle: datetime | None
     stale: str
     breaker: BreakerStatus

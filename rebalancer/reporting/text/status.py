@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
-from rebalancer.reporting.phrases import plural, proof_text
+from rebalancer.reporting.phrases import ago, plural, proof_text
 from rebalancer.reporting.refusals import refusal_text
 from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections
 
@@ -36,14 +36,20 @@ def status_text(status: StatusDocument, acting: str, now: datetime, layout: Layo
 def _facts(status: StatusDocument, now: datetime) -> Iterator[str]:
     ran = "no cycle yet"
     if status.last_cycle is not None:
-        ran = f"last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ} ({_ago(status.last_cycle, now)})"
-    yield f"{ran}, leader {status.leader or 'none'}, policy {status.policy.hash} ({status.policy.source})"
+        ran = f"last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ} ({ago(status.last_cycle, now)})"
+    yield f"{ran}, {_leader(status)}, policy {status.policy.hash} ({status.policy.source})"
     plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
     yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} in flight."
     if status.paused is not None and status.paused.until is not None:
         yield f"Paused until {status.paused.until:%Y-%m-%d %H:%M:%SZ}; rebalancer resume ends it."
     elif status.paused is not None:
         yield "Paused until somebody resumes; rebalancer resume ends it."
+
+
+def _leader(status: StatusDocument) -> str:
+    if status.lease is None or status.lease.error:
+        return f"leader {status.leader or 'none'}"
+    return f"leader {status.lease.holder}" if status.lease.holder else f"last leader {status.leader or 'none'}"
 
 
 def _problems(status: StatusDocument) -> Iterator[str]:
@@ -62,16 +68,7 @@ def _newest(moves: Sequence[MoveEntry]) -> Sequence[MoveEntry]:
 
 def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
     workload = f"{move.workload.name} ({move.workload.kind})"
-    return f"{move.namespace}/{move.pod}", workload, move.node, move.state, _ago(move.since, now)
-
-
-def _ago(moment: datetime, now: datetime) -> str:
-    """Say how long ago a moment was, in its largest unit."""
-    seconds = max(0, int((now - moment).total_seconds()))
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds // length}{unit} ago"
-    return f"{seconds}s ago"
+    return f"{move.namespace}/{move.pod}", workload, move.node, move.state, ago(move.since, now)
 
 
 def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> list[str]:

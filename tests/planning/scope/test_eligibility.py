@@ -14,6 +14,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.reasons import Reason, State
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning import causes
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.policy import TeamPolicies, merge
@@ -177,6 +178,47 @@ def test_a_rollout_is_left_to_itself(change: dict[str, Any]) -> None:
     plan = planned(owners(returned(), lambda owner: structs.replace(owner, **change)))
     assert plan.evictions == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.ROLLOUT_IN_PROGRESS}
+
+
+def on_delete(revisions: list[str]) -> Snapshot:
+    """Return a StatefulSet of which zone c has come back; its pods are of these revisions, its newest is db-2."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    blueprint.stateful_set("db", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, namespace="shop")
+    snapshot = owners(blueprint.snapshot(), lambda owner: structs.replace(owner, on_delete=True, revision="db-2"))
+    of_pod = dict(zip([pod.uid for pod in snapshot.pods], revisions, strict=True))
+
+    def revised(pod: Pod) -> Pod:
+        labels = {key: value for key, value in pod.labels.items() if key != "controller-revision-hash"}
+        revision = of_pod[pod.uid]
+        return structs.replace(
+            pod, labels=Labels({**labels, "controller-revision-hash": revision} if revision else labels)
+        )
+
+    return pods(snapshot, revised)
+
+
+@pytest.mark.parametrize(
+    ("revisions", "other"),
+    [
+        (["db-1"] * 4, ("db-0", "db-1")),
+        (["db-2", "db-2", "db-2", "db-1"], ("db-3", "db-1")),
+        (["db-2", "", "db-2", "db-2"], ("db-1", "")),
+    ],
+    ids=["none is updated", "all but one are updated", "one has no revision"],
+)
+def test_a_rollout_that_is_held_back_by_on_delete_is_not_carried_out(
+    revisions: list[str], other: tuple[str, str]
+) -> None:
+    """Any evicted pod would come back with the newest template, so the StatefulSet is left alone as a whole."""
+    plan = planned(on_delete(revisions))
+    assert plan.evictions == ()
+    assert plan.groups[0].refusal == causes.Refusal(Reason.ROLLOUT_IN_PROGRESS, causes.OnDeleteRevision(*other, "db-2"))
+
+
+def test_on_delete_alone_stops_no_repair() -> None:
+    """Where every pod has the newest template an eviction changes none."""
+    assert [eviction.pod.name for eviction in planned(on_delete(["db-2"] * 4)).evictions] == ["db-0"]
 
 
 def test_an_unknown_owner() -> None:

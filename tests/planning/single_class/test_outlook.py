@@ -1,12 +1,22 @@
 """Where the replacements of a step may be placed, and how the domains will look then."""
 
+from collections.abc import Sequence
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from rebalancer.model.pods import Pod
+from rebalancer.planning.problem.protocol import Infeasible
 from rebalancer.planning.problem.single_class import SingleClassProblem
+from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.single_class.outlook import SingleClassOutlook
+from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import first_problem, limit, planned, policy, softly
+from tests.planning.clusters import owners
 
 
 def test_counts_end_where_no_node_takes_another_pod() -> None:
@@ -62,3 +72,65 @@ def test_the_targets_of_an_eviction_agree_across_keys(counts: list[list[int]], z
         targets = {target.topology_key: target.values for target in eviction.targets}
         if targets.keys() >= {ZONE, HOSTNAME}:
             assert set(targets[ZONE]) == {node.partition("-")[0] for node in targets[HOSTNAME]}
+
+
+def reached_nodes(view: View, victims: Sequence[Victim], sample: Pod, pending: int) -> set[str]:
+    """Return every node on which the scheduler's filters let a pod be placed, in any order of what happens.
+
+    Marked victims leave, pending pods like `sample` are placed, and each victim is followed by one more such pod.
+    """
+    reached: set[str] = set()
+    seen: set[tuple[frozenset[str], tuple[str, ...]]] = set()
+    states: list[tuple[View, tuple[Victim, ...], int, tuple[str, ...]]] = [(view, tuple(victims), pending, ())]
+    while states:
+        now, remaining, waiting, placed = states.pop()
+        key = frozenset(victim.pod.uid for victim in remaining), placed
+        if key in seen:
+            continue
+        seen.add(key)
+        for victim in remaining:
+            rest = tuple(other for other in remaining if other is not victim)
+            states.append((now.without([victim.pod]), rest, waiting + 1, placed))
+        if waiting:
+            new = structs.replace(sample, uid=f"new-{len(placed)}", node=None)
+            for node in feasible(new, now):
+                reached.add(node)
+                after = now.with_placed(new, node)
+                states.append((after, remaining, waiting - 1, tuple(sorted((*placed, node)))))
+    return reached
+
+
+NODES = st.tuples(st.integers(0, 3), st.integers(0, 2))
+"""The pods on a node, and how many more it can take."""
+
+
+@settings(deadline=None)
+@given(
+    zones=st.lists(st.lists(NODES, min_size=1, max_size=2), min_size=2, max_size=3),
+    waiting=st.integers(0, 1),
+    zone_skew=st.integers(1, 2),
+    spread=st.sampled_from([{}, {HOSTNAME: 1}, {HOSTNAME: 2}]),
+)
+def test_every_node_that_a_replacement_can_land_on_is_named(
+    zones: list[list[tuple[int, int]]], waiting: int, zone_skew: int, spread: dict[str, int]
+) -> None:
+    """Whatever the order of evictions and placements, and whichever feasible nodes the scheduler picks."""
+    blueprint = ClusterBuilder()
+    on: dict[str, int] = {}
+    for zone, held in zip("abc", zones, strict=False):
+        for number, (pods, free) in enumerate(held, start=1):
+            blueprint.node(f"{zone}-{number}", zone=zone, cpu=1000 * (pods + free))
+            on[f"{zone}-{number}"] = pods
+    wanted = sum(on.values()) + waiting
+    blueprint.deployment("web", on=on, replicas=wanted, spread={ZONE: zone_skew, **spread}, cpu=1000)
+    snapshot = owners(
+        blueprint.snapshot(), lambda owner: structs.replace(owner, current=wanted, updated=wanted, observed=True)
+    )
+    problem = first_problem(snapshot)[1] if planned(snapshot).groups else None
+    if isinstance(problem, SingleClassProblem) and not isinstance(problem.minimum(), Infeasible):
+        step = problem.certified_step().step or problem.forced_step(3, SearchBudget(10_000)).step
+        if step is not None:
+            step = structs.replace(step, victims=step.victims[:3])
+            every = frozenset(on)
+            reached = reached_nodes(View(snapshot), step.victims, step.victims[0].pod, problem.pending)
+            assert problem.landings(step, every) >= reached

@@ -53,6 +53,7 @@ MEMORY = Memory(
     causes=(("0123456789abcdef", ViolationCause.ROLLOUT),),
     breaker=BreakerState((OpenCause(cause=BreakerCause.API_ERRORS, part=3, total=5, bound=20, since=NOW, last=NOW),)),
     proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=("u1", "u2"), approved=True),
+    settling=(("fedcba9876543210", NOW),),
 )
 
 
@@ -60,6 +61,16 @@ def test_round_trip() -> None:
     """What is written is read back."""
     assert parse_memory(memory_text(MEMORY)) == MEMORY
     assert parse_memory("") == NO_MEMORY
+
+
+def test_a_memory_of_an_older_release() -> None:
+    """It lacks what that release did not store, and is read; what a newer one stores besides is left out."""
+    envelope = json.loads(memory_text(MEMORY))
+    stored = json.loads(zlib.decompress(b64decode(envelope["deflated"])))
+    del stored["memory"]["settling"]
+    stored["memory"]["invented later"] = [1]
+    envelope["deflated"] = b64encode(zlib.compress(json.dumps(stored).encode())).decode()
+    assert parse_memory(json.dumps(envelope)) == msgspec.structs.replace(MEMORY, settling=())
 
 
 @pytest.mark.parametrize(
@@ -144,6 +155,7 @@ def test_its_size_is_bounded() -> None:
         ),
         causes=tuple((make_token(f"c{number}"), ViolationCause.SCALE_DOWN) for number in range(MOST_STORED)),
         proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=tuple(uid() for _ in range(MOST_PROPOSED))),
+        settling=tuple((make_token(name(number)), NOW) for number in range(20_000)),
     )
     text = memory_text(memory)
     assert len(text) <= LIMIT
@@ -195,6 +207,7 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
         moves=tuple(moves),
         sent=tuple(one.requested_at for one in moves),
         seen=tuple((make_token(str(number)), moment()) for number in range(20_000)),
+        settling=tuple((make_token(str(number)), moment()) for number in range(20_000)),
         failed_predictions=tuple(FailedPrediction(group(), 2, moment()) for _ in range(2_000)),
         refused=tuple(RefusedRequest(group(), 3, moment(), timedelta(minutes=8)) for _ in range(2_000)),
         zones=tuple(ZoneSeen(f"key-{number % 20}", text(63), moment()) for number in range(zones)),

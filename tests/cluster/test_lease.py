@@ -1,0 +1,113 @@
+"""Whatever stands in the Lease, a process leads within two lease durations, and a live leader is not deposed by it."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebalancer.adapters.kubernetes.lease import KubernetesLease
+from rebalancer.adapters.kubernetes.transport import connect
+from rebalancer.controller.election import Election
+from rebalancer.controller.elector import Elector
+from rebalancer.controller.process import SYSTEM_CLOCKS
+from rebalancer.model.moves import NO_MEMORY
+from tests.cluster.controller import ACCOUNT, NAMESPACE, Controller, install, policy
+from tests.control_plane.api import ApiError
+from tests.control_plane.plane import ControlPlane
+
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+DURATION = 3.0
+MOST = 2**31 - 1
+LATE, LONG_AGO = "9999-12-31T23:59:59.000000Z", "2001-01-01T00:00:00.000000Z"
+ODDITIES: list[dict[str, Any]] = [
+    {"leaseTransitions": MOST},
+    {"leaseDurationSeconds": MOST},
+    {"leaseDurationSeconds": None},
+    {"renewTime": LATE, "acquireTime": LATE},
+    {"renewTime": "0000-01-01T00:00:00.000000Z", "acquireTime": "0000-01-01T00:00:00.000000Z"},
+    {"renewTime": LONG_AGO},
+    {"renewTime": None, "acquireTime": None, "leaseTransitions": None, "leaseDurationSeconds": None},
+    {"holderIdentity": " \n\u00e9 strange" * 500},
+    {"holderIdentity": ""},
+    {"holderIdentity": None},
+    {"strategy": "OldestEmulationVersion", "preferredHolder": "another"},
+    {"leaseTransitions": MOST, "leaseDurationSeconds": MOST, "renewTime": LATE, "holderIdentity": "a ghost"},
+]
+
+
+def write(plane: ControlPlane, **changes: Any) -> None:
+    """Write the Lease of a ghost with something odd in it."""
+    plane.api.delete(f"{LEASES}/rebalancer", missing_ok=True)
+    spec = {
+        "holderIdentity": "ghost",
+        "leaseDurationSeconds": 15,
+        "leaseTransitions": 3,
+        "acquireTime": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+        "renewTime": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+        **changes,
+    }
+    metadata = {"name": "rebalancer", "namespace": NAMESPACE}
+    plane.api.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+
+
+def test_somebody_leads_whatever_stands_in_the_lease(cluster: ControlPlane) -> None:
+    install(cluster, "base")
+    transport = connect(kubeconfig=str(cluster.kubeconfig(ACCOUNT)))
+    for oddity in ODDITIES:
+        write(cluster, **oddity)
+        candidate = Elector(
+            lease=KubernetesLease(transport, namespace=NAMESPACE, timeout=1.0),
+            election=Election(identity="candidate", duration=DURATION, deadline=2.0),
+            retry=0.2,
+            clocks=SYSTEM_CLOCKS,
+            load_memory=lambda: NO_MEMORY,
+            tell=lambda _: None,
+        )
+        began = time.monotonic()
+        while not candidate.leads():
+            assert time.monotonic() - began < 2 * DURATION, (oddity, candidate.problem)
+            time.sleep(candidate.take_part())
+        assert cluster.api.get(f"{LEASES}/rebalancer")["spec"]["holderIdentity"] == "candidate"
+        candidate.take_part()  # renewed as well
+        assert candidate.leads()
+        assert candidate.problem == ""
+
+
+@pytest.mark.parametrize("field", ["leaseDurationSeconds", "leaseTransitions"])
+def test_the_api_server_itself_refuses_what_is_negative(cluster: ControlPlane, field: str) -> None:
+    install(cluster, "base")
+    with pytest.raises(ApiError, match="422"):
+        write(cluster, **{field: -1})
+
+
+def test_a_live_leader_is_not_deposed_and_a_dead_one_is_replaced(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Of two processes the second waits all the while, and leads within two durations when the first one is gone."""
+    install(cluster, "base")
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    flags = ("--lease-duration=4s", "--renew-deadline=3s", "--retry-period=1s")
+    text = policy("Observe", interval="1s")
+    with Controller(cluster, folders[0], text, *flags) as one:
+        one.wait_for("leading")
+        with Controller(cluster, folders[1], text, *flags) as two:
+            two.wait_for("another process leads")
+            for oddity in ODDITIES:
+                if "holderIdentity" not in oddity and "strategy" not in oddity:
+                    cluster.api.patch(f"{LEASES}/rebalancer", {"spec": oddity})
+                    time.sleep(1.5)
+            assert two.log("leading") == []
+            cluster.api.patch(f"{LEASES}/rebalancer", {"spec": {"leaseTransitions": MOST}})
+            count = len(one.log("cycle"))
+            one.wait_for("cycle", count=count + 3, timeout=10)
+            assert two.log("leading") == []
+            assert one.process is not None
+            one.process.kill()
+            one.process.wait(10)
+            cluster.api.patch(f"{LEASES}/rebalancer", {"spec": ODDITIES[-1]})
+            began = time.monotonic()
+            two.wait_for("leading", timeout=8)
+            print(f"the second process leads after {time.monotonic() - began:.1f} s")
+            assert cluster.api.get(f"{LEASES}/rebalancer")["spec"]["leaseTransitions"] == MOST

@@ -1,0 +1,153 @@
+"""Nodes that settle: a step waits only for those on which one of its replacements may land, and not for ever."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from rebalancer.adapters.files import read_snapshot
+from rebalancer.assessment.assess import assess
+from rebalancer.model.cluster import NEWEST
+from rebalancer.model.labels import Labels
+from rebalancer.model.moves import NO_MEMORY, Memory, make_token
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.causes import NodeNotReady, NodeSettling
+from rebalancer.planning.plan import Plan
+from rebalancer.planning.planner import plan
+from rebalancer.policy import default_policy
+from rebalancer.policy.sections import Nodes
+from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.planning.build import cause_of
+from tests.planning.clusters import nodes, planned, policy
+
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "zone-returned.json"
+
+SETTLE = timedelta(minutes=5)
+RULES = policy(nodes=Nodes(settle=SETTLE))
+
+
+def zone_returned(**spread: int) -> Snapshot:
+    """Six pods in each of the zones a and b, none on the two nodes of zone c; node a-3 has just joined."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 3)
+    on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
+    blueprint.deployment("web", on=on, spread={ZONE: 1, **spread}, namespace="shop")
+    snapshot = blueprint.snapshot()
+    return replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name not in {"b-3", "c-3"}))
+
+
+def ready_since(snapshot: Snapshot, ages: Mapping[str, int]) -> Snapshot:
+    """Let nodes have been Ready for so many seconds."""
+    taken_at = snapshot.taken_at
+    return nodes(
+        snapshot,
+        lambda node: (
+            structs.replace(node, ready_since=taken_at - timedelta(seconds=ages[node.name]))
+            if node.name in ages
+            else node
+        ),
+    )
+
+
+def waited(plan: Plan, since: datetime) -> Memory:
+    """Return a memory in which the plan's only component first waited at that time."""
+    return Memory(settling=((make_token(plan.groups[0].name), since),))
+
+
+def decided(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the pods that are evicted now, with the zones of their replacements."""
+    return [(eviction.pod.name, eviction.targets[0].values) for eviction in plan.evictions]
+
+
+@pytest.mark.parametrize("spread", [{}, {HOSTNAME: 1}], ids=["by counting", "by search"])
+def test_a_node_on_which_no_replacement_can_land_delays_nothing(spread: dict[str, int]) -> None:
+    """Zone a is over the emptiest zone's count plus maxSkew however the step goes, so its young node takes nothing."""
+    snapshot = zone_returned(**spread)
+    made = planned(ready_since(snapshot, {"a-3": 120}), RULES)
+    assert decided(made) == decided(planned(snapshot, RULES))
+    assert {zones for _, zones in decided(made)} == {("c",)}
+    assert made.groups[0].evictions == (5 if spread else 4)
+
+
+def test_a_young_node_in_a_zone_that_is_filled_delays_the_step_and_the_plan_shows_it() -> None:
+    """The evictions are decided, with their minimum; they wait until the node that settles last has settled."""
+    snapshot = zone_returned()
+    made = planned(ready_since(snapshot, {"a-3": 10, "c-1": 60, "c-2": 120}), RULES)
+    assert made.evictions == ()
+    waiting = [(waiting.reason, waiting.eviction.targets[0].values) for waiting in made.waiting]
+    assert waiting == [(Reason.NODE_SETTLING, ("c",))] * 4
+    (group,) = made.groups
+    since = snapshot.taken_at - timedelta(seconds=60)
+    assert cause_of(group) == NodeSettling("c-1", since, SETTLE, since + SETTLE)
+    assert (group.evictions, group.lower_bound) == (4, 4)
+
+
+def test_a_component_waits_for_nodes_that_settle_only_once() -> None:
+    """Nodes that join or flap meanwhile do not begin the wait anew; once it is over they count like any other."""
+    snapshot = ready_since(zone_returned(), {"c-1": 0, "c-2": 20})
+    first = planned(snapshot, RULES)
+    for ago, waits in ((299, True), (300, False), (10_000, False)):
+        since = snapshot.taken_at - timedelta(seconds=ago)
+        made = planned(snapshot, RULES, waited(first, since))
+        assert (made.evictions == ()) == waits
+        if waits:
+            cause = cause_of(made.groups[0])
+            assert isinstance(cause, NodeSettling)
+            assert cause.until == since + SETTLE
+
+
+def test_a_plan_that_waits_holds_until_the_wait_is_over() -> None:
+    """Nothing else need change for the next plan to be another."""
+    view = View(ready_since(zone_returned(), {"c-1": 60}))
+    assert not plan(view, assess(view, RULES, NO_MEMORY), RULES, NO_MEMORY).evictions
+    assert view.clock.holds_until == view.clock.now + timedelta(minutes=4)
+
+
+def test_a_wait_of_a_clock_that_is_ahead_begins_now() -> None:
+    """A stored time, or a node's, in the future of this clock delays nothing for longer than nodes.settle."""
+    snapshot = ready_since(zone_returned(), {"c-1": -7200})
+    later = snapshot.taken_at + timedelta(hours=1)
+    cause = cause_of(planned(snapshot, RULES, waited(planned(snapshot, RULES), later)).groups[0])
+    assert isinstance(cause, NodeSettling)
+    assert cause.until == snapshot.taken_at + SETTLE
+
+
+def test_a_node_that_is_not_ready_is_waited_for_only_where_it_is_a_target() -> None:
+    """Its own wait does not end with the component's: a replacement there would not become Ready."""
+    snapshot = zone_returned()
+
+    def unready(name: str, memory: Memory = NO_MEMORY) -> Plan:
+        change = {"ready": False, "ready_since": None}
+        return planned(
+            nodes(snapshot, lambda node: structs.replace(node, **change) if node.name == name else node), RULES, memory
+        )
+
+    assert len(unready("a-3").evictions) == 4
+    held = unready("c-2", waited(unready("a-3"), snapshot.taken_at - 2 * SETTLE))
+    assert held.evictions == ()
+    assert cause_of(held.groups[0]) == NodeNotReady("c-2")
+
+
+def test_the_example_with_a_node_that_has_just_joined_a_full_zone() -> None:
+    """Its 8 evictions go on, from the same pods; web needs one more, since the new node is a host name to fill too."""
+    snapshot, _ = read_snapshot(EXAMPLE.read_bytes(), version=NEWEST, at=None, source=EXAMPLE.name)
+    rules = default_policy()
+    young = structs.replace(
+        snapshot.node["a-1"],
+        name="a-9",
+        uid="a-9",
+        labels=Labels({**snapshot.node["a-1"].labels, HOSTNAME: "a-9"}),
+        ready_since=snapshot.taken_at - timedelta(minutes=2),
+    )
+    joined = replace(snapshot, nodes=(*snapshot.nodes, young))
+    before, after = planned(snapshot, rules), planned(joined, rules)
+    assert decided(after) == decided(before)
+    assert len(after.evictions) == 3
+    minima = {group.workloads[0].name: group.evictions for group in before.groups}
+    assert minima == {"web": 4, "search": 2, "db": 2, "cart": 2}  # no budget ever lets a pod of cart go
+    assert {group.workloads[0].name: group.evictions for group in after.groups} == {**minima, "web": 5}
