@@ -158,8 +158,8 @@ class ApplyViewer:
                 self._states[move.uid] = move.state
                 self._show_move(move)
         waiting = ""
-        if state.pause is not None:
-            waiting = state.pause.message
+        if state.in_force.pause is not None:
+            waiting = state.in_force.pause.message
         elif state.cycle is not None and not state.memory.in_flight and not state.cycle.admission.evictions:
             held = (known for known in state.cycle.admission.waiting if known.eviction.pod.uid in self._planned)
             waiting = next((str(known.reason) for known in held), "")

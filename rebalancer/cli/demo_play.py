@@ -113,7 +113,7 @@ class DemoRun:
     def look(self) -> Instant:
         """Return the cluster at the present moment: the scheduler's view of it, not that of the last cycle."""
         snapshot = self.cluster.snapshot(self.cluster.now)
-        made = evaluate(snapshot, self._policy, profile=self.loop.profile, memory=self.loop.memory)
+        made = evaluate(snapshot, self._policy, profile=self.loop.in_force.profile, memory=self.loop.memory)
         return Instant(snapshot=snapshot, assessment=made.assessment)
 
     def advance(self, until: datetime, *, to_scene: bool = False) -> Iterator[StoryLine]:
@@ -147,7 +147,7 @@ class DemoRun:
     def _cycle(self) -> Iterator[StoryLine]:
         evicted = self.evicted
         self._controller.run_cycle()
-        if self.loop.pause is not None:
+        if self.loop.in_force.pause is not None:
             self.evicted_while_paused += self.evicted - evicted
         cycle = self.loop.cycle
         assert cycle is not None

@@ -113,8 +113,8 @@ def _limit_line(limit: EvaluatedLimit) -> Text:
 
 def _summary(play: DemoRun, instant: Instant) -> Text:
     """Say in one line what matters most now."""
-    if play.loop.pause is not None:
-        message = play.loop.pause.message
+    if play.loop.in_force.pause is not None:
+        message = play.loop.in_force.pause.message
         return Text(f"{message[:1].upper()}{message[1:]}. {play.evicted} evicted so far.", style="yellow")
     without_node = instant.without_node
     if without_node and not play.loop.memory.in_flight:

@@ -25,6 +25,7 @@ from rebalancer.controller.state import (
     Save,
     Saved,
     UnderWay,
+    change,
 )
 from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Move, MoveState, Reference
@@ -68,7 +69,9 @@ def queue_evictions(state: LoopState, evictions: tuple[Eviction, ...], now: date
         goal = eviction.repair.goal if eviction.repair.extra else None
         move = _make_move(eviction, owner.replicas if owner is not None else 0, now)
         memory = record_request(memory, move, extra_goal=goal)
-    return structs.replace(state, memory=memory, queue=evictions, sent={}, silent=frozenset()), (Save(),)
+    return structs.replace(change(state, "queue", evictions=evictions, sent={}, silent=frozenset()), memory=memory), (
+        Save(),
+    )
 
 
 def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
@@ -97,8 +100,8 @@ def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
     if not finish_steps:
         return _keep(state, ())
     remaining: list[Eviction] = []
-    sent = Counter(state.sent)
-    for eviction in state.queue:
+    sent = Counter(state.queue.sent)
+    for eviction in state.queue.evictions:
         if _is_required(sent, eviction):
             sent[eviction.group] += 1
             remaining.append(eviction)
@@ -108,8 +111,8 @@ def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
 def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
     """Keep these evictions of the queue and forget the others, in the memory too."""
     uids = {eviction.pod.uid for eviction in remaining}
-    following = structs.replace(state, queue=remaining)
-    for eviction in state.queue:
+    following = change(state, "queue", evictions=remaining)
+    for eviction in state.queue.evictions:
         if eviction.pod.uid not in uids:
             following = _forget(following, eviction.pod.uid)
     return following
@@ -118,7 +121,9 @@ def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
 def _forget(state: LoopState, uid: str) -> LoopState:
     """Forget a move that was not sent, and remember that the stored memory may know it."""
     stored = {(move.uid, move.requested_at) for move in state.memory.moves if move.uid == uid}
-    return structs.replace(state, memory=forget_request(state.memory, uid), unsent=state.unsent | stored)
+    return structs.replace(
+        change(state, "queue", unsent=state.queue.unsent | stored), memory=forget_request(state.memory, uid)
+    )
 
 
 def _is_required(sent: Mapping[str, int], eviction: Eviction) -> bool:
@@ -132,34 +137,35 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
     requests: list[Evict] = []
     while (eviction := _next_eviction(state)) is not None:
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
-        expected = () if _is_required(state.sent, eviction) else _expected(state, eviction)
-        requests.append(Evict(move=move, term=state.term, expected=expected))
-        state = structs.replace(
+        expected = () if _is_required(state.queue.sent, eviction) else _expected(state, eviction)
+        requests.append(Evict(move=move, term=state.leadership.term, expected=expected))
+        state = change(
             state,
-            queue=tuple(queued for queued in state.queue if queued is not eviction),
-            under_way=(*state.under_way, UnderWay(uid=move.uid, group=move.group)),
-            sent={**state.sent, move.group: state.sent.get(move.group, 0) + 1},
+            "queue",
+            evictions=tuple(queued for queued in state.queue.evictions if queued is not eviction),
+            under_way=(*state.queue.under_way, UnderWay(uid=move.uid, group=move.group)),
+            sent={**state.queue.sent, move.group: state.queue.sent.get(move.group, 0) + 1},
         )
     return state, tuple(requests)
 
 
 def _drop_forbidden(state: LoopState, now: datetime) -> LoopState:
     """Forget what may not be requested any more, by this process, its mode, or the age of the plan."""
-    if not state.queue:
+    if not state.queue.evictions:
         return state
-    if not state.leads or state.mode is Mode.OBSERVE or state.pause is not None:
+    if not state.leadership.leads or state.mode is Mode.OBSERVE or state.in_force.pause is not None:
         return drop_queue(state)
     assert state.cycle is not None
     too_old = now > state.cycle.context.now + PLAN_VALID_FOR  # if the clock was not set: the sender knows exactly
-    return drop_queue(state, finish_steps=True) if too_old or state.stopping else state
+    return drop_queue(state, finish_steps=True) if too_old or state.leadership.stopping else state
 
 
 def _next_eviction(state: LoopState) -> Eviction | None:
     """Return the first eviction of the queue whose group has no request under way, if one more may be."""
-    if len(state.under_way) >= state.policy.budgets.parallel:
+    if len(state.queue.under_way) >= state.in_force.policy.budgets.parallel:
         return None
-    busy = {request.group for request in state.under_way}
-    return next((eviction for eviction in state.queue if eviction.group not in busy), None)
+    busy = {request.group for request in state.queue.under_way}
+    return next((eviction for eviction in state.queue.evictions if eviction.group not in busy), None)
 
 
 def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, ReplicaCount], ...]:
@@ -172,7 +178,7 @@ def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, Re
     taken: Counter[Reference] = Counter()
     for move in state.memory.moves:
         pod = snapshot.pod.get(move.uid)
-        granted = move.state is MoveState.EVICTED or any(request.uid == move.uid for request in state.under_way)
+        granted = move.state is MoveState.EVICTED or any(request.uid == move.uid for request in state.queue.under_way)
         if granted and pod is not None and pod.ready and not pod.terminating:
             taken[move.workload] += 1
     counts = ((workload, state.cycle.count_replicas(workload)) for workload in sorted(state.cycle.sharers(eviction)))
@@ -181,10 +187,10 @@ def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, Re
 
 def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopState, Requests]:
     """Request the queued evictions if the memory knows them; otherwise none of them may be sent."""
-    following = structs.replace(state, unsaved=event.problem)
+    following = change(state, "queue", unsaved=event.problem)
     if event.problem:
         return drop_queue(following, finish_steps=True), ()
-    return request_evictions(structs.replace(following, unsent=frozenset()), now)
+    return request_evictions(change(following, "queue", unsent=frozenset()), now)
 
 
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
@@ -222,20 +228,20 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
 
 def _note_right(state: LoopState, move: Move, answer: EvictionAnswer) -> LoopState:
     """Store why this account may not evict in a namespace, until another answer comes from there."""
-    others = {space: message for space, message in state.forbidden.items() if space != move.namespace}
+    others = {space: message for space, message in state.queue.forbidden.items() if space != move.namespace}
     if answer.result is EvictionResult.FORBIDDEN:
-        return structs.replace(state, forbidden={**others, move.namespace: answer.message})
-    return structs.replace(state, forbidden=others)
+        return change(state, "queue", forbidden={**others, move.namespace: answer.message})
+    return change(state, "queue", forbidden=others)
 
 
 def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetime) -> LoopState:
     """Hold back everything where the answer is about the server, not about one pod or the webhook of its namespace."""
     if answer.result is EvictionResult.THROTTLED:
         wait = timedelta(seconds=max(OVERLOAD_WAIT, answer.retry_after))
-        return structs.replace(drop_queue(state, finish_steps=True), overload=Overload(now, wait))
+        return change(drop_queue(state, finish_steps=True), "queue", overload=Overload(now, wait))
     if answer.result is EvictionResult.UNKNOWN:
-        state = structs.replace(state, silent=state.silent | {move.namespace})
-        if len(state.silent) >= MOST_SILENT_NAMESPACES:
+        state = change(state, "queue", silent=state.queue.silent | {move.namespace})
+        if len(state.queue.silent) >= MOST_SILENT_NAMESPACES:
             return drop_queue(state, finish_steps=True)
     return state
 
@@ -246,7 +252,7 @@ def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[Loop
     One of an earlier term holds back nothing of what has been planned since. Its move is resolved as one without an
     answer: another leader may have stored one for the same pod.
     """
-    if event.term != state.term:
+    if event.term != state.leadership.term:
         return _continue(_end_request(state, event.uid), now)
     move = next((move for move in state.memory.moves if move.uid == event.uid), None)
     following = _forget(_end_request(state, event.uid), event.uid)
@@ -258,11 +264,11 @@ def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[Loop
 
 
 def _end_request(state: LoopState, uid: str) -> LoopState:
-    return structs.replace(state, under_way=tuple(request for request in state.under_way if request.uid != uid))
+    return change(state, "queue", under_way=tuple(request for request in state.queue.under_way if request.uid != uid))
 
 
 def _drop_group(state: LoopState, group: str) -> LoopState:
-    return _keep(state, tuple(eviction for eviction in state.queue if eviction.group != group))
+    return _keep(state, tuple(eviction for eviction in state.queue.evictions if eviction.group != group))
 
 
 def _continue(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
@@ -273,7 +279,7 @@ def _continue(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
 
 def save_if_leading(state: LoopState) -> Requests:
     """Request that the memory is saved; only the leader writes."""
-    return (Save(),) if state.leads else ()
+    return (Save(),) if state.leadership.leads else ()
 
 
 def _answer_events(move: Move, answer: EvictionAnswer) -> tuple[Event, ...]:

@@ -30,6 +30,7 @@ from rebalancer.controller.placeholders import (
 from rebalancer.controller.state import (
     Answered,
     ApprovalRead,
+    CapacityQueue,
     CycleDue,
     Leading,
     LoopEvent,
@@ -46,6 +47,7 @@ from rebalancer.controller.state import (
     Saved,
     Stopping,
     TeamPoliciesRead,
+    change,
     uses_capacity,
 )
 from rebalancer.engine import Stopwatch, without_stopwatch
@@ -71,8 +73,8 @@ def step(  # noqa: C901, PLR0912  # one case for each event
     state: LoopState, event: LoopEvent, now: datetime, stopwatch: Stopwatch = without_stopwatch
 ) -> tuple[LoopState, Requests]:
     """Return the state after an event, and the requests that follow from it, in order."""
-    if state.pause is not None and not state.pause.holds(now):
-        state = structs.replace(state, pause=None)  # it ends by itself
+    if state.in_force.pause is not None and not state.in_force.pause.holds(now):
+        state = change(state, "in_force", pause=None)  # it ends by itself
     match event:
         case CycleDue():
             return _handle_cycle(state, event, now, stopwatch)
@@ -85,26 +87,26 @@ def step(  # noqa: C901, PLR0912  # one case for each event
         case NotSent():
             return handle_unsent(state, event, now)
         case MemoryRead():
-            return structs.replace(state, memory=adopt_moves(state.memory, event.memory, state.unsent)), ()
+            return structs.replace(state, memory=adopt_moves(state.memory, event.memory, state.queue.unsent)), ()
         case PolicyLoaded():
             return _handle_policy(state, event, now)
         case PolicyRefused():
             return _handle_policy_refused(state, event)
         case TeamPoliciesRead():
-            following = _put_in_force(state, state.policy.cluster, event.teams, now)
+            following = _put_in_force(state, state.in_force.policy.cluster, event.teams, now)
             return following, _publish_team_events(state, following)
         case Leading():
             return _handle_leading(state, event)
         case PauseRead():
             return _handle_pause(state, event, now)
         case ApprovalRead():
-            return structs.replace(state, approved=event.approved), ()
+            return change(state, "in_force", approved=event.approved), ()
         case PlaceholdersCreated():
             return handle_created(state, event), ()
         case PreventionReported():
-            return structs.replace(state, prevention=event.report), _publish_prevention(state, event.report)
+            return change(state, "reported", prevention=event.report), _publish_prevention(state, event.report)
         case Stopping():
-            following, requests = request_evictions(structs.replace(state, stopping=True), now)
+            following, requests = request_evictions(change(state, "leadership", stopping=True), now)
             following, released = release_placeholders(following)
             return following, (*requests, *released, *save_if_leading(following))
 
@@ -113,48 +115,44 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
     """Begin with what the last leader saved, and without a snapshot from before; or end."""
     state = drop_queue(state)
     if not event.leads:
-        return structs.replace(state, leads=False, prevention=NO_REPORT), ()
+        return change(change(state, "leadership", leads=False), "reported", prevention=NO_REPORT), ()
     memory = merge_memory(state.memory, event.memory)
     violated = frozenset(token for token, _ in memory.seen)
     following = structs.replace(
         state,
-        leads=True,
-        term=event.term,
+        leadership=structs.replace(state.leadership, leads=True, term=event.term),
         memory=memory,
-        violated=violated,
-        reported=dict.fromkeys(violated, State.VIOLATED),
+        queue=structs.replace(state.queue, unsaved=""),
+        capacity=CapacityQueue(refused=state.capacity.refused),
+        reported=structs.replace(state.reported, violated=violated, limits=dict.fromkeys(violated, State.VIOLATED)),
         cycle=None,
-        unsaved="",
-        to_create=(),
-        to_delete=(),
-        creating=frozenset(),
     )
-    return following, (*_publish_pause(following), *_publish(problem_events(following.team_problems)))
+    return following, (*_publish_pause(following), *_publish(problem_events(following.in_force.team_problems)))
 
 
 def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[LoopState, Requests]:
-    if not state.leads:
+    if not state.leadership.leads:
         return state, ()
     state = _suspend_unread(state, event.snapshot, now)
     context = AdmissionContext(
-        policy=state.policy,
+        policy=state.in_force.policy,
         mode=state.mode,
         now=now,
         stale=event.stale,
-        unsaved=state.unsaved,
-        overload=state.overload,
-        forbidden=state.forbidden,
+        unsaved=state.queue.unsaved,
+        overload=state.queue.overload,
+        forbidden=state.queue.forbidden,
         turn=state.turn,
-        pause=state.pause,
-        approved=state.approved,
-        at_once=state.at_once,
+        pause=state.in_force.pause,
+        approved=state.in_force.approved,
+        at_once=state.process.at_once,
         requests=event.requests,
     )
     state = drop_queue(state)
     last = state.cycle
     inputs = CycleInputs(
         snapshot=event.snapshot,
-        profile=state.profile,
+        profile=state.in_force.profile,
         memory=state.memory,
         context=context,
         # Moves are not followed on a stale view, so it is no view to compare the next one with.
@@ -164,44 +162,49 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     )
     cycle = run_cycle(inputs, stopwatch)
     ended = _ended_moves(state.memory, cycle.memory)
-    about_limits, reported = limit_events(state.reported, cycle.assessment.limits, cycle.causes)
-    about_pods, deadlocked = deadlock_events(state.deadlocked, cycle.assessment.deadlocks)
-    events = [*skew_events(state.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
+    about_limits, reported = limit_events(state.reported.limits, cycle.assessment.limits, cycle.causes)
+    about_pods, deadlocked = deadlock_events(state.reported.deadlocked, cycle.assessment.deadlocks)
+    events = [*skew_events(state.reported.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
         events += ended_move_events(move)
     events += uncreated_events(state.memory.moves, cycle.memory.moves)
     if cycle.capacity is not None:
         events += capacity_events(cycle.capacity.decision)
-    if state.approval_object is not None:
-        events += approval_events(state.memory.proposal, cycle.memory.proposal, context, state.approval_object)
+    if state.process.approval_object is not None:
+        events += approval_events(state.memory.proposal, cycle.memory.proposal, context, state.process.approval_object)
     following = structs.replace(
         state,
         cycle=cycle,
         read_at=event.read_at,
         turn=state.turn + 1,
         memory=cycle.memory,
-        violated=frozenset(make_token(group.group.name) for group in cycle.assessment.violated),
-        reported=reported,
-        deadlocked=deadlocked,
+        reported=structs.replace(
+            state.reported,
+            violated=frozenset(make_token(group.group.name) for group in cycle.assessment.violated),
+            limits=reported,
+            deadlocked=deadlocked,
+        ),
     )
     following = queue_placeholders(following, cycle)
     # Nothing is requested yet: the memory has to be saved first, and the time has to be read again after planning.
-    following, requests = queue_evictions(following, () if state.stopping else cycle.admission.evictions, now)
+    following, requests = queue_evictions(
+        following, () if state.leadership.stopping else cycle.admission.evictions, now
+    )
     return following, (*_publish(events), *requests)
 
 
 def _find_features(state: LoopState, event: CycleDue) -> tuple[Feature, ...]:
     """Return the optional parts of a cycle; what is off is not even imported."""
-    if not uses_capacity(state.policy, state.memory, event.snapshot):
+    if not uses_capacity(state.in_force.policy, state.memory, event.snapshot):
         return ()
     from rebalancer.controller.capacity import CapacityStage  # noqa: PLC0415  # see above
 
     stage = CapacityStage(
-        namespace=state.policy.capacity.namespace,
+        namespace=state.in_force.policy.capacity.namespace,
         seen=event.snapshot,
         reading=event.capacity,
-        creating=state.creating,
-        refused=state.refused_capacity,
+        creating=state.capacity.creating,
+        refused=state.capacity.refused,
         last=state.cycle.capacity if state.cycle is not None else None,
     )
     return (stage,)
@@ -213,11 +216,11 @@ def _ended_moves(before: Memory, after: Memory) -> list[Move]:
 
 
 def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
-    known = event.policy.hash == state.policy.cluster.hash
-    if known and not state.policy_error:
-        return structs.replace(state, profile=event.profile), ()
-    following = structs.replace(state, profile=event.profile, policy_error="", policy_since=now)
-    following = _put_in_force(following, event.policy, state.teams, now)
+    known = event.policy.hash == state.in_force.policy.cluster.hash
+    if known and not state.in_force.policy_error:
+        return change(state, "in_force", profile=event.profile), ()
+    following = change(state, "in_force", profile=event.profile, policy_error="", policy_since=now)
+    following = _put_in_force(following, event.policy, state.in_force.teams, now)
     note = f"policy {event.policy.hash} is in force, mode {following.mode}"
     return following, (
         *_publish_policy(state, EventReason.POLICY_RELOADED, note),
@@ -228,10 +231,10 @@ def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tupl
 def _put_in_force(state: LoopState, cluster: Policy, teams: Mapping[str, TeamReading], now: datetime) -> LoopState:
     """Merge a cluster policy with team policies; evictions that were admitted under others wait for a new plan."""
     merged = merge(cluster, teams)
-    following = structs.replace(state, teams=teams, team_problems=merged.problems)
-    if merged.policy.hash == state.policy.hash:
+    following = change(state, "in_force", teams=teams, team_problems=merged.problems)
+    if merged.policy.hash == state.in_force.policy.hash:
         return following
-    following = structs.replace(following, policy=merged.policy, policy_since=now)
+    following = change(following, "in_force", policy=merged.policy, policy_since=now)
     return drop_queue(following, finish_steps=following.mode is not Mode.OBSERVE)
 
 
@@ -240,20 +243,21 @@ def _suspend_unread(state: LoopState, snapshot: Snapshot, now: datetime) -> Loop
 
     So it is after the cluster policy has listed a namespace, and in a new namespace.
     """
-    home = state.pause_object.namespace if state.pause_object is not None else ""
-    cluster = state.policy.cluster
-    populated = filter(snapshot.covers, snapshot.pods_in.keys() - state.teams.keys())
+    home = state.process.pause_object.namespace if state.process.pause_object is not None else ""
+    cluster = state.in_force.policy.cluster
+    populated = filter(snapshot.covers, snapshot.pods_in.keys() - state.in_force.teams.keys())
     unread = select_team_namespaces(cluster, populated, home)
     if not unread:
         return state
-    return _put_in_force(state, cluster, {**state.teams, **dict.fromkeys(unread, UNREAD)}, now)
+    return _put_in_force(state, cluster, {**state.in_force.teams, **dict.fromkeys(unread, UNREAD)}, now)
 
 
 def _publish_team_events(before: LoopState, after: LoopState) -> Requests:
-    if not after.leads:
+    if not after.leadership.leads:
         return ()
-    known = {namespace: reading for namespace, reading in before.teams.items() if reading != UNREAD}
-    return _publish(team_events(known, after.teams, before.team_problems, after.team_problems))
+    old, new = before.in_force, after.in_force
+    known = {namespace: reading for namespace, reading in old.teams.items() if reading != UNREAD}
+    return _publish(team_events(known, new.teams, old.team_problems, new.team_problems))
 
 
 def _publish(events: Iterable[Event]) -> Requests:
@@ -261,33 +265,38 @@ def _publish(events: Iterable[Event]) -> Requests:
 
 
 def _handle_policy_refused(state: LoopState, event: PolicyRefused) -> tuple[LoopState, Requests]:
-    if event.message == state.policy_error:
+    if event.message == state.in_force.policy_error:
         return state, ()
-    note = f"policy {state.policy.cluster.hash} stays in force: {event.message}"
-    return structs.replace(state, policy_error=event.message), _publish_policy(state, EventReason.POLICY_INVALID, note)
+    note = f"policy {state.in_force.policy.cluster.hash} stays in force: {event.message}"
+    refused = change(state, "in_force", policy_error=event.message)
+    return refused, _publish_policy(state, EventReason.POLICY_INVALID, note)
 
 
 def _publish_policy(state: LoopState, reason: EventReason, note: str) -> Requests:
-    if state.policy_object is None or not state.leads:
+    if state.process.policy_object is None or not state.leadership.leads:
         return ()
-    return (Publish(event=Event(reason=reason, note=note[:NOTE_LIMIT], regarding=state.policy_object)),)
+    return (Publish(event=Event(reason=reason, note=note[:NOTE_LIMIT], regarding=state.process.policy_object)),)
 
 
 def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[LoopState, Requests]:
     """Apply a pause, its change or its end; evictions that were admitted before wait for a new plan."""
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
-    if pause == state.pause:
+    if pause == state.in_force.pause:
         return state, ()
-    following = drop_queue(structs.replace(state, pause=pause))
+    following = drop_queue(change(state, "in_force", pause=pause))
     return following, (*_publish_pause(following), *save_if_leading(following))
 
 
 def _publish_prevention(state: LoopState, report: PreventionReport) -> Requests:
-    return _publish(prevention_events(state.prevention, report, state.policy_object)) if state.leads else ()
+    return (
+        _publish(prevention_events(state.reported.prevention, report, state.process.policy_object))
+        if state.leadership.leads
+        else ()
+    )
 
 
 def _publish_pause(state: LoopState) -> Requests:
-    if state.pause is None or state.pause_object is None or not state.leads:
+    if state.in_force.pause is None or state.process.pause_object is None or not state.leadership.leads:
         return ()
-    note = state.pause.message
-    return (Publish(event=Event(reason=EventReason.REBALANCE_PAUSED, note=note, regarding=state.pause_object)),)
+    note = state.in_force.pause.message
+    return (Publish(event=Event(reason=EventReason.REBALANCE_PAUSED, note=note, regarding=state.process.pause_object)),)

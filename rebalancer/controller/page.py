@@ -79,7 +79,7 @@ class StatusPage:
         state, findings = self._newest
         lease, name = self._read_lease(), self._identity.name
         # The loop hears of a lost Lease only after the request that failed.
-        leads = state.leads and (lease is None or lease.holder == name)
+        leads = state.leadership.leads and (lease is None or lease.holder == name)
         leader = name if leads or lease is None else lease.holder
         status = structs.replace(status_document(state, leader, self._identity.policy_source), lease=lease)
         cycle = state.cycle if leads else None

@@ -7,32 +7,39 @@ deleted, by whoever leads.
 from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.state import CreatePlaceholders, DeletePlaceholders, LoopState, PlaceholdersCreated, Requests
+from rebalancer.controller.state import (
+    CreatePlaceholders,
+    DeletePlaceholders,
+    LoopState,
+    PlaceholdersCreated,
+    Requests,
+    change,
+)
 
 
 def queue_placeholders(state: LoopState, cycle: Cycle) -> LoopState:
     """Store which placeholders a cycle wants to be created and deleted."""
     outcome = cycle.capacity
     if outcome is None:
-        return structs.replace(state, to_create=(), to_delete=(), refused_capacity={})
-    return structs.replace(state, to_create=outcome.decision.created, to_delete=outcome.unneeded, refused_capacity={})
+        return change(state, "capacity", to_create=(), to_delete=(), refused={})
+    return change(state, "capacity", to_create=outcome.decision.created, to_delete=outcome.unneeded, refused={})
 
 
 def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     """Request what is queued, after an attempt to save the memory; without a saved memory nothing is created."""
-    if not state.leads or not (state.to_create or state.to_delete):
+    if not state.leadership.leads or not (state.capacity.to_create or state.capacity.to_delete):
         return state, ()
-    creating, deleting = state.to_create, state.to_delete
-    following = structs.replace(state, to_create=(), to_delete=())
-    if state.unsaved and creating:
+    creating, deleting = state.capacity.to_create, state.capacity.to_delete
+    following = change(state, "capacity", to_create=(), to_delete=())
+    if state.queue.unsaved and creating:
         tokens = {placeholder.token for placeholder in creating}
         others = tuple(request for request in state.memory.capacity if request.token not in tokens)
         memory = structs.replace(state.memory, capacity=others)
         following, creating = structs.replace(following, memory=memory), ()
     requests: list[CreatePlaceholders | DeletePlaceholders] = []
     if creating:
-        following = structs.replace(following, creating=frozenset(placeholder.name for placeholder in creating))
-        requests.append(CreatePlaceholders(placeholders=creating, term=state.term))
+        following = change(following, "capacity", creating=frozenset(placeholder.name for placeholder in creating))
+        requests.append(CreatePlaceholders(placeholders=creating, term=state.leadership.term))
     if deleting:
         requests.append(DeletePlaceholders(names=deleting))
     return following, tuple(requests)
@@ -40,14 +47,14 @@ def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
 
 def handle_created(state: LoopState, event: PlaceholdersCreated) -> LoopState:
     """Note which placeholders were refused, for the next cycle."""
-    return structs.replace(state, creating=frozenset(), refused_capacity=event.refused)
+    return change(state, "capacity", creating=frozenset(), refused=event.refused)
 
 
 def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     """End all requests because the process ends; the next leader begins anew."""
     names = tuple(sorted({name for request in state.memory.capacity for name in request.placeholders}))
-    if not state.leads or not names:
+    if not state.leadership.leads or not names:
         return state, ()
     memory = structs.replace(state.memory, capacity=())
-    following = structs.replace(state, memory=memory, to_create=(), to_delete=())
+    following = structs.replace(change(state, "capacity", to_create=(), to_delete=()), memory=memory)
     return following, (DeletePlaceholders(names=names),)

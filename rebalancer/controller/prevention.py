@@ -105,7 +105,7 @@ class Prevention:
     def cycle_ended(self) -> None:
         """Take the loop's last cycle; from the loop's thread, never blocks."""
         state = self._get_state()
-        cycle = state.cycle if state.leads else None
+        cycle = state.cycle if state.leadership.leads else None
         if cycle is not self._latest:
             self._latest = cycle
             self._wake.set()
@@ -269,7 +269,12 @@ class Prevention:
     def _is_outdated(self, cycle: Cycle) -> bool:
         """Return whether the patches of a cycle are no longer this process's to send, or to be planned anew."""
         state = self._get_state()
-        if not state.leads or state.stopping or self._ending.is_set() or not self._may_act(state.term):
+        if (
+            not state.leadership.leads
+            or state.leadership.stopping
+            or self._ending.is_set()
+            or not self._may_act(state.leadership.term)
+        ):
             return True
         # Another cycle may be one of another term of its leadership, too.
         if state.cycle is not cycle or self._clocks.monotonic() - state.read_at > VALID_FOR.total_seconds():
@@ -279,11 +284,11 @@ class Prevention:
     def _find_obstacle(self, cycle: Cycle, patch: PodPatch | None = None) -> str:
         """Return why nothing may be patched now, "" if this patch may be; without a patch, as far as it is known."""
         state = self._get_state()
-        policy = state.policy.prevention
-        if state.limit is Mode.OBSERVE:
+        policy = state.in_force.policy.prevention
+        if state.process.furthest_mode is Mode.OBSERVE:
             return "this process may only observe (--mode Observe)"
-        if state.pause is not None:
-            return state.pause.message
+        if state.in_force.pause is not None:
+            return state.in_force.pause.message
         if cycle.context.stale:
             return f"the view of the cluster is out of date: {cycle.context.stale}"
         if cycle.context.breaker.causes:

@@ -29,7 +29,7 @@ from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, ope
 from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
-from rebalancer.controller.state import Clocks, LoopEvent, LoopState, Stopping
+from rebalancer.controller.state import Clocks, InForce, LoopEvent, LoopState, ProcessFacts, Stopping
 from rebalancer.controller.status import read_memory
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
@@ -208,14 +208,14 @@ class _Controller:
     def _make_runner(self, identity: Identity) -> Runner:
         settings = self._settings
         state = LoopState(
-            policy=self._policy.policy,
-            profile=self._policy.profile,
-            policy_since=self._clocks.now(),
-            limit=settings.mode,
-            at_once=settings.once,
-            policy_object=self._policy.regarding,
-            pause_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONTROL),
-            approval_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=APPROVAL),
+            in_force=InForce(policy=self._policy.policy, profile=self._policy.profile, policy_since=self._clocks.now()),
+            process=ProcessFacts(
+                furthest_mode=settings.mode,
+                at_once=settings.once,
+                policy_object=self._policy.regarding,
+                pause_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONTROL),
+                approval_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=APPROVAL),
+            ),
         )
         return Runner(
             state=state,
@@ -229,7 +229,7 @@ class _Controller:
         )
 
     def _load_memory(self) -> Memory:
-        policy, now = self._runner.state.policy, self._clocks.now()
+        policy, now = self._runner.state.in_force.policy, self._clocks.now()
         memory = read_memory(self._cluster.load(MEMORY_KEY), policy, now)
         if self._approved is None:
             return memory
@@ -271,7 +271,7 @@ class _Controller:
         namespaces = self._cluster.reflectors["Namespace"].contents().objects
         scope = self._settings.workload_namespaces
         names = (namespace.name for namespace in namespaces if not scope or namespace.name in scope)
-        return select_team_namespaces(self._runner.state.policy.cluster, names, self._settings.namespace)
+        return select_team_namespaces(self._runner.state.in_force.policy.cluster, names, self._settings.namespace)
 
     def _read_team_policy(self, namespace: str) -> ConfigMap | None:
         return read_config_map(self._transport, namespace, POLICY_MAP, timeout=_TEAM_POLICY_SECONDS)
@@ -344,7 +344,7 @@ class _Controller:
             return
         # The scheduler goes by the time of day: set back by an hour, that would be an hour without a cycle.
         self._runner.ask_cycle_within(_LATEST * self._interval.total_seconds())
-        if (interval := self._fixed_interval or state.policy.interval) != self._interval:
+        if (interval := self._fixed_interval or state.in_force.policy.interval) != self._interval:
             self._interval = interval
             self._scheduler.reschedule_job(_CYCLE, trigger=self._make_trigger())
 
@@ -375,7 +375,7 @@ class _Controller:
         if self._runner.thread.is_alive():
             self._runner.thread.join(LOOP_STOP_SECONDS)
         self._ending = True  # the loop may go on planning; from here on it sends nothing
-        abandoned = self._runner.thread.is_alive() and bool(self._runner.state.under_way)
+        abandoned = self._runner.thread.is_alive() and bool(self._runner.state.queue.under_way)
         if abandoned:
             _log.warning("abandoned an in-flight request at shutdown", seconds=LOOP_STOP_SECONDS)
         if self._watcher is not None:

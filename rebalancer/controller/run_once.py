@@ -36,7 +36,7 @@ class RunOnce:
     def is_done(self, state: LoopState) -> bool:
         """Return whether the work is done; called once after each cycle."""
         cycle = state.cycle
-        if cycle is None or not state.leads:
+        if cycle is None or not state.leadership.leads:
             return False
         now = cycle.context.now
         is_limited = any(waiting.reason is Reason.RATE_LIMITED for waiting in cycle.admission.waiting)
@@ -70,7 +70,7 @@ def time_to_next_cycle(state: LoopState) -> timedelta:
 
     Without leadership it is the interval; a process that wins the lease runs a cycle at once.
     """
-    interval = state.policy.interval
-    if state.cycle is None or not state.leads:
+    interval = state.in_force.policy.interval
+    if state.cycle is None or not state.leadership.leads:
         return interval
     return min(interval, _MOVE_POLL if state.memory.in_flight or state.memory.capacity else _IDLE_POLL)

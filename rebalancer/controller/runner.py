@@ -195,7 +195,7 @@ class Runner:
 
     def _run(self) -> None:
         """Handle events until the process is to end and nothing is under way any more."""
-        while not (self.state.stopping and not self.state.busy):
+        while not (self.state.leadership.stopping and not self.state.busy):
             try:
                 event = self._inbox.get(timeout=self.time_to_cycle())
             except queue.Empty:
@@ -228,7 +228,7 @@ class Runner:
         self._receive(event)
         for _ in range(self._inbox.qsize()):
             self._receive(self._inbox.get())
-        if self._waiting_tick and not (self.state.queue and self.state.under_way):
+        if self._waiting_tick and not (self.state.queue.evictions and self.state.queue.under_way):
             self._waiting_tick = False
             self._run_cycle()
 
@@ -245,14 +245,14 @@ class Runner:
         began = self._clocks.monotonic()
         with self._scheduling:
             self._next_cycle = None
-        if self.state.leads:
-            if self.state.pause is not None:
+        if self.state.leadership.leads:
+            if self.state.in_force.pause is not None:
                 self._read_pause()
             with self._observer.phase("snapshot"):
                 stale = self._cluster.staleness()
                 read_at = self._clocks.monotonic()
                 snapshot = self._cluster.snapshot(self._clocks.now())
-            requests = self.count_requests(self.state.policy.breaker.window)
+            requests = self.count_requests(self.state.in_force.policy.breaker.window)
             capacity = self._read_capacity(snapshot)
             self._handle(
                 CycleDue(snapshot=snapshot, read_at=read_at, stale=stale, requests=requests, capacity=capacity)
@@ -267,7 +267,7 @@ class Runner:
 
     def _read_capacity(self, snapshot: Snapshot) -> CapacityReading | None:
         """Read the Jobs of placeholders, where there can be any."""
-        policy, memory = self.state.policy, self.state.memory
+        policy, memory = self.state.in_force.policy, self.state.memory
         if self._placeholders is None or not uses_capacity(policy, memory, snapshot):
             return None
         from rebalancer.controller.capacity import read_capacity  # noqa: PLC0415  # optional: mostly off
@@ -307,9 +307,9 @@ class Runner:
 
     def _step(self, event: LoopEvent) -> Requests:
         now = self._clocks.now()
-        before = self.state.pause
+        before = self.state.in_force.pause
         self.state, requests = step(self.state, event, now, self._observer.phase)
-        pause = self.state.pause
+        pause = self.state.in_force.pause
         if pause is not None and pause != before:
             _log.warning("paused", why=pause.message)
         elif pause is None and before is not None:
@@ -343,17 +343,17 @@ class Runner:
         self.tell(outcome)
 
     def _create(self, request: CreatePlaceholders) -> None:
-        self.tell(self._jobs.create(request, self.state.policy.capacity))
+        self.tell(self._jobs.create(request, self.state.in_force.policy.capacity))
 
     def _delete(self, request: DeletePlaceholders) -> None:
         """Delete Jobs, at once if the process ends: nobody would wait for another thread.
 
         What is left of them is requested again by the next cycle, or by the next leader.
         """
-        if not self._may_act(self.state.term):  # the Jobs of another leader are not ours to delete
+        if not self._may_act(self.state.leadership.term):  # the Jobs of another leader are not ours to delete
             return
-        work = partial(self._jobs.delete, request, self.state.policy.capacity)
-        if self.state.stopping:
+        work = partial(self._jobs.delete, request, self.state.in_force.policy.capacity)
+        if self.state.leadership.stopping:
             work()
         else:
             self._begin(work)
@@ -363,16 +363,16 @@ class Runner:
         state = self.state
         if not self._may_act(term):
             return "this process no longer leads"
-        if state.pause is not None:
-            return state.pause.message
+        if state.in_force.pause is not None:
+            return state.in_force.pause.message
         return f"the mode is {state.mode} now" if state.mode is Mode.OBSERVE else ""
 
     def _save(self) -> list[LoopEvent]:
         """Save memory and status, unless another process may lead: it has a memory of its own by now."""
-        if not self._may_act(self.state.term):
+        if not self._may_act(self.state.leadership.term):
             return [Saved(problem="this process no longer leads")]
         answer = self._cluster.save(status_documents(self.state, self._identity.name, self._identity.policy_source))
-        if self.state.unsaved and not answer.problem:  # nothing was admitted for this reason: plan again
+        if self.state.queue.unsaved and not answer.problem:  # nothing was admitted for this reason: plan again
             self.ask_cycle_within(EARLY_SECONDS)
         events: list[LoopEvent] = [Saved(problem=answer.problem)]
         if answer.conflict:
@@ -400,7 +400,7 @@ class Runner:
             breaker=[str(known.cause) for known in cycle.context.breaker.causes],
             in_flight=len(self.state.memory.in_flight),
             stale=cycle.context.stale,
-            unsaved=self.state.unsaved,
+            unsaved=self.state.queue.unsaved,
         )
         for fault in cycle.snapshot.faults:
             _log.warning("left out", object=str(fault))

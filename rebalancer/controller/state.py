@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
@@ -253,69 +253,122 @@ LoopRequest = Evict | Publish | Save | CreatePlaceholders | DeletePlaceholders
 Requests = tuple[LoopRequest, ...]
 
 
-class LoopState(Struct, frozen=True, kw_only=True):
-    """The state of the loop.
+class Leadership(Struct, frozen=True, kw_only=True):
+    """Whether this process leads."""
 
-    `violated`, `reported` and `deadlocked` are what the last events reported: groups and limits that are not Satisfied,
-    by token, and pending pods by UID. `term` is that of `Leading`. `cycle` is the last one, None before the first,
-    `read_at` when the cluster was read for it, by the monotonic clock; `turn` counts them. `queue` has the admitted
-    evictions that are not yet requested, `under_way` the requests without an answer. `sent` counts the evictions of the
-    present step that were requested, by group. `silent` are the namespaces of requests that had no answer or a server's
-    error in this cycle. `unsent` are moves, by UID and time, that were stored and then not sent, and may still be in
-    the stored memory. `policy` is the one in force, with what `teams` add; `team_problems` says by namespace what of a
-    team policy is not. `unsaved` says why the memory could not be saved the last time, "" if it was. `overload` says
-    since when and for how long the API server has asked to send nothing, None if it has not. `forbidden` says by
-    namespace why this account may not evict there, as far as it has tried. `policy_error` says why the newest policy is
-    not in force, "" if it is. `limit` is the furthest mode that the process allows, `at_once` ignores `spread.for`.
-    `pause` is the pause in force. `approved` is the hash of the plan that a person has approved last, "" if there is
-    none. `to_create` and `to_delete` are placeholders that wait until the memory is saved, `creating` are the names of
-    those whose creation has not been answered, `refused_capacity` says by token why one was not created. `prevention`
-    is its last report.
-    """
-
-    policy: Policy
-    profile: Profile = DEFAULT_PROFILE
-    policy_error: str = ""
-    teams: Mapping[str, TeamReading] = field(default_factory=dict)
-    team_problems: Mapping[str, str] = field(default_factory=dict)
-    policy_since: datetime
-    limit: Mode | None = None
-    at_once: bool = False
-    policy_object: Regarding | None = None
-    pause: Pause | None = None
-    pause_object: Regarding | None = None
-    approved: str = ""
-    approval_object: Regarding | None = None
     leads: bool = False
     term: int = 0
+    """How often leadership was won; that of the last `Leading`."""
     stopping: bool = False
-    memory: Memory = NO_MEMORY
-    violated: frozenset[str] = frozenset()
-    reported: ReportedStates = field(default_factory=dict)
-    deadlocked: frozenset[str] = frozenset()
-    cycle: Cycle | None = None
-    read_at: float = 0.0
-    turn: int = 0
-    queue: tuple[Eviction, ...] = ()
+    """The process is to end: no eviction is requested any more."""
+
+
+class InForce(Struct, frozen=True, kw_only=True):
+    """What people have said: policy, team policies, pause, approval."""
+
+    policy: Policy
+    """The cluster policy with what `teams` add."""
+    policy_since: datetime
+    profile: Profile = DEFAULT_PROFILE
+    """The scheduler profile that the policy names."""
+    policy_error: str = ""
+    """Why the newest policy is not in force, "" if it is."""
+    teams: Mapping[str, TeamReading] = field(default_factory=dict)
+    """The last reading of each team policy, by namespace."""
+    team_problems: Mapping[str, str] = field(default_factory=dict)
+    """What of a team policy is not in force, by namespace."""
+    pause: Pause | None = None
+    approved: str = ""
+    """The hash of the plan that a person has approved last, "" if there is none."""
+
+
+class ProcessFacts(Struct, frozen=True, kw_only=True):
+    """What is decided at the start of the process, and does not change."""
+
+    furthest_mode: Mode | None = None
+    """The mode that the process allows at most, None: the policy's."""
+    at_once: bool = False
+    """`spread.for` is ignored."""
+    policy_object: Regarding | None = None
+    """What events about the policy regard; likewise below."""
+    pause_object: Regarding | None = None
+    approval_object: Regarding | None = None
+
+
+class Queue(Struct, frozen=True, kw_only=True):
+    """The evictions of the last cycle, on their way to the API server."""
+
+    evictions: tuple[Eviction, ...] = ()
+    """Admitted and not yet requested."""
     under_way: tuple[UnderWay, ...] = ()
+    """Requests without an answer."""
     sent: Mapping[str, int] = field(default_factory=dict)
+    """How many evictions of the present step were requested, by group."""
     silent: frozenset[str] = frozenset()
-    unsaved: str = ""
+    """The namespaces of requests that had no answer or a server's error in this cycle."""
     unsent: frozenset[tuple[str, datetime]] = frozenset()
+    """Moves, by UID and time, that were stored and then not sent, and may still be in the stored memory."""
+    unsaved: str = ""
+    """Why the memory could not be saved the last time, "" if it was."""
     overload: Overload | None = None
+    """Since when and for how long the API server has asked to send nothing, None if it has not."""
     forbidden: Mapping[str, str] = field(default_factory=dict)
+    """Why this account may not evict in a namespace, as far as it has tried."""
+
+
+class CapacityQueue(Struct, frozen=True, kw_only=True):
+    """Placeholders on their way to the API server; empty where capacity is off."""
+
     to_create: tuple[Placeholder, ...] = ()
+    """They wait until the memory is saved."""
     to_delete: tuple[str, ...] = ()
     creating: frozenset[str] = frozenset()
-    refused_capacity: Mapping[str, str] = field(default_factory=dict)
+    """The names of those whose creation has not been answered."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why one was not created, by token."""
+
+
+class Reported(Struct, frozen=True, kw_only=True):
+    """What the last events and reports have said."""
+
+    violated: frozenset[str] = frozenset()
+    """Groups that are violated, by token."""
+    limits: ReportedStates = field(default_factory=dict)
+    """Limits that are not Satisfied, by token."""
+    deadlocked: frozenset[str] = frozenset()
+    """Pending pods, by UID."""
     prevention: PreventionReport = NO_REPORT
+
+
+class LoopState(Struct, frozen=True, kw_only=True):
+    """The state of the loop."""
+
+    in_force: InForce
+    process: ProcessFacts = ProcessFacts()
+    leadership: Leadership = Leadership()
+    memory: Memory = NO_MEMORY
+    """What must be stored."""
+    queue: Queue = Queue()
+    capacity: CapacityQueue = CapacityQueue()
+    reported: Reported = Reported()
+    cycle: Cycle | None = None
+    """The last one, None before the first."""
+    read_at: float = 0.0
+    """When the cluster was read for it, by the monotonic clock."""
+    turn: int = 0
+    """How many cycles there were."""
 
     @property
     def busy(self) -> bool:
         """Whether evictions of the last cycle are still to be requested or answered."""
-        return bool(self.queue or self.under_way)
+        return bool(self.queue.evictions or self.queue.under_way)
 
     @property
     def mode(self) -> Mode:
         """The mode in force: the policy's, or the process's own if that is safer."""
-        return self.policy.mode.at_most(self.limit)
+        return self.in_force.policy.mode.at_most(self.process.furthest_mode)
+
+
+def change(state: LoopState, part: str, **fields: Any) -> LoopState:
+    """Return the state with other fields in one of its parts."""
+    return structs.replace(state, **{part: structs.replace(getattr(state, part), **fields)})

@@ -68,7 +68,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
     numbers = plan_numbers(cycle.plan) if cycle else PlanNumbers()
     return StatusDocument(
         mode=state.mode,
-        paused=pause_status(state.pause),
+        paused=pause_status(state.in_force.pause),
         leader=identity,
         last_cycle=cycle.context.now if cycle else None,
         stale=cycle.context.stale if cycle else "",
@@ -78,13 +78,13 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
         refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
         policy=PolicyStatus(
-            hash=state.policy.hash,
+            hash=state.in_force.policy.hash,
             source=policy_source,
-            valid=not state.policy_error,
-            error=state.policy_error,
-            interval_seconds=int(state.policy.interval.total_seconds()),
-            teams_invalid=len(state.team_problems),
-            team_errors=team_errors(state.team_problems),
+            valid=not state.in_force.policy_error,
+            error=state.in_force.policy_error,
+            interval_seconds=int(state.in_force.policy.interval.total_seconds()),
+            teams_invalid=len(state.in_force.team_problems),
+            team_errors=team_errors(state.in_force.team_problems),
         ),
-        prevention=prevention_status(state.prevention),
+        prevention=prevention_status(state.reported.prevention),
     )

@@ -165,7 +165,7 @@ class Telemetry:
 
     def changed(self, state: LoopState) -> None:
         """Show a new state of the loop; findings are computed here, once per cycle."""
-        self._interval = state.policy.interval.total_seconds()
+        self._interval = state.in_force.policy.interval.total_seconds()
         self._count_ended(state)
         if state.cycle is not self._shown:
             self._shown, self._cycle_samples = state.cycle, CycleSamples()
@@ -179,12 +179,15 @@ class Telemetry:
                     self._findings = find_findings(cycle.view, cycle.assessment, unmatched)
                     self._cycle_samples = cycle_samples(cycle, self._findings)
                 self._unmatched.update(cycle.context.policy.cluster.hash, unmatched)
-        if state.prevention is not self._reported:
-            self._reported, self._scale_downs = state.prevention, tuple(_scale_down_samples(state.prevention))
+        if state.reported.prevention is not self._reported:
+            self._reported, self._scale_downs = (
+                state.reported.prevention,
+                tuple(_scale_down_samples(state.reported.prevention)),
+            )
         samples = replace(loop_samples(state, self._cycle_samples), scale_downs=self._scale_downs)
         self._metrics.publish(samples)
         if self._viewer is not None:
-            self._viewer.show(state, (*self._findings, *state.prevention.findings))
+            self._viewer.show(state, (*self._findings, *state.reported.prevention.findings))
 
     def patched(self, result: PatchResult) -> None:
         """Count an answer to a patch of a deletion cost."""
@@ -193,12 +196,12 @@ class Telemetry:
     def _count_ended(self, state: LoopState) -> None:
         """Count the moves that have ended since the last state; those that ended under another leader are its own."""
         ended = {move.uid: move for move in state.memory.moves if move.state.over}
-        if state.leads and self._led:
+        if state.leadership.leads and self._led:
             for uid in sorted(ended.keys() - self._ended):
                 outcome = _outcome(ended[uid])
                 if outcome is not None:
                     self._metrics.count_move(outcome)
-        self._ended, self._led = frozenset(ended), state.leads
+        self._ended, self._led = frozenset(ended), state.leadership.leads
 
     def _check_cycles(self) -> str:
         """Return why the process counts as stuck, "" if it does not."""
@@ -265,19 +268,19 @@ def _outcome(move: Move) -> MoveOutcome | None:
 
 def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
     """Return the samples of a state of the loop, given those of its cycle."""
-    unsafe = Counter({FindingKind.SCALE_DOWN_UNSAFE: len(state.prevention.findings)})
+    unsafe = Counter({FindingKind.SCALE_DOWN_UNSAFE: len(state.reported.prevention.findings)})
     return replace(
         samples,
-        prevention_left=state.prevention.left,
-        prevention_stopped=bool(state.prevention.stopped),
+        prevention_left=state.reported.prevention.left,
+        prevention_stopped=bool(state.reported.prevention.stopped),
         findings=Counter(samples.findings) + unsafe,
-        leader=state.leads,
+        leader=state.leadership.leads,
         mode=state.mode,
-        paused=state.pause is not None,
-        memory_saved=not state.unsaved,
-        policy_valid=not state.policy_error,
-        policy_read_at=state.policy_since,
-        team_policies={name: name not in state.team_problems for name in _list_teams(state)},
+        paused=state.in_force.pause is not None,
+        memory_saved=not state.queue.unsaved,
+        policy_valid=not state.in_force.policy_error,
+        policy_read_at=state.in_force.policy_since,
+        team_policies={name: name not in state.in_force.team_problems for name in _list_teams(state)},
         in_flight=len(state.memory.in_flight),
     )
 
@@ -295,9 +298,9 @@ def _scale_down_samples(report: PreventionReport) -> Iterable[WorkloadSamples]:
 
 def _list_teams(state: LoopState) -> Iterable[str]:
     """Return the namespaces with a team policy, or with a problem of one: not all that may have one."""
-    written = {name for name, reading in state.teams.items() if reading.policy != NO_TEAM_POLICY}
-    allowed = {name for name in written if state.policy.cluster.team_policies.allows(name)}
-    return sorted(allowed | state.team_problems.keys())[:MOST_TEAMS]
+    written = {name for name, reading in state.in_force.teams.items() if reading.policy != NO_TEAM_POLICY}
+    allowed = {name for name in written if state.in_force.policy.cluster.team_policies.allows(name)}
+    return sorted(allowed | state.in_force.team_problems.keys())[:MOST_TEAMS]
 
 
 def cycle_samples(cycle: Cycle, findings: Sequence[Finding]) -> CycleSamples:

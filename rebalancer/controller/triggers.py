@@ -26,7 +26,7 @@ NOTHING_AWAITED = Awaited()
 
 def find_awaited(state: LoopState) -> Awaited:
     """Return what the loop waits for."""
-    if not state.leads:
+    if not state.leadership.leads:
         return NOTHING_AWAITED
     owners = frozenset(move.owner_uid for move in state.memory.in_flight)
     return Awaited(owners, state.cycle.waiting_namespaces if state.cycle is not None else frozenset())

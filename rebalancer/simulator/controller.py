@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.runner import Identity, Runner
-from rebalancer.controller.state import Clocks, Leading, LoopState, PauseRead
+from rebalancer.controller.state import Clocks, InForce, Leading, LoopState, PauseRead
 from rebalancer.policy import Policy
 from rebalancer.ports import EvictionResult
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -40,7 +40,7 @@ class SimulatedController:
         self._observer = _EvictionCounter()
         clocks = Clocks(now=lambda: cluster.now, monotonic=cluster.seconds)
         self._runner = Runner(
-            state=LoopState(policy=policy, policy_since=cluster.now, profile=profile),
+            state=LoopState(in_force=InForce(policy=policy, policy_since=cluster.now, profile=profile)),
             cluster=cluster,
             clocks=clocks,
             observer=self._observer,

@@ -11,7 +11,7 @@ from msgspec import structs
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.causes import MOST_STORED, causes_to_store, constraint_token
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, LoopState
+from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
 from rebalancer.model.reasons import ViolationCause
@@ -61,7 +61,9 @@ def report(snapshot: Snapshot, memory: Memory = NO_MEMORY) -> ReportedConstraint
 
 def seen(*looks: Snapshot) -> str | None:
     """Return the cause that a controller reports after it has seen each of these snapshots in turn."""
-    state, _ = step(LoopState(policy=eager(), policy_since=NOW), Leading(leads=True), looks[0].taken_at)
+    state, _ = step(
+        LoopState(in_force=InForce(policy=eager(), policy_since=NOW)), Leading(leads=True), looks[0].taken_at
+    )
     for look in looks:
         state, _ = step(state, CycleDue(snapshot=look), look.taken_at)
     assert state.cycle is not None
@@ -275,7 +277,7 @@ def test_different_in_cause() -> None:
     """A soft constraint, a cordoned zone and a scale-down are distinguished, and each has its remedy."""
     rows = [report(softened(UNEVEN)), report(cordoned(UNEVEN, "c-1"))]
     looks = [EVEN, same_pods(with_owners(EVEN, replicas=9), "c-1", 1)]
-    state, _ = step(LoopState(policy=eager(), policy_since=NOW), Leading(leads=True), NOW)
+    state, _ = step(LoopState(in_force=InForce(policy=eager(), policy_since=NOW)), Leading(leads=True), NOW)
     state, _ = step(state, CycleDue(snapshot=looks[0]), looks[0].taken_at)
     state, requests = step(state, CycleDue(snapshot=looks[1]), looks[1].taken_at)
     assert state.cycle is not None

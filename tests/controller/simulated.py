@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from rebalancer.controller.runner import Identity, Observer, Runner, Spawn, run_at_once
-from rebalancer.controller.state import Clocks, Leading, LoopState
+from rebalancer.controller.state import Clocks, InForce, Leading, LoopState
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.ports import MEMORY_KEY, EvictionResult
@@ -72,7 +72,7 @@ class Simulation:
 
     def _runner(self) -> Runner:
         runner = Runner(
-            state=LoopState(policy=self.policy, policy_since=self.cluster.now),
+            state=LoopState(in_force=InForce(policy=self.policy, policy_since=self.cluster.now)),
             cluster=self.cluster,
             clocks=Clocks(now=lambda: self.cluster.now + self._ahead, monotonic=self.cluster.seconds),
             observer=self._telling,

@@ -52,7 +52,7 @@ def test_what_another_process_has_stored_is_read_before_anything_is_stored_over_
     assert simulation.evictions == 0
     assert simulation.runner.state.memory.moves == (theirs,)
     simulation.cycles(1)  # stores it all
-    assert simulation.runner.state.unsaved == ""
+    assert simulation.runner.state.queue.unsaved == ""
     assert simulation.evictions == 0
     simulation.cycles(1)
     assert simulation.evictions == 1

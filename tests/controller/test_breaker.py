@@ -7,7 +7,7 @@ from msgspec import structs
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, LoopState
+from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
 from rebalancer.controller.telemetry import cycle_samples
 from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
@@ -34,7 +34,7 @@ NOW = SNAPSHOT.taken_at
 
 
 def led() -> LoopState:
-    state, _ = step(LoopState(policy=eager(), policy_since=NOW), Leading(leads=True), NOW)
+    state, _ = step(LoopState(in_force=InForce(policy=eager(), policy_since=NOW)), Leading(leads=True), NOW)
     return state
 
 
@@ -44,7 +44,7 @@ def cycle(
     """Run a cycle; return whether it requests an eviction."""
     state, requests = step(state, CycleDue(snapshot=replace(snapshot, taken_at=at), requests=counted), at)
     assert requests
-    return state, bool(state.queue)
+    return state, bool(state.queue.evictions)
 
 
 def test_it_is_carried_from_cycle_to_cycle() -> None:

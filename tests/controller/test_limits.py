@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, LoopRequest, LoopState, Publish
+from rebalancer.controller.state import CycleDue, InForce, Leading, LoopRequest, LoopState, Publish
 from rebalancer.model.events import EventReason
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State
@@ -37,7 +37,7 @@ ALERTING = alerting(NETEASE)
 
 
 def leading(memory: Memory | None = None) -> LoopState:
-    state = LoopState(policy=ALERTING, policy_since=NOW)
+    state = LoopState(in_force=InForce(policy=ALERTING, policy_since=NOW))
     return step(state, Leading(leads=True, memory=memory or Memory()), NOW)[0]
 
 
@@ -91,7 +91,9 @@ Seen = tuple[State, str | None, Counter[str]]
 
 def test_turning_unfixable_and_back_publishes_no_event() -> None:
     """The limit is broken all the while: pods too young to be moved grow older, and what holds them back is over."""
-    state = step(LoopState(policy=NETEASE, policy_since=NOW), Leading(leads=True, memory=Memory()), NOW)[0]
+    state = step(
+        LoopState(in_force=InForce(policy=NETEASE, policy_since=NOW)), Leading(leads=True, memory=Memory()), NOW
+    )[0]
     limit = "R7-three-shards"
     seen: list[Seen] = []
     for number in (0, 10, 1, 11):  # minutes after the pods came

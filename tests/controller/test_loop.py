@@ -18,6 +18,7 @@ from rebalancer.controller.state import (
     CycleDue,
     Evict,
     Held,
+    InForce,
     Leading,
     LoopEvent,
     LoopRequest,
@@ -27,10 +28,12 @@ from rebalancer.controller.state import (
     PauseRead,
     PolicyLoaded,
     PolicyRefused,
+    ProcessFacts,
     Publish,
     Save,
     Saved,
     Stopping,
+    change,
 )
 from rebalancer.model.events import Regarding
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState
@@ -61,9 +64,18 @@ CYCLE = (CycleDue(snapshot=SNAPSHOT), Saved())
 SECOND = timedelta(seconds=1)
 
 
+PARTS = ("in_force", "process", "leadership", "queue", "capacity", "reported")
+
+
 def led(**fields: object) -> LoopState:
-    state = LoopState(policy=EVICTING, policy_since=NOW, policy_object=MAP, pause_object=SWITCH)
-    return msgspec.structs.replace(step(state, Leading(leads=True), NOW)[0], **fields)
+    """Return the state of a leader, with other fields in it or in one of its parts."""
+    process = ProcessFacts(policy_object=MAP, pause_object=SWITCH)
+    first = LoopState(in_force=InForce(policy=EVICTING, policy_since=NOW), process=process)
+    state, _ = step(first, Leading(leads=True), NOW)
+    for name, value in fields.items():
+        part = next((part for part in PARTS if name in getattr(state, part).__struct_fields__), None)
+        state = change(state, part, **{name: value}) if part else msgspec.structs.replace(state, **{name: value})
+    return state
 
 
 def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, tuple[LoopRequest, ...]]:
@@ -78,7 +90,7 @@ def evicting() -> tuple[LoopState, Evict]:
     """Return a loop in the middle of its evictions: one requested, three more in the queue."""
     state, requests = after(led(), *CYCLE)
     (requested,) = (request for request in requests if isinstance(request, Evict))
-    assert len(state.queue) == 3
+    assert len(state.queue.evictions) == 3
     return state, requested
 
 
@@ -130,7 +142,7 @@ def test_what_arrives_between_two_evictions(event: LoopEvent) -> None:
     state, _ = after(state, event)
     state, requests = after(state, answered(requested))
     assert "Evict" not in kinds(requests)
-    assert state.queue == ()
+    assert state.queue.evictions == ()
 
 
 @pytest.mark.parametrize("result", set(EvictionResult) - {EvictionResult.EVICTED, EvictionResult.GONE})
@@ -139,7 +151,7 @@ def test_an_answer_that_was_not_planned_for(result: EvictionResult) -> None:
     state, requested = evicting()
     state, requests = after(state, answered(requested, result))
     assert "Evict" not in kinds(requests)
-    assert state.queue == ()
+    assert state.queue.evictions == ()
     expected = MoveState.PLANNED if result is EvictionResult.UNKNOWN else MoveState.REFUSED
     assert [move.state for move in state.memory.moves] == [expected]
 
@@ -172,10 +184,10 @@ def test_a_missing_right_is_known_by_namespace_until_another_answer() -> None:
     """Admission says why evictions wait there; what was not allowed may be allowed the next time."""
     state, requested = evicting()
     refused, _ = after(state, answered(requested, EvictionResult.FORBIDDEN))
-    assert refused.forbidden == {requested.move.namespace: "as scripted"}
-    other = msgspec.structs.replace(state, forbidden={**refused.forbidden, "elsewhere": "no right"})
+    assert refused.queue.forbidden == {requested.move.namespace: "as scripted"}
+    other = change(state, "queue", forbidden={**refused.queue.forbidden, "elsewhere": "no right"})
     granted, _ = after(other, answered(requested))
-    assert granted.forbidden == {"elsewhere": "no right"}
+    assert granted.queue.forbidden == {"elsewhere": "no right"}
 
 
 def test_a_late_answer_changes_nothing() -> None:
@@ -187,7 +199,7 @@ def test_a_late_answer_changes_nothing() -> None:
 
 def test_who_does_not_lead_does_nothing() -> None:
     """A standby neither plans nor writes."""
-    state = LoopState(policy=EVICTING, policy_since=NOW)
+    state = LoopState(in_force=InForce(policy=EVICTING, policy_since=NOW))
     assert after(state, CycleDue(snapshot=SNAPSHOT)) == (state, ())
     assert after(state, Stopping())[1] == ()
 
@@ -233,20 +245,24 @@ def test_policies() -> None:
     state, requests = after(led(), PolicyLoaded(policy=EVICTING))
     assert requests == ()
     state, requests = after(state, PolicyRefused(message="policy.yaml:3: …"))
-    assert (reasons(requests), state.policy, state.policy_error) == ({"PolicyInvalid"}, EVICTING, "policy.yaml:3: …")
+    assert (reasons(requests), state.in_force.policy, state.in_force.policy_error) == (
+        {"PolicyInvalid"},
+        EVICTING,
+        "policy.yaml:3: …",
+    )
     state, requests = after(state, PolicyRefused(message="policy.yaml:3: …"))
     assert requests == ()
     state, requests = after(state, PolicyLoaded(policy=EVICTING))
-    assert (reasons(requests), state.policy_error) == ({"PolicyReloaded"}, "")
+    assert (reasons(requests), state.in_force.policy_error) == ({"PolicyReloaded"}, "")
     state, requests = after(state, PolicyLoaded(policy=eager(Mode.OBSERVE)))
     assert (reasons(requests), state.mode) == ({"PolicyReloaded"}, Mode.OBSERVE)
 
 
 def test_the_process_can_only_restrain() -> None:
     """`--mode Observe` holds whatever the policy says, `--mode Evict` allows nothing that the policy does not."""
-    assert led(limit=Mode.OBSERVE).mode is Mode.OBSERVE
-    assert led(policy=eager(Mode.OBSERVE), limit=Mode.EVICT).mode is Mode.OBSERVE
-    _, requests = after(led(limit=Mode.OBSERVE), CycleDue(snapshot=SNAPSHOT))
+    assert led(furthest_mode=Mode.OBSERVE).mode is Mode.OBSERVE
+    assert led(policy=eager(Mode.OBSERVE), furthest_mode=Mode.EVICT).mode is Mode.OBSERVE
+    _, requests = after(led(furthest_mode=Mode.OBSERVE), CycleDue(snapshot=SNAPSHOT))
     assert "Evict" not in kinds(requests)
 
 
@@ -300,7 +316,7 @@ def test_an_eviction_that_was_held_back_is_no_move() -> None:
     """What was not sent leaves no trace but the end of the queue, and who no longer leads writes nothing."""
     state, requested = evicting()
     dropped, requests = after(state, NotSent(uid=requested.move.uid, why="stale", term=0, held=Held.STEPS))
-    assert (dropped.queue, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
+    assert (dropped.queue.evictions, dropped.memory.moves, kinds(requests)) == ((), (), ["Save"])
     assert dropped.memory.sent == ()
     _, requests = after(state, Leading(leads=False), NotSent(uid=requested.move.uid, why="no longer leading", term=0))
     assert requests == ()
@@ -310,11 +326,11 @@ def test_an_eviction_that_was_held_back_is_no_move() -> None:
 def test_only_what_may_have_been_granted_costs_the_spare(result: EvictionResult) -> None:
     """A repair that may take one eviction above the minimum has not taken it where the pod is known to have stayed."""
     state, first = evicting()
-    eviction = state.queue[0]
+    eviction = state.queue.evictions[0]
     repair = msgspec.structs.replace(eviction.repair, extra=True, goal=1)
     state, _ = after(state, answered(first))
     extra = msgspec.structs.replace(eviction, repair=repair)
-    state, _ = queue_evictions(msgspec.structs.replace(state, queue=(), under_way=()), (extra,), NOW)
+    state, _ = queue_evictions(change(state, "queue", evictions=(), under_way=()), (extra,), NOW)
     state, requests = after(state, Saved())
     (requested,) = (request for request in requests if isinstance(request, Evict))
     assert [(spare.uid, spare.goal) for spare in state.memory.extra_evictions] == [(requested.move.uid, 1)]
@@ -328,7 +344,7 @@ def test_an_old_plan_is_not_carried_on() -> None:
     state, requested = evicting()
     state, requests = step(state, answered(requested), NOW + PLAN_VALID_FOR * 2)
     assert "Evict" not in kinds(requests)
-    assert state.queue == ()
+    assert state.queue.evictions == ()
 
 
 def test_moves_remember_few_targets() -> None:
@@ -372,7 +388,7 @@ def test_a_pause_is_published_once_and_its_change_again() -> None:
     state, requests = after(state, PauseRead(pause=Pause(reason="another")))
     assert reasons(requests) == {"RebalancePaused"}
     state, requests = after(state, PauseRead(pause=None))
-    assert (state.pause, kinds(requests)) == (None, ["Save"])
+    assert (state.in_force.pause, kinds(requests)) == (None, ["Save"])
 
 
 def test_nothing_is_admitted_while_paused() -> None:
@@ -386,26 +402,26 @@ def test_nothing_is_admitted_while_paused() -> None:
     state, _ = step(state, CycleDue(snapshot=SNAPSHOT), NOW + timedelta(seconds=10))
     state, requests = step(state, Saved(), NOW + timedelta(seconds=10))
     assert "Evict" in kinds(requests)
-    assert state.pause is None
+    assert state.in_force.pause is None
 
 
 def test_a_pause_that_was_over_when_it_was_read() -> None:
     """A pause that is over is none: not in the state, not published, and a repair under way goes on."""
     state, requested = evicting()
     state, requests = after(state, PauseRead(pause=Pause(until=NOW)))
-    assert (state.pause, requests) == (None, ())
+    assert (state.in_force.pause, requests) == (None, ())
     assert "Evict" in kinds(after(state, answered(requested))[1])
 
 
 def test_who_begins_to_lead_tells_of_the_pause() -> None:
     """Standbys know it and say nothing; neither do they write."""
-    state = LoopState(policy=EVICTING, policy_since=NOW, pause_object=SWITCH)
+    state = LoopState(in_force=InForce(policy=EVICTING, policy_since=NOW), process=ProcessFacts(pause_object=SWITCH))
     state, requests = after(state, PauseRead(pause=Pause()))
-    assert (state.pause, requests) == (Pause(), ())
+    assert (state.in_force.pause, requests) == (Pause(), ())
     assert reasons(after(state, Leading(leads=True))[1]) == {"RebalancePaused"}
     state, _ = after(state, PauseRead(pause=Pause(until=NOW + timedelta(seconds=1))))
     state, requests = step(state, Leading(leads=True), NOW + timedelta(seconds=1))
-    assert (state.pause, requests) == (None, ()), "one that is over by then is none"
+    assert (state.in_force.pause, requests) == (None, ()), "one that is over by then is none"
 
 
 def notes(requests: tuple[LoopRequest, ...]) -> list[str]:
@@ -420,16 +436,16 @@ def test_a_plan_is_proposed_approved_and_carried_out() -> None:
     state, requests = after(approving, CycleDue(snapshot=SNAPSHOT))
     proposal = state.memory.proposal
     assert proposal is not None
-    end = f"{NOW + state.policy.plan_ttl:%Y-%m-%d %H:%M:%SZ}"
+    end = f"{NOW + state.in_force.policy.plan_ttl:%Y-%m-%d %H:%M:%SZ}"
     assert notes(requests) == [f"PlanProposed: plan {proposal.hash} of 4 evictions waits for approval until {end}"]
-    assert state.queue == ()
+    assert state.queue.evictions == ()
     state, requests = after(state, Saved(), CycleDue(snapshot=SNAPSHOT))
     assert notes(requests) == []
     state, requests = after(state, Saved(), ApprovalRead(approved=proposal.hash))
     assert requests == ()
     state, requests = after(state, CycleDue(snapshot=SNAPSHOT))
     assert notes(requests) == [f"PlanApproved: plan {proposal.hash} of 4 evictions is approved and is carried out"]
-    assert tuple(eviction.pod.uid for eviction in state.queue) == proposal.uids
+    assert tuple(eviction.pod.uid for eviction in state.queue.evictions) == proposal.uids
     assert "Evict" in kinds(after(state, Saved())[1])
 
 
@@ -444,7 +460,7 @@ def test_the_end_of_a_plan_is_published(approved: bool, what: str) -> None:
     assert old is not None
     memory = msgspec.structs.replace(state.memory, proposal=msgspec.structs.replace(old, approved=approved))
     state, requests = step(
-        msgspec.structs.replace(state, memory=memory), CycleDue(snapshot=SNAPSHOT), NOW + state.policy.plan_ttl
+        msgspec.structs.replace(state, memory=memory), CycleDue(snapshot=SNAPSHOT), NOW + state.in_force.policy.plan_ttl
     )
     expired, proposed = notes(requests)
     assert expired == f"PlanExpired: plan {old.hash} of 4 evictions {what} in time"
@@ -473,7 +489,7 @@ def test_independent_groups_are_evicted_from_in_parallel() -> None:
     state, requests = after(state, answered(second))
     (following,) = evictions(requests)
     assert following.move.group == second.move.group
-    assert {request.uid for request in state.under_way} == {first.move.uid, following.move.uid}
+    assert {request.uid for request in state.queue.under_way} == {first.move.uid, following.move.uid}
 
 
 def test_a_plan_that_took_too_long_is_not_begun() -> None:
@@ -481,16 +497,16 @@ def test_a_plan_that_took_too_long_is_not_begun() -> None:
     state, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
     state, requests = step(state, Saved(), NOW + timedelta(seconds=45))
     assert evictions(requests) == []
-    assert (state.queue, state.memory.moves, state.memory.sent) == ((), (), ())
+    assert (state.queue.evictions, state.memory.moves, state.memory.sent) == ((), (), ())
 
 
 def with_needed(state: LoopState, needed: int) -> LoopState:
     """Return the state with a step of four evictions that is none with fewer than `needed`."""
     changed = [
         msgspec.structs.replace(eviction, repair=msgspec.structs.replace(eviction.repair, needed=needed))
-        for eviction in state.queue
+        for eviction in state.queue.evictions
     ]
-    return msgspec.structs.replace(state, queue=tuple(changed))
+    return change(state, "queue", evictions=tuple(changed))
 
 
 @pytest.mark.parametrize(
@@ -513,7 +529,7 @@ def test_what_a_step_requires_is_finished(event: LoopEvent | None, torn: bool) -
     if event is not None:
         state, _ = after(state, event)
     later = NOW if event is not None else NOW + 2 * PLAN_VALID_FOR
-    while state.under_way:
+    while state.queue.under_way:
         state, requests = step(state, answered(sent[-1]), later)
         sent += evictions(requests)
     assert len(sent) == (1 if torn else 3)
@@ -535,8 +551,8 @@ def test_what_another_group_may_tear(held: Held, left: int) -> None:
     state, requests = after(with_needed(state, 3), Saved())
     first, other = evictions(requests)
     dropped, _ = after(state, NotSent(uid=other.move.uid, why="a reason", term=0, held=held))
-    assert sum(eviction.group == first.move.group for eviction in dropped.queue) == left
-    assert not [eviction for eviction in dropped.queue if eviction.group == other.move.group]
+    assert sum(eviction.group == first.move.group for eviction in dropped.queue.evictions) == left
+    assert not [eviction for eviction in dropped.queue.evictions if eviction.group == other.move.group]
 
 
 def test_a_request_of_an_earlier_term_holds_back_nothing_of_this_one() -> None:
@@ -544,11 +560,13 @@ def test_a_request_of_an_earlier_term_holds_back_nothing_of_this_one() -> None:
     state, _ = after(led(), CycleDue(snapshot=two_workloads()))
     state, requests = after(with_needed(state, 3), Saved())
     first, other = evictions(requests)
-    state = msgspec.structs.replace(state, term=1)
+    state = change(state, "leadership", term=1)
     following, _ = after(state, NotSent(uid=other.move.uid, why="no longer leads", term=0, held=Held.ALL))
     assert following.memory.moves == state.memory.moves
-    left = {eviction.pod.uid for eviction in following.queue} | {request.uid for request in following.under_way}
-    assert left == {eviction.pod.uid for eviction in state.queue} | {first.move.uid}
+    left = {eviction.pod.uid for eviction in following.queue.evictions} | {
+        request.uid for request in following.queue.under_way
+    }
+    assert left == {eviction.pod.uid for eviction in state.queue.evictions} | {first.move.uid}
 
 
 def test_three_silent_namespaces_tear_no_step() -> None:
@@ -556,9 +574,9 @@ def test_three_silent_namespaces_tear_no_step() -> None:
     state, _ = after(led(), CycleDue(snapshot=two_workloads()))
     state, requests = after(with_needed(state, 3), Saved())
     first, other = evictions(requests)
-    state = msgspec.structs.replace(state, silent=frozenset({"one", "two"}))
+    state = change(state, "queue", silent=frozenset({"one", "two"}))
     state, _ = after(state, answered(other, EvictionResult.UNKNOWN))
-    assert [eviction.group for eviction in state.queue] == [first.move.group] * 2
+    assert [eviction.group for eviction in state.queue.evictions] == [first.move.group] * 2
 
 
 def test_what_is_read_before_a_step() -> None:
@@ -602,9 +620,9 @@ def test_silence_in_three_namespaces_holds_everything() -> None:
         state, requests = after(state, answered(request, EvictionResult.UNKNOWN))
         sent += evictions(requests)
     assert len({request.move.namespace for request in sent}) == 6, "the fifth and the sixth had their turn"
-    assert state.queue
+    assert state.queue.evictions
     state, requests = after(state, answered(sent[2], EvictionResult.UNKNOWN))
-    assert state.queue == ()
+    assert state.queue.evictions == ()
     assert len(state.memory.moves) == 6
 
 
@@ -614,7 +632,7 @@ def test_an_overloaded_server_is_left_alone() -> None:
     first, second = evictions(requests)
     overloaded = EvictionAnswer(EvictionResult.THROTTLED, "too many requests", retry_after=20)
     state, requests = after(state, Answered(uid=first.move.uid, answer=overloaded))
-    assert (state.queue, evictions(requests)) == ((), [])
+    assert (state.queue.evictions, evictions(requests)) == ((), [])
     state, _ = after(state, answered(second))
     for seconds, reasons_then in ((19, {"RateLimited"}), (20, {"BackOff"})):
         now = NOW + timedelta(seconds=seconds)
@@ -630,9 +648,9 @@ def test_a_clock_that_was_set_back_prolongs_no_overload() -> None:
     (first, _) = evictions(requests)
     overloaded = EvictionAnswer(EvictionResult.THROTTLED, "too many requests", retry_after=20)
     state, _ = after(state, Answered(uid=first.move.uid, answer=overloaded))
-    assert state.overload is not None
-    assert state.overload.left(NOW) == timedelta(seconds=20)
-    assert state.overload.left(NOW - timedelta(hours=6)) == timedelta(0)
+    assert state.queue.overload is not None
+    assert state.queue.overload.left(NOW) == timedelta(seconds=20)
+    assert state.queue.overload.left(NOW - timedelta(hours=6)) == timedelta(0)
 
 
 def test_a_clock_that_was_set_back_prolongs_no_back_off() -> None:
@@ -702,7 +720,7 @@ def test_another_group_is_first_in_each_cycle() -> None:
     state, requests = after(led(), CycleDue(snapshot=two_workloads()), Saved())
     first = evictions(requests)[0]
     state, _ = after(led(turn=state.turn), CycleDue(snapshot=two_workloads()), Saved())
-    assert state.under_way[0].group != first.move.group
+    assert state.queue.under_way[0].group != first.move.group
 
 
 def test_moves_that_were_stored_and_not_sent_are_not_taken_over() -> None:

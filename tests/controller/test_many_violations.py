@@ -42,7 +42,7 @@ def test_however_many_are_violated_the_repair_goes_on(workloads: int, replicas: 
     for cycle in range(1, CYCLES + 1):
         simulation.runner.tick()
         state = simulation.runner.state
-        assert state.unsaved == ""
+        assert state.queue.unsaved == ""
         assert state.cycle is not None
         assert len(state.cycle.assessment.violated) >= workloads - cycle * PER_CYCLE
         assert simulation.observer.answers.count(EvictionResult.EVICTED) == cycle * PER_CYCLE

@@ -19,7 +19,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.assessment.findings import Finding
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
-from rebalancer.controller.state import LoopState
+from rebalancer.controller.state import LoopState, change
 from rebalancer.locations import Address
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
@@ -162,7 +162,7 @@ def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
 
 
 def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browser) -> None:
-    browser.page.show(structs.replace(state_of(shop()), leads=False), ())
+    browser.page.show(change(state_of(shop()), "leadership", leads=False), ())
     text = browser.text()
     assert "this process does not lead" in text
     assert "Only the leader evaluates the cluster" in text
@@ -197,7 +197,7 @@ FREE_SINCE = f"Lease free since {ENDED:%Y-%m-%d %H:%M:%SZ}"
 @pytest.mark.parametrize("reported", [True, False])
 def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool, acting: str, reported: bool) -> None:
     """And never shows what a process that has lost the Lease would evict."""
-    state = structs.replace(state_of(shop()), leads=leads if reported else True)
+    state = change(state_of(shop()), "leadership", leads=leads if reported else True)
     document = shown(state, lease)
     assert (document.acting, document.leads, document.status.lease) == (acting, leads, lease)
     assert document.status.leader == lease.holder
@@ -206,7 +206,7 @@ def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool
 
 def test_a_process_that_holds_the_lease_and_may_not_lead_says_why() -> None:
     lease = LeaseStatus(holder="leader-1", error="the memory of the last leader cannot be read")
-    document = shown(structs.replace(state_of(shop()), leads=False), lease)
+    document = shown(change(state_of(shop()), "leadership", leads=False), lease)
     assert document.acting == f"this process holds the Lease and does not lead yet: {lease.error}"
 
 
@@ -400,10 +400,17 @@ def test_five_thousand_workloads_do_not_break_it(browser: Browser) -> None:
 def test_errors_of_the_policy_and_the_state_of_prevention_are_shown(browser: Browser) -> None:
     state = state_of(shop())
     steering = replace(
-        state.prevention, mode=ScaleDownPrevention.STEER, workloads=3, ordered=2, waiting=1, stopped="no policy"
+        state.reported.prevention,
+        mode=ScaleDownPrevention.STEER,
+        workloads=3,
+        ordered=2,
+        waiting=1,
+        stopped="no policy",
     )
-    state = structs.replace(
-        state, policy_error="line 3: mode: found Evcit", team_problems={"shop": "too loose"}, prevention=steering
+    state = change(
+        change(state, "in_force", policy_error="line 3: mode: found Evcit", team_problems={"shop": "too loose"}),
+        "reported",
+        prevention=steering,
     )
     browser.page.show(state, ())
     text = browser.text()

@@ -21,7 +21,16 @@ from rebalancer.controller import policy_source, team_policies
 from rebalancer.controller.loop import step
 from rebalancer.controller.policy_source import POLL_SECONDS, PolicyWatcher
 from rebalancer.controller.runner import Identity, Runner
-from rebalancer.controller.state import ApprovalRead, Clocks, Leading, LoopEvent, LoopState, Publish
+from rebalancer.controller.state import (
+    ApprovalRead,
+    Clocks,
+    InForce,
+    Leading,
+    LoopEvent,
+    LoopState,
+    ProcessFacts,
+    Publish,
+)
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.decoding.config_maps import ConfigMap
@@ -47,30 +56,30 @@ def config_map(edit: TeamEdit | None) -> ConfigMap | None:
 
 def check(state: LoopState, reference: Reference, about: str) -> None:
     """Compare the policy in force, and what is reported of it, with the reference."""
-    cluster = state.policy.cluster
+    cluster = state.in_force.policy.cluster
     assert int(cluster.interval.total_seconds()) == reference.meaning.nonce, about
     assert str(state.mode) == reference.meaning.mode, about
-    assert bool(state.policy_error) == bool(reference.reason), f"{about}: {state.policy_error}"
-    assert reference.reason in state.policy_error, about
+    assert bool(state.in_force.policy_error) == bool(reference.reason), f"{about}: {state.in_force.policy_error}"
+    assert reference.reason in state.in_force.policy_error, about
     for namespace in NAMESPACES:
         budget, suspended = reference.expect_team(namespace)
-        rules = state.policy.rules_of(namespace)
+        rules = state.in_force.policy.rules_of(namespace)
         assert rules.suspended == suspended, f"{about}, {namespace}"
         # A budget above the cluster policy's 10% cannot be compared with it, so each number is in force beside it.
         assert rules.budgets.per_workload == (Amount(value=budget) if budget is not None else None), about
-    assert state.team_problems.keys() == reference.invalid_teams, about
+    assert state.in_force.team_problems.keys() == reference.invalid_teams, about
 
 
 def check_events(events: list[Event], before: LoopState, after: LoopState, about: str) -> None:
     """Each new reason is published once, on the ConfigMap of the policy that it concerns."""
     invalid = {event.regarding.namespace: event.note for event in events if event.reason == "PolicyInvalid"}
-    expected = {"rebalancer-system"} if after.policy_error not in {"", before.policy_error} else set()
-    problems = after.team_problems.items()
-    expected |= {name for name, problem in problems if problem != before.team_problems.get(name)}
+    expected = {"rebalancer-system"} if after.in_force.policy_error not in {"", before.in_force.policy_error} else set()
+    problems = after.in_force.team_problems.items()
+    expected |= {name for name, problem in problems if problem != before.in_force.team_problems.get(name)}
     assert invalid.keys() == expected, about
     assert all(note for note in invalid.values()), about
     if expected & {"rebalancer-system"}:
-        assert after.policy_error[:200] in invalid["rebalancer-system"], about
+        assert after.in_force.policy_error[:200] in invalid["rebalancer-system"], about
 
 
 def test_after_every_edit_the_last_valid_policy_is_in_force(tmp_path: Path) -> None:
@@ -86,13 +95,17 @@ def test_after_every_edit_the_last_valid_policy_is_in_force(tmp_path: Path) -> N
     )
     now = datetime(2026, 1, 1, tzinfo=UTC)
     first = load_policy(FIRST, source="policy.yaml")
-    state, _ = step(LoopState(policy=first, policy_since=now, policy_object=MAP), Leading(leads=True), now)
+    state, _ = step(
+        LoopState(in_force=InForce(policy=first, policy_since=now), process=ProcessFacts(policy_object=MAP)),
+        Leading(leads=True),
+        now,
+    )
 
     def read_team(namespace: str) -> ConfigMap | None:
         return config_map(reference.texts.get(namespace))
 
     def list_teams() -> list[str]:
-        return select_team_namespaces(state.policy.cluster, NAMESPACES, "rebalancer-system")
+        return select_team_namespaces(state.in_force.policy.cluster, NAMESPACES, "rebalancer-system")
 
     reader = TeamPolicyReader(list_namespaces=list_teams, read=read_team, tell=inbox.put)
     kinds: dict[str, int] = {}
@@ -142,7 +155,9 @@ class Process:
         clocks = Clocks(now=lambda: datetime.now(UTC), monotonic=time.monotonic)
         policy = load_policy(FIRST, source="policy.yaml")
         self.runner = Runner(
-            state=LoopState(policy=policy, policy_since=clocks.now(), policy_object=MAP),
+            state=LoopState(
+                in_force=InForce(policy=policy, policy_since=clocks.now()), process=ProcessFacts(policy_object=MAP)
+            ),
             cluster=cluster,
             clocks=clocks,
             observer=self.telemetry,
@@ -162,7 +177,7 @@ class Process:
 
     def _list_teams(self) -> list[str]:
         self.passes += 1
-        return select_team_namespaces(self.runner.state.policy.cluster, NAMESPACES, "rebalancer-system")
+        return select_team_namespaces(self.runner.state.in_force.policy.cluster, NAMESPACES, "rebalancer-system")
 
     def start(self) -> None:
         self.telemetry.watch_threads(self.runner, self.watcher, self.reader)
@@ -196,7 +211,7 @@ class Process:
         self._marks += 1
         mark = f"mark {self._marks}"
         self.runner.tell(ApprovalRead(approved=mark))
-        until(lambda: self.runner.state.approved == mark, "the loop")
+        until(lambda: self.runner.state.in_force.approved == mark, "the loop")
 
     def ask(self, path: str) -> tuple[int, str]:
         web = self.telemetry._web

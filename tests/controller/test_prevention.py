@@ -12,7 +12,7 @@ from msgspec import structs
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import assess
 from rebalancer.controller.prevention import Prevention
-from rebalancer.controller.state import Clocks, Leading, PauseRead, PolicyLoaded
+from rebalancer.controller.state import Clocks, Leading, PauseRead, PolicyLoaded, change
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, is_foreign
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
@@ -148,7 +148,7 @@ def test_off_sends_nothing_and_removes_what_is_our_own() -> None:
     run.load(steering(ScaleDownPrevention.OFF))
     run.cycles(3)
     assert not any(pod.own_deletion_cost or pod.annotations for pod in run.snapshot.pods)
-    assert run.runner.state.prevention.left == 0
+    assert run.runner.state.reported.prevention.left == 0
     before = run.patches
     run.cycles(3)
     assert run.patches == before
@@ -159,14 +159,14 @@ def test_observe_reports_the_risk_and_writes_nothing() -> None:
     run = Steered(made, steering(ScaleDownPrevention.OBSERVE))
     run.cycles(2)
     assert run.patches == 0
-    report = run.runner.state.prevention
+    report = run.runner.state.reported.prevention
     assert report.workloads == 1
     (finding,) = report.findings
     assert "30 to" in finding.message
     assert "are likely to remain in" in finding.message
     run.load(steering())
     run.cycles(3)
-    assert run.runner.state.prevention.findings == ()
+    assert run.runner.state.reported.prevention.findings == ()
 
 
 def check_mixture(seed: int) -> None:
@@ -246,12 +246,12 @@ def test_a_pause_stops_patches_at_once() -> None:
     run.runner.tell(PauseRead(pause=made.pause))
     run.cycles(2)
     assert run.patches == 0
-    assert "test" in run.runner.state.prevention.stopped
+    assert "test" in run.runner.state.reported.prevention.stopped
     made.pause = None
     run.runner.tell(PauseRead(pause=None))
     run.cycles(2)
     assert run.patches > 0
-    assert run.runner.state.prevention.stopped == ""
+    assert run.runner.state.reported.prevention.stopped == ""
 
 
 def test_without_the_restriction_nothing_is_patched() -> None:
@@ -260,7 +260,7 @@ def test_without_the_restriction_nothing_is_patched() -> None:
     run = Steered(made, steering())
     run.cycles(20)
     assert run.patches == 0
-    assert run.runner.state.prevention.stopped == "a change of a label was not refused"
+    assert run.runner.state.reported.prevention.stopped == "a change of a label was not refused"
     made.restricted = True
     run.cycles(20)
     assert run.patches > 0
@@ -269,7 +269,7 @@ def test_without_the_restriction_nothing_is_patched() -> None:
 def test_a_process_that_may_only_observe_patches_nothing() -> None:
     made = cluster(12)
     run = Steered(made, steering())
-    run.runner.state = structs.replace(run.runner.state, limit=Mode.OBSERVE)
+    run.runner.state = change(run.runner.state, "process", furthest_mode=Mode.OBSERVE)
     run.cycles(3)
     assert run.patches == 0
 
@@ -324,9 +324,9 @@ def test_a_restart_at_any_patch_resumes_without_memory() -> None:
     for _ in range(40):
         run.cycles(1, apart=2)
         run.restart()
-    assert run.runner.state.prevention.stopped == ""
+    assert run.runner.state.reported.prevention.stopped == ""
     run.cycles(2)
-    assert run.runner.state.prevention.ordered == 1
+    assert run.runner.state.reported.prevention.ordered == 1
     assert len({patch.uid for patch in made.patches}) == len(made.patches)
 
 
@@ -344,7 +344,7 @@ def test_a_lost_pod_is_waited_for_and_its_replacement_takes_its_place() -> None:
         starts += 1
         made.advance(20)
         run.cycles(2)
-    assert run.runner.state.prevention.ordered == 1
+    assert run.runner.state.reported.prevention.ordered == 1
     print(f"{run.patches - before} patches for {starts} pod starts")
     assert run.patches - before <= 2 * starts
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import urllib3
 from apscheduler.triggers.interval import IntervalTrigger
-from msgspec import structs
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.transport import Transport
@@ -24,7 +23,7 @@ from rebalancer.cli.main import main
 from rebalancer.controller import process
 from rebalancer.controller.policy_source import open_policy
 from rebalancer.controller.runner import Runner
-from rebalancer.controller.state import UnderWay
+from rebalancer.controller.state import UnderWay, change
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 from tests.controller.waiting import until
@@ -155,7 +154,7 @@ def test_a_process_that_plans_at_its_end_releases_the_lease(
 
     class Loop(Runner):
         def _run_cycle(self) -> None:
-            if self.state.leads:
+            if self.state.leadership.leads:
                 loops.append(self)
                 planning.set()
                 planned.wait(20)
@@ -179,8 +178,8 @@ def test_a_request_under_way_at_the_end_keeps_the_lease(
 
     class Loop(Runner):
         def _run_cycle(self) -> None:
-            if self.state.leads:
-                self.state = structs.replace(self.state, under_way=(UnderWay(uid="u", group="g"),))
+            if self.state.leadership.leads:
+                self.state = change(self.state, "queue", under_way=(UnderWay(uid="u", group="g"),))
                 sending.set()
                 answered.wait(20)
 
@@ -209,7 +208,7 @@ def test_a_follower_leads_without_listing_again(
     class Loop(Runner):
         def _run_cycle(self) -> None:
             super()._run_cycle()
-            (planned if self.state.leads else waiting).set()
+            (planned if self.state.leadership.leads else waiting).set()
 
     monkeypatch.setattr(process, "Runner", Loop)
     cluster = Counted()

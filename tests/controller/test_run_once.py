@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
-from rebalancer.controller.state import LoopState
+from rebalancer.controller.state import InForce, Leadership, LoopState
 from rebalancer.policy import Mode
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager
@@ -66,5 +66,8 @@ def test_it_never_waits_longer_than_the_interval() -> None:
 def test_before_the_first_cycle_it_waits_for_the_lease(leads: bool) -> None:
     """Whoever wins the lease is woken, so there is no reason to look before."""
     policy = eager(interval=INTERVAL)
-    state = LoopState(policy=policy, policy_since=SimulatedCluster(skewed([[1]], 1, 1).snapshot()).now, leads=leads)
+    state = LoopState(
+        leadership=Leadership(leads=leads),
+        in_force=InForce(policy=policy, policy_since=SimulatedCluster(skewed([[1]], 1, 1).snapshot()).now),
+    )
     assert time_to_next_cycle(state) == INTERVAL

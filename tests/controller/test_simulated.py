@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.placeholders import Placeholder
-from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved
+from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved, change
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.pods import NOTHING, OwnerReference
@@ -376,9 +376,9 @@ def test_a_pause_that_an_eviction_read_right_before_it_ended_does_not_stay() -> 
     simulation.runner.tell(PauseRead(pause=Pause(reason="an upgrade")))
     simulation.runner.drain()
     paused = simulation.runner.state
-    assert paused.pause == Pause(reason="an upgrade")
+    assert paused.in_force.pause == Pause(reason="an upgrade")
     simulation.cycles(20)
-    assert simulation.runner.state.pause is None
+    assert simulation.runner.state.in_force.pause is None
     assert simulation.evictions == 4
 
 
@@ -550,10 +550,13 @@ def test_placeholders_whose_thread_cannot_be_had_are_refused() -> None:
     cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
     runner = Simulation(cluster, eager(), spawn=spawn).runner
     runner.drain()
-    runner.state = msgspec.structs.replace(runner.state, to_create=(PLACEHOLDER,))
+    runner.state = change(runner.state, "capacity", to_create=(PLACEHOLDER,))
     runner.tell(Saved())
     runner.drain()
-    assert (runner.state.creating, runner.state.refused_capacity) == (frozenset(), {"p": "can't start new thread"})
+    assert (runner.state.capacity.creating, runner.state.capacity.refused) == (
+        frozenset(),
+        {"p": "can't start new thread"},
+    )
 
 
 def test_a_placeholder_that_fails_with_an_error_of_our_own_is_refused() -> None:
@@ -566,10 +569,10 @@ def test_a_placeholder_that_fails_with_an_error_of_our_own_is_refused() -> None:
     cluster.jobs.refuse = fail
     runner = Simulation(cluster, eager()).runner
     runner.drain()
-    runner.state = msgspec.structs.replace(runner.state, to_create=(PLACEHOLDER,))
+    runner.state = change(runner.state, "capacity", to_create=(PLACEHOLDER,))
     runner.tell(Saved())
     runner.drain()
-    assert (runner.state.creating, runner.state.refused_capacity) == (frozenset(), {"p": "KeyError: 'p-1'"})
+    assert (runner.state.capacity.creating, runner.state.capacity.refused) == (frozenset(), {"p": "KeyError: 'p-1'"})
 
 
 @pytest.mark.parametrize("stopping", [False, True])
@@ -580,7 +583,9 @@ def test_placeholders_are_deleted_beside_the_loop_but_before_the_process_ends(st
     cluster.create_placeholder(PLACEHOLDER, eager().capacity)
     runner = Simulation(cluster, eager(), spawn=waiting.append).runner
     runner.drain()
-    runner.state = msgspec.structs.replace(runner.state, to_delete=(PLACEHOLDER.name,), stopping=stopping)
+    runner.state = change(
+        change(runner.state, "capacity", to_delete=(PLACEHOLDER.name,)), "leadership", stopping=stopping
+    )
     runner.tell(Saved())
     runner.drain()
     assert bool(cluster.list_placeholders(eager().capacity.namespace)) == (not stopping)

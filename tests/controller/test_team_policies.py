@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from msgspec import structs
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
@@ -14,7 +13,17 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.adapters.prometheus import CycleSamples
 from rebalancer.controller import team_policies as polling
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, LoopEvent, LoopState, PolicyLoaded, Publish, TeamPoliciesRead
+from rebalancer.controller.state import (
+    CycleDue,
+    InForce,
+    Leading,
+    LoopEvent,
+    LoopState,
+    PolicyLoaded,
+    Publish,
+    TeamPoliciesRead,
+    change,
+)
 from rebalancer.controller.status import status_documents
 from rebalancer.controller.team_policies import POLL_SECONDS, RETRY_SECONDS, TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, loop_samples
@@ -278,7 +287,7 @@ def cluster_policy(*namespaces: str, mode: Mode = Mode.EVICT) -> Policy:
 
 
 def led(policy: Policy) -> LoopState:
-    return step(LoopState(policy=policy, policy_since=NOW), Leading(leads=True), NOW)[0]
+    return step(LoopState(in_force=InForce(policy=policy, policy_since=NOW)), Leading(leads=True), NOW)[0]
 
 
 def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, list[Event]]:
@@ -322,14 +331,14 @@ def test_nothing_is_evicted_before_a_team_policy_has_been_read() -> None:
     assert state.cycle is not None
     assert state.cycle.admission.evictions == ()
     assert "Excluded" in waiting(state)
-    assert state.team_problems == {}
+    assert state.in_force.team_problems == {}
     state, events = after(state, read(None))
     assert events == []
     state, _ = after(state, CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
     home = Regarding(kind="ConfigMap", namespace="default", name="rebalancer-control")
-    state, _ = after(structs.replace(led(cluster_policy("*")), pause_object=home), CycleDue(snapshot=SNAPSHOT))
+    state, _ = after(change(led(cluster_policy("*")), "process", pause_object=home), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
 
@@ -339,7 +348,7 @@ def test_a_namespace_whose_workloads_are_not_read_has_no_team_policy() -> None:
     for scope, teams in ((frozenset({"default"}), {"default"}), (frozenset({"elsewhere"}), set())):
         seen = dataclasses.replace(SNAPSHOT, scope=scope)
         state, _ = after(led(cluster_policy("*")), CycleDue(snapshot=seen))
-        assert state.teams.keys() == teams
+        assert state.in_force.teams.keys() == teams
 
 
 def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:
@@ -357,9 +366,9 @@ def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:
 def test_a_team_policy_takes_effect_between_two_evictions() -> None:
     """What was admitted before waits for a new plan."""
     state, _ = after(led(cluster_policy("default")), read(None), CycleDue(snapshot=SNAPSHOT))
-    assert state.queue
+    assert state.queue.evictions
     tightened, _ = after(state, read(STRICT))
-    assert tightened.queue == ()
+    assert tightened.queue.evictions == ()
     unchanged, _ = after(state, read(HEAD))
     assert unchanged.queue == state.queue, "a team policy that changes nothing delays nothing"
 
@@ -371,25 +380,25 @@ def test_events_about_team_policies() -> None:
     assert [(str(event.reason), event.regarding.namespace, event.regarding.name) for event in events] == [
         ("PolicyReloaded", "default", "rebalancer-policy")
     ]
-    broken = read("mode: Evict\n", state.teams["default"])
+    broken = read("mode: Evict\n", state.in_force.teams["default"])
     state, events = after(state, broken)
     assert [str(event.reason) for event in events] == ["PolicyInvalid"]
     assert "default/rebalancer-policy" in events[0].note
-    assert state.policy.rules_of("default").budgets.per_workload == Amount(value=0), "the last valid one"
+    assert state.in_force.policy.rules_of("default").budgets.per_workload == Amount(value=0), "the last valid one"
     _, events = after(state, broken)
     assert events == []
     state, events = after(state, read(STRICT, broken.teams["default"]))
     assert [str(event.reason) for event in events] == ["PolicyReloaded"]
-    state, events = after(state, read(None, state.teams["default"]))
+    state, events = after(state, read(None, state.in_force.teams["default"]))
     assert [event.note for event in events] == ["there is no team policy; the cluster policy alone is in force"]
-    assert state.policy == cluster_policy("default")
-    _, events = after(structs.replace(state, leads=False), read(STRICT))
+    assert state.in_force.policy == cluster_policy("default")
+    _, events = after(change(state, "leadership", leads=False), read(STRICT))
     assert events == [], "only the leader publishes"
 
 
 def test_a_new_leader_reports_what_it_has_read_before() -> None:
     """The policies are read at the start, when nobody leads yet."""
-    state = LoopState(policy=cluster_policy("default"), policy_since=NOW)
+    state = LoopState(in_force=InForce(policy=cluster_policy("default"), policy_since=NOW))
     state, events = after(state, read("mode: Evict\n"))
     assert events == []
     _, events = after(state, Leading(leads=True))
@@ -400,11 +409,14 @@ def test_a_new_cluster_policy_keeps_what_teams_have_and_may_end_it() -> None:
     """A team's rules hold under the next cluster policy too, unless it no longer lists the namespace."""
     state, _ = after(led(cluster_policy("default")), read(STRICT))
     state, _ = after(state, PolicyLoaded(policy=cluster_policy("def*", mode=Mode.OBSERVE)))
-    assert (state.mode, state.policy.rules_of("default").budgets.per_workload) == (Mode.OBSERVE, Amount(value=0))
+    assert (state.mode, state.in_force.policy.rules_of("default").budgets.per_workload) == (
+        Mode.OBSERVE,
+        Amount(value=0),
+    )
     state, _ = after(state, PolicyLoaded(policy=cluster_policy("shop")))
-    assert state.policy == cluster_policy("shop")
+    assert state.in_force.policy == cluster_policy("shop")
     state, _ = after(state, PolicyLoaded(policy=cluster_policy("default")))
-    assert state.policy.rules_of("default").budgets.per_workload == Amount(value=0)
+    assert state.in_force.policy.rules_of("default").budgets.per_workload == Amount(value=0)
 
 
 def test_status_and_metrics_name_the_team_policies_that_are_not_in_force() -> None:

@@ -13,7 +13,7 @@ from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import RequestRefused
 from rebalancer.adapters.prometheus import CycleSamples
-from rebalancer.controller.state import LoopState
+from rebalancer.controller.state import InForce, LoopState, Queue
 from rebalancer.controller.telemetry import Telemetry, loop_samples
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.locations import Address
@@ -130,5 +130,8 @@ def test_the_threads_of_the_cluster_are_among_them(shown: tuple[Telemetry, Kuber
 @pytest.mark.parametrize(("problem", "saved"), [("", True), ("HTTP 403", False)])
 def test_a_memory_that_is_not_saved_is_measured(problem: str, saved: bool) -> None:
     """It holds back every eviction, so an alert reports it."""
-    state = LoopState(policy=default_policy(), policy_since=datetime(2026, 1, 1, tzinfo=UTC), unsaved=problem)
+    state = LoopState(
+        in_force=InForce(policy=default_policy(), policy_since=datetime(2026, 1, 1, tzinfo=UTC)),
+        queue=Queue(unsaved=problem),
+    )
     assert loop_samples(state, CycleSamples()).memory_saved is saved

@@ -8,7 +8,7 @@ import pytest
 from rebalancer.assessment.assess import assess
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, LoopState
+from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
@@ -52,7 +52,7 @@ def test_the_report_names_kind_object_and_remedy() -> None:
 def test_figures_of_a_cycle() -> None:
     """Every evaluated workload has a series, and each kind its number."""
     now = WAITING.taken_at
-    state, _ = step(LoopState(policy=eager(), policy_since=now), Leading(leads=True), now)
+    state, _ = step(LoopState(in_force=InForce(policy=eager(), policy_since=now)), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=WAITING), now)
     figures = samples_of(state.cycle)
     assert [(sample.workload, sample.wrong) for sample in figures.replacements] == [("web", True)]

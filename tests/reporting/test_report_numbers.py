@@ -18,7 +18,7 @@ from rebalancer.adapters.prometheus import Metrics
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.state import LoopState
+from rebalancer.controller.state import InForce, Leadership, LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.controller.telemetry import loop_samples
 from rebalancer.reporting.documents.document import to_json
@@ -219,7 +219,12 @@ def check_page(cycle: Cycle) -> None:
 def state_of(cycle: Cycle) -> LoopState:
     """Return the state of a leader after the cycle."""
     policy = cycle.context.policy
-    return LoopState(policy=policy, policy_since=cycle.context.now, leads=True, cycle=cycle, memory=cycle.memory)
+    return LoopState(
+        leadership=Leadership(leads=True),
+        in_force=InForce(policy=policy, policy_since=cycle.context.now),
+        cycle=cycle,
+        memory=cycle.memory,
+    )
 
 
 def page_of(cycle: Cycle) -> PageDocument:

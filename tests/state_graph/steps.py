@@ -11,7 +11,7 @@ from msgspec import structs
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.controller.cycle import Cycle, CycleInputs, run_cycle
 from rebalancer.controller.evictions import queue_evictions
-from rebalancer.controller.state import LoopState
+from rebalancer.controller.state import InForce, LoopState
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
@@ -80,7 +80,7 @@ def controller_steps(scene: Scene, state: State, choose: Decide = decide) -> Ite
 
 def _evicted(scene: Scene, snapshot: Snapshot, cycle: Cycle, evictions: tuple[Eviction, ...]) -> World:
     """Return what comes of evictions that are granted: the pods are gone, and their replacements wait for a node."""
-    loop = LoopState(policy=scene.policy, policy_since=START, memory=cycle.memory, cycle=cycle)
+    loop = LoopState(in_force=InForce(policy=scene.policy, policy_since=START), memory=cycle.memory, cycle=cycle)
     memory = queue_evictions(loop, evictions, START)[0].memory
     victims = {eviction.pod.uid for eviction in evictions}
     moves = tuple(

@@ -26,7 +26,7 @@ _HOLDS_ALL = frozenset(
 def check_end(world: "World") -> None:
     """Report to the monitor what is not as it must be."""
     breach = world.monitor.breach
-    leaders = [replica for replica in world.living if replica.runner.state.leads and replica.elector.leads()]
+    leaders = [replica for replica in world.living if replica.runner.state.leadership.leads and replica.elector.leads()]
     if len(leaders) != 1:
         breach(f"{len(leaders)} replicas lead at the end")
         return
@@ -46,15 +46,15 @@ def check_end(world: "World") -> None:
 
 def is_at_rest(world: "World") -> bool:
     """Return whether nothing is left to do: all is as it must be, and whatever pods are wanted are there."""
-    cycles = [replica.runner.state.cycle for replica in world.living if replica.runner.state.leads]
+    cycles = [replica.runner.state.cycle for replica in world.living if replica.runner.state.leadership.leads]
     in_flight = any(replica.runner.state.memory.in_flight for replica in world.living)
     waiting = any(pod.waiting or pod.terminating for pod in world.state.store.pods)
     return not in_flight and not waiting and all(cycle is not None and not cycle.plan.groups for cycle in cycles)
 
 
 def _find_stuck(state: LoopState, now: datetime) -> Iterable[str]:
-    if state.unsaved:
-        yield f"the memory is not stored at the end: {state.unsaved}"
+    if state.queue.unsaved:
+        yield f"the memory is not stored at the end: {state.queue.unsaved}"
     for move in state.memory.in_flight:
         if now - move.requested_at > STUCK:
             yield f"the move of {move.pod} has been {move.state} since {now - move.requested_at}"

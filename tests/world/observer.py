@@ -43,7 +43,7 @@ class WorldObserver:
         """Let the monitor see what was admitted and requested, and how moves ended."""
         monitor, name = self._world.monitor, self._replica.name
         self._replica.note_requests(state)
-        self._requested |= {request.group for request in state.under_way}
+        self._requested |= {request.group for request in state.queue.under_way}
         if state.turn != self._turn and state.cycle is not None:
             self._turn = state.turn
             admitted = {eviction.group for eviction in state.cycle.admission.evictions}
@@ -63,14 +63,19 @@ class WorldObserver:
     def _check_steps(self, state: LoopState) -> None:
         """Check that what a begun step requires is requested, unless everything is held back or its group refused."""
         world, cycle = self._world, state.cycle
-        if cycle is None or not state.leads or state.pause is not None or state.mode is Mode.OBSERVE:
+        if (
+            cycle is None
+            or not state.leadership.leads
+            or state.in_force.pause is not None
+            or state.mode is Mode.OBSERVE
+        ):
             return
         if not self._replica.elector.leads():
             return  # the event of it is under way
-        queued = {eviction.group for eviction in state.queue}
-        under_way = {request.uid for request in state.under_way}
+        queued = {eviction.group for eviction in state.queue.evictions}
+        under_way = {request.uid for request in state.queue.under_way}
         since = cycle.context.now
-        for group, number in state.sent.items():
+        for group, number in state.queue.sent.items():
             if not 0 < number < self._needed.get(group, 1) or group in queued or (state.turn, group) in self._torn:
                 continue
             moves = [move for move in state.memory.moves if move.group == group and move.requested_at >= since]

@@ -12,6 +12,7 @@ from rebalancer.controller.runner import Identity, Runner
 from rebalancer.controller.state import (
     ApprovalRead,
     Clocks,
+    InForce,
     LoopEvent,
     LoopState,
     PauseRead,
@@ -74,7 +75,7 @@ class Replica:
         self.elector: Elector
         self.runner = WorldRunner(
             self._wake,
-            state=LoopState(policy=policy, policy_since=self._now()),
+            state=LoopState(in_force=InForce(policy=policy, policy_since=self._now())),
             cluster=self.port,
             clocks=clocks,
             observer=Watching(),
@@ -170,7 +171,7 @@ class Replica:
 
     def under_way(self) -> frozenset[str]:
         """Return the UIDs of the pods whose evictions it has requested without an answer yet."""
-        return frozenset(request.uid for request in self.runner.state.under_way)
+        return frozenset(request.uid for request in self.runner.state.queue.under_way)
 
     def plan_age(self, move: Move) -> float | None:
         """Return how old the plan of a step is that begins with this move, None if the step has begun before."""
@@ -181,12 +182,12 @@ class Replica:
         """Note what has to be known of each request when it begins: a newer plan may be there when it is sent."""
         known = self._requests
         self._requests = {}
-        for request in state.under_way:
+        for request in state.queue.under_way:
             if request.uid in known:
                 self._requests[request.uid] = known[request.uid]
             elif state.cycle is not None:
                 needed = next((one.needed for one in state.cycle.plan.evictions if one.pod.uid == request.uid), 1)
-                self._requests[request.uid] = Requested(self.planned_at, state.sent.get(request.group, 0), needed)
+                self._requests[request.uid] = Requested(self.planned_at, state.queue.sent.get(request.group, 0), needed)
 
     def is_required(self, move: Move) -> bool:
         """Return whether a step that has begun is none without this move."""

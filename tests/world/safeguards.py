@@ -134,7 +134,11 @@ def _one_refusal_holds_one_group(patch: pytest.MonkeyPatch) -> None:
     """As if there were one queue: one request at a time, the same group first, and a refusal ends them all."""
     patch.setattr(evictions, "record_refusal", lambda memory, *_: memory)
     patch.setattr(evictions, "_drop_group", lambda state, _: evictions.drop_queue(state))
-    patch.setattr(evictions, "_next_eviction", lambda state: None if state.under_way else next(iter(state.queue), None))
+    patch.setattr(
+        evictions,
+        "_next_eviction",
+        lambda state: None if state.queue.under_way else next(iter(state.queue.evictions), None),
+    )
     honest = admission.admit
     patch.setattr(
         cycle, "admit", lambda plan, snapshot, memory, context: honest(plan, snapshot, memory, replace(context, turn=0))

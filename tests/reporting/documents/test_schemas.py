@@ -19,7 +19,7 @@ from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, Leading, LoopState
+from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
 from rebalancer.controller.status import status_documents
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
@@ -98,7 +98,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         yield "explanation", text(explain_pod(pod, view, assessment, made))
         yield "prediction", text(prediction_document(predict(structs.replace(pod, node=None), view.without([pod]))))
     now = snapshot.taken_at + timedelta(seconds=1)
-    state, _ = step(LoopState(policy=RULES, policy_since=now), Leading(leads=True), now)
+    state, _ = step(LoopState(in_force=InForce(policy=RULES, policy_since=now)), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
     remaining = {document.key: document.text.encode() for document in status_documents(state, "pod-1", "policy.yaml")}
     yield "status", remaining[STATUS_KEY]
