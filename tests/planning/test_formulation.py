@@ -10,7 +10,7 @@ from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.planning.causes import NodeGone, OthersUncreated
+from rebalancer.planning.causes import NodeBeingDeleted, NodeGone, OthersUncreated, Refusal
 from rebalancer.planning.formulation import set_aside
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
@@ -31,6 +31,16 @@ def test_several_classes_wait_for_settling_nodes() -> None:
     rules = policy().model_copy(update={"nodes": policy().nodes.model_copy(update={"settle": timedelta(minutes=5)})})
     (group,) = planned(replace(snapshot, nodes=fresh), rules).groups
     assert group.reason is Reason.NODE_SETTLING
+
+
+def test_several_classes_wait_for_a_node_that_is_being_deleted() -> None:
+    """As pods of one class do."""
+    snapshot = joined(two_classes())
+    deleted = tuple(
+        structs.replace(node, deleted=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
+    )
+    (group,) = planned(replace(snapshot, nodes=deleted)).groups
+    assert group.refusal == Refusal(Reason.NODE_LEAVING, NodeBeingDeleted("b-1"))
 
 
 def test_a_gated_pod_of_one_class_lets_the_component_wait() -> None:
