@@ -177,12 +177,10 @@ class _Controller:
             transport,
             interval=self._interval.total_seconds(),
             viewer=viewer,
+            leads=self._leads,
         )
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner(identity)
-        self._runner.count_requests = self._telemetry.requests.read
-        self._telemetry.ask_leadership(self._leads)
-        self._runner.use_placeholders(PlaceholderStore(self._transport))
         self._prevention = Prevention(
             cluster=self._cluster,
             clocks=clocks,
@@ -226,6 +224,8 @@ class _Controller:
             identity=identity,
             spawn=spawn_thread,
             cycle_ended=self._cycle_ended,
+            placeholders=PlaceholderStore(self._transport),
+            count_requests=self._telemetry.requests.read,
         )
 
     def _load_memory(self) -> Memory:

@@ -121,10 +121,11 @@ class Runner:
 
     `may_act` says right before each eviction whether this process still leads in the term of the plan, since a lease
     can run out between two events, and even be won again. `cycle_ended` is called after every cycle that did not fail,
-    and instead of a cycle where another process leads.
+    and instead of a cycle where another process leads. `placeholders` is where Jobs of placeholders are created, None:
+    nowhere. `count_requests` returns the requests to the API server within a time, for the breaker.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all that a loop is connected to
         self,
         *,
         state: LoopState,
@@ -135,6 +136,8 @@ class Runner:
         identity: Identity,
         spawn: Spawn = run_at_once,
         cycle_ended: Callable[[], None] = lambda: None,
+        placeholders: Placeholders | None = None,
+        count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS,
     ) -> None:
         self.state = state
         self._cluster = cluster
@@ -144,10 +147,10 @@ class Runner:
         self._identity = identity
         self._spawn = spawn
         self._cycle_ended = cycle_ended
-        self.use_placeholders(None)
+        self._placeholders = placeholders
+        self._jobs = PlaceholderJobs(placeholders, self._find_objection)
+        self._count_requests = count_requests
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
-        self.count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS
-        """Returns the requests to the API server within a time, for the breaker."""
         self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
         self._waiting_tick = False
         self._next_cycle: float | None = None
@@ -156,11 +159,6 @@ class Runner:
         self._awaited = NOTHING_AWAITED
         self._scheduling = threading.Lock()
         self.thread = threading.Thread(target=self._run, name="loop", daemon=True)
-
-    def use_placeholders(self, placeholders: Placeholders | None) -> None:
-        """Say where Jobs of placeholders are created; None: nowhere. Before the loop runs."""
-        self._placeholders = placeholders
-        self._jobs = PlaceholderJobs(placeholders, self._find_objection)
 
     # From any thread
 
@@ -252,7 +250,7 @@ class Runner:
                 stale = self._cluster.staleness()
                 read_at = self._clocks.monotonic()
                 snapshot = self._cluster.snapshot(self._clocks.now())
-            requests = self.count_requests(self.state.in_force.policy.breaker.window)
+            requests = self._count_requests(self.state.in_force.policy.breaker.window)
             capacity = self._read_capacity(snapshot)
             self._handle(
                 CycleDue(snapshot=snapshot, read_at=read_at, stale=stale, requests=requests, capacity=capacity)

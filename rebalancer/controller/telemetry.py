@@ -87,7 +87,7 @@ class Telemetry:
 
     A process is alive if it runs cycles or is ready to, and none of its threads has ended; it is ready if its caches
     are complete. Whether the policy is valid is a metric and an event, not a matter of readiness: the last valid policy
-    stays in force.
+    stays in force. It is shown as the leader only while `leads` returns True.
     """
 
     def __init__(
@@ -98,9 +98,10 @@ class Telemetry:
         *,
         interval: float,
         viewer: Viewer | None = None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self._cluster = cluster
-        self._metrics = Metrics(watches=self._watch_samples)
+        self._metrics = Metrics(watches=self._watch_samples, leads=leads)
         self.requests = RequestWindow()
         transport.on_answer = self._count_request
         self._web = self._make_server(address) if address is not None else None
@@ -138,10 +139,6 @@ class Telemetry:
             self._web.stop()
         if self._viewer is not None:
             self._viewer.stop()
-
-    def ask_leadership(self, leads: Callable[[], bool]) -> None:
-        """Show this process as the leader only while this also returns True."""
-        self._metrics.ask_leadership(leads)
 
     def beat(self) -> None:
         """Note that a cycle has ended, or that another process leads."""

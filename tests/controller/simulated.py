@@ -80,8 +80,8 @@ class Simulation:
             identity=Identity(name="test", policy_source="test"),
             cycle_ended=self._cycle_ended,
             spawn=self._spawn,
+            placeholders=self.cluster,
         )
-        runner.use_placeholders(self.cluster)
         runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY_KEY))))
         return runner
 

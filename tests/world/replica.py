@@ -83,6 +83,7 @@ class Replica:
             identity=Identity(name=name, policy_source="world"),
             spawn=self._spawn_request,
             cycle_ended=self._cycle_ended,
+            placeholders=self.port if has_features else None,
         )
         self.runner._sender._kill_switch._reading = HubLock(hub)  # type: ignore[assignment]  # between tasks here
         self.elector = Elector(
@@ -95,8 +96,6 @@ class Replica:
         )
         self.port.sender = self
         self._prevention = self._prevent(clocks) if has_features else None
-        if has_features:
-            self.runner.use_placeholders(self.port)
         self._idle: Task | None = None
         self._renewing = False
         self._spawn(self._loop)

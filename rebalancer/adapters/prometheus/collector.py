@@ -31,9 +31,9 @@ class CycleCollector(Collector):
     `leads` is called at every scrape: the loop may wait for an API server that does not answer, and the Lease runs out.
     """
 
-    def __init__(self, watches: Watches, revision: str) -> None:
+    def __init__(self, watches: Watches, leads: Callable[[], bool], revision: str) -> None:
         self.samples = CycleSamples()
-        self.leads: Callable[[], bool] = lambda: True
+        self._leads = leads
         self._watches = watches
         self._revision = revision
 
@@ -43,7 +43,7 @@ class CycleCollector(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the series."""
-        samples = self.samples if self.leads() else replace(self.samples, leader=False)
+        samples = self.samples if self._leads() else replace(self.samples, leader=False)
         yield _make_gauge(catalog.BUILD_INFO, [((__version__, self._revision, python_version()), 1)])
         yield from _collect_process(samples)
         yield from _collect_watches(self._watches())

@@ -28,14 +28,17 @@ _ON_ALL: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 class Metrics:
     """Counts events, and publishes the samples of each cycle.
 
-    `watches` is called at every scrape; `revision` is that of the source, "" if the build does not know it. Every
+    `watches` is called at every scrape, and so is `leads`: while it returns False, the cluster's series are not shown.
+    `revision` is that of the source, "" if the build does not know it. Every
     method may be called from any thread.
     """
 
-    def __init__(self, *, watches: Watches = tuple, revision: str = "") -> None:
+    def __init__(
+        self, *, watches: Watches = tuple, leads: Callable[[], bool] = lambda: True, revision: str = ""
+    ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        self._collector = CycleCollector(watches, revision)
+        self._collector = CycleCollector(watches, leads, revision)
         self.registry.register(self._collector)
         self._evictions = self._counter(catalog.EVICTIONS)
         self._patches = self._counter(catalog.PREVENTION_PATCHES)
@@ -61,10 +64,6 @@ class Metrics:
     def publish(self, samples: CycleSamples) -> None:
         """Export these samples from now on."""
         self._collector.samples = samples
-
-    def ask_leadership(self, leads: Callable[[], bool]) -> None:
-        """Show the cluster's series only while this also returns True, at every scrape."""
-        self._collector.leads = leads
 
     def time_phase(self, phase: Phase) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""

@@ -1,6 +1,7 @@
 """What a scrape shows."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -87,9 +88,9 @@ LEADING = CycleSamples(
 )
 
 
-def full() -> Metrics:
+def full(leads: Callable[[], bool] = lambda: True) -> Metrics:
     """Everything that there is to show is shown."""
-    metrics = Metrics(watches=lambda: (WatchSamples(kind="Pod", age=1.5, objects=12),))
+    metrics = Metrics(watches=lambda: (WatchSamples(kind="Pod", age=1.5, objects=12),), leads=leads)
     metrics.publish(LEADING)
     metrics.count_request("GET", "/api/v1/pods", 200)
     with metrics.time_phase(Phase.PLAN):
@@ -267,9 +268,8 @@ def test_only_the_leader_shows_the_cluster() -> None:
 
 def test_a_lease_that_has_run_out_shows_at_once() -> None:
     """Also while the loop waits for an API server that does not answer, and publishes nothing."""
-    metrics = full()
     leads = True
-    metrics.ask_leadership(lambda: leads)
+    metrics = full(lambda: leads)
     assert values(metrics, "rebalancer_leader") == {(): 1}
     leads = False
     assert values(metrics, "rebalancer_leader") == {(): 0}
