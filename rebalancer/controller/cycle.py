@@ -199,5 +199,5 @@ def _observe(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory) -> Breake
 
 def _remember(inputs: CycleInputs, evaluation: Evaluation, tracked: Memory, breaker: BreakerState) -> Memory:
     """Return the memory with what was found."""
-    found = update_memory(tracked, evaluation.assessment, evaluation.causes, evaluation.plan, inputs.context.now)
-    return structs.replace(found, breaker=breaker)
+    memory = update_memory(tracked, evaluation.assessment, evaluation.causes, evaluation.plan, inputs.context.now)
+    return structs.replace(memory, breaker=breaker)
