@@ -3,9 +3,11 @@
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -61,6 +63,25 @@ def test_round_trip() -> None:
     """What is written is read back."""
     assert parse_memory(memory_text(MEMORY)) == MEMORY
     assert parse_memory("") == NO_MEMORY
+
+
+def test_a_memory_of_an_earlier_release_is_read_whole() -> None:
+    """Every value of every part that it wrote: moves, approval, placeholders and back-off among them."""
+    recorded = json.loads((Path(__file__).parent / "earlier-memory.json").read_text(encoding="utf-8"))
+    read = json.loads(msgspec.json.encode(parse_memory(recorded["stored"])))
+
+    def left_out(before: Any, after: Any, path: str) -> Iterator[str]:
+        if isinstance(before, dict):
+            for key, value in before.items():
+                yield from left_out(value, after.get(key), f"{path}.{key}")
+        elif isinstance(before, list) and len(before) == len(after or ()):
+            for number, value in enumerate(before):
+                yield from left_out(value, after[number], f"{path}[{number}]")
+        elif before != after:
+            yield path
+
+    assert list(left_out(recorded["holds"], read, "")) == []
+    assert recorded["holds"]["proposal"]["approved"] is True, "every part is filled"
 
 
 def test_a_memory_of_an_older_release() -> None:
