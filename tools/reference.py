@@ -39,6 +39,7 @@ from rebalancer.tracking.moves import TRANSITIONS
 from tools.chart import chart_files, value_rows
 from tools.dashboard import dashboard_text
 from tools.monitoring import MONITORING, alert_rows, prometheus_rule
+from tools.tracer import drawing
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COMMAND: Final = "make docs"
@@ -378,11 +379,12 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "metrics": metrics,
     "alerts": alerts,
     "moves": moves,
+    "way": drawing,
     "chart-values": chart_values,
 }
 PAGES: Final[Mapping[str, frozenset[str]]] = {
-    "docs/reference.md": frozenset(PARTS) - {"moves", "chart-values"},
-    "docs/design.md": frozenset({"moves"}),
+    "docs/reference.md": frozenset(PARTS) - {"moves", "way", "chart-values"},
+    "docs/design.md": frozenset({"moves", "way"}),
     "deploy/chart/rebalancer/README.md": frozenset({"chart-values"}),
 }
 """The pages, and the parts that each must hold."""

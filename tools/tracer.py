@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -26,6 +27,9 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 EXAMPLE: Final = ROOT / "docs" / "examples" / "zone-returned.json"
 PACKAGE: Final = "rebalancer."
 PLANNING: Final = "rebalancer.planning"
+
+_EVERYWHERE: Final = frozenset({"model", "policy", "simulator"})
+"""Facts and intent, which every package reads, and whoever plays the cycle here."""
 
 POLICY: Final = """\
 apiVersion: rebalancer.dev/v1alpha1
@@ -52,8 +56,8 @@ class Way:
     begins: tuple[str, str]
     """Module and name of the function with which it begins."""
     layers: dict[str, int]
-    modules: list[str] = field(default_factory=list)
-    """Outside of planning, in the order of their first call."""
+    entered: dict[str, None] = field(default_factory=dict)
+    """All modules, in the order of their first call."""
     before_planner: int | None = None
     """How many modules and climbs there were when the planner was called, None if it never was."""
     climbs_before_planner: int = 0
@@ -78,15 +82,18 @@ class Way:
             self._over = frame is self._outermost
 
     def _enter(self, module: str, frame: FrameType) -> None:
-        if module.startswith(PLANNING):
-            if self.before_planner is None and frame.f_code.co_name == "plan":
-                self.before_planner = len(self.modules)
-                self.climbs_before_planner = self.climbs.total()
-        elif module not in self.modules:
-            self.modules.append(module)
+        if module.startswith(PLANNING) and self.before_planner is None and frame.f_code.co_name == "plan":
+            self.before_planner = len(self.modules)
+            self.climbs_before_planner = self.climbs.total()
+        self.entered.setdefault(module)
         caller = _caller(frame)
         if caller and 0 < self._rank(caller) < self._rank(module):
             self.climbs[caller, module] += 1
+
+    @property
+    def modules(self) -> list[str]:
+        """Those outside of planning."""
+        return [module for module in self.entered if not module.startswith(PLANNING)]
 
     def _rank(self, module: str) -> int:
         names = [name for name in self.layers if module == name or module.startswith(f"{name}.")]
@@ -132,16 +139,36 @@ def _profiled(work: Callable[[], object], way: Way) -> None:
         sys.setprofile(None)
 
 
+def drawing() -> str:
+    """Draw the packages in the order in which one cycle first enters them, from the snapshot to what is admitted."""
+    entered = dict.fromkeys(_package(module) for module in _follow_cycle().entered)
+    packages = [package for package in entered if package not in _EVERYWHERE]
+    arrows = [f"    {before} --> {after}" for before, after in pairwise(packages)]
+    return "\n".join(["```mermaid", "flowchart LR", *arrows, "```", ""])
+
+
+def _package(module: str) -> str:
+    return module.removeprefix(PACKAGE).partition(".")[0]
+
+
+def _follow_cycle() -> Way:
+    with tempfile.TemporaryDirectory() as folder:
+        return follow(["simulate", *_flags(folder)], ("rebalancer.controller.cycle", "run_cycle"))
+
+
+def _flags(folder: str) -> list[str]:
+    policy = Path(folder) / "policy.yaml"
+    policy.write_text(POLICY, encoding="utf-8")
+    return ["--snapshot", str(EXAMPLE), "--policy", str(policy)]
+
+
 def main() -> None:
     """Print both ways."""
+    cycle = _follow_cycle()
+    print("One cycle (rebalancer simulate)", *cycle.lines(), sep="\n")
     with tempfile.TemporaryDirectory() as folder:
-        policy = Path(folder) / "policy.yaml"
-        policy.write_text(POLICY, encoding="utf-8")
-        flags = ["--snapshot", str(EXAMPLE), "--policy", str(policy)]
-        cycle = follow(["simulate", *flags], ("rebalancer.controller.cycle", "run_cycle"))
-        print("One cycle (rebalancer simulate)", *cycle.lines(), sep="\n")
-        plan = follow(["plan", *flags, "-o", "json"], ("rebalancer.cli.plan", "run"))
-        print("", "rebalancer plan", *plan.lines(), sep="\n")
+        plan = follow(["plan", *_flags(folder), "-o", "json"], ("rebalancer.cli.plan", "run"))
+    print("", "rebalancer plan", *plan.lines(), sep="\n")
 
 
 if __name__ == "__main__":
