@@ -166,6 +166,22 @@ def test_a_command_that_reads_says_what_a_repair_needs_and_why_it_is_not_request
     assert not refusals(snapshot, eager(topology=DECLARED))
 
 
+def test_a_command_requests_nothing_where_the_controller_would() -> None:
+    """It names the need, and no reason why it is not requested."""
+    snapshot, policy = two_zones({ZONE: 1}), eager(topology=DECLARED, capacity=Capacity(mode=CapacityMode.REQUEST))
+    evaluation = evaluate(snapshot, policy)
+    seen = Observation(now=snapshot.taken_at, plan=evaluation.plan, may_begin=False)
+    decision = decide_capacity(evaluation, NO_MEMORY, seen, lasting=timedelta(0))
+    assert not decision.begun
+    assert not decision.created
+    (refusal,) = decision.refusals
+    assert refusal_text(refusal.refusal) == (
+        "4 evictions would repair it with capacity for 4 pods in zone c; needs about 3.2 cores and 3 GiB there for "
+        "some minutes"
+    )
+    assert decide_capacity(evaluation, NO_MEMORY, structs.replace(seen, may_begin=True), lasting=timedelta(0)).begun
+
+
 @pytest.mark.parametrize(
     ("memory", "text"),
     [
