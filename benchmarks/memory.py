@@ -15,18 +15,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.planning_states import zone_returned
-from rebalancer.assessment.assess import assess
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode_page
-from rebalancer.model.moves import NO_MEMORY
+from rebalancer.engine import evaluate
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.policy import default_policy
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.scheduling.view import View
 
 SIZES = (1_500, 15_000, 60_000, 150_000)
 REPLICAS = 30
@@ -94,7 +91,7 @@ def measure(size: int) -> str:
     snapshot = Snapshot(taken_at=taken_at, nodes=nodes, pods=decode(made.pods), workloads=workloads)
     del made
     policy = default_policy()
-    result = plan(view := View(snapshot), assess(view, policy, NO_MEMORY), policy, NO_MEMORY)
+    result = evaluate(snapshot, policy).plan
     document = plan_document(result, snapshot)
     written = len(to_json(document))
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -30,17 +30,14 @@ from benchmarks.recorded.server import served
 from benchmarks.recorded.states import SCENARIOS, SIZES
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
-from rebalancer.assessment.assess import assess
-from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.main import collect_rarely
-from rebalancer.model.moves import NO_MEMORY
-from rebalancer.planning.planner import find_relaxations, plan
+from rebalancer.engine import evaluate
+from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import default_policy
 from rebalancer.reporting.documents.document import json_chunks
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.documents.report import every_workload, report_document
-from rebalancer.scheduling.view import View
 
 T = TypeVar("T")
 
@@ -57,10 +54,15 @@ class Phases:
 
     def run(self, name: str, function: Callable[[], T]) -> T:
         """Run one phase."""
+        with self.watch(name):
+            return function()
+
+    @contextmanager
+    def watch(self, name: str) -> Iterator[None]:
+        """Time the block, as one phase."""
         began = time.process_time()
-        made = function()
+        yield
         self.note(name, time.process_time() - began)
-        return made
 
     def note(self, name: str, seconds: float) -> None:
         """Note what a phase took."""
@@ -94,15 +96,16 @@ def measure(kubeconfig: Path) -> Phases:
     phases.note("receive", received)
     phases.note("decode", whole - received)
     transport.close()
-    view = View(snapshot)
-    assessment = phases.run("assess", lambda: assess(view, policy, NO_MEMORY))
-    made = phases.run("plan", lambda: plan(view, assessment, policy, NO_MEMORY))
+    evaluation = evaluate(snapshot, policy, stopwatch=phases.watch)
+    made = evaluation.plan
     document = phases.run("plan document", lambda: plan_document(made, snapshot, find_relaxations(made)))
     phases.run("plan JSON", lambda: sum(map(len, json_chunks(document))))
-    causes = find_causes(assessment, view, NO_MEMORY)
+    view, assessment = evaluation.view, evaluation.assessment
     phases.run(
         "report document",
-        lambda: report_document(assessment, made, causes, find_findings(view, assessment, ()), every_workload),
+        lambda: report_document(
+            assessment, made, evaluation.causes, find_findings(view, assessment, ()), every_workload
+        ),
     )
     return phases
 

@@ -12,12 +12,10 @@ import pytest
 
 from benchmarks.planning_states import uneven, zone_returned
 from benchmarks.timing import seconds
-from rebalancer.assessment.assess import assess
 from rebalancer.cli.main import collect_rarely
-from rebalancer.model.moves import NO_MEMORY
+from rebalancer.engine import evaluate
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
 from rebalancer.policy import default_policy
 from rebalancer.scheduling.pod_topology_spread import constraints_of, counts
 from rebalancer.scheduling.view import View
@@ -36,8 +34,7 @@ def _as_the_process_does() -> Iterator[None]:
 
 def plan_from_nothing(snapshot: Snapshot) -> Plan:
     """Assess and plan from nothing: without what a snapshot has found out about itself before."""
-    view = View(replace(snapshot))
-    return plan(view, assess(view, POLICY, NO_MEMORY), POLICY, NO_MEMORY)
+    return evaluate(replace(snapshot), POLICY).plan
 
 
 def full_skew(snapshot: Snapshot) -> int:

@@ -1,3 +1,82 @@
-"""Rebalancer: keeps Kubernetes workloads spread the way kube-scheduler would count it."""
+"""Rebalancer: keeps Kubernetes workloads spread the way kube-scheduler would count it.
+
+The names in `__all__` are the library: what is violated in a snapshot of a cluster, and what is to be done about it.
+`docs/library.md` has examples. Every other module and name may change with any release.
+
+    snapshot = rebalancer.read_snapshot(data)
+    evaluation = rebalancer.evaluate(snapshot, rebalancer.default_policy())
+"""
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # type checkers take it for True; `typing` is not imported for it, which costs milliseconds
+if TYPE_CHECKING:
+    from rebalancer.adapters.files.encodings import UnreadableSnapshot
+    from rebalancer.assessment.assess import Assessment
+    from rebalancer.engine import Evaluation, evaluate
+    from rebalancer.library import IncompleteSnapshot, read_snapshot
+    from rebalancer.model.moves import Memory, Reference
+    from rebalancer.model.reasons import Reason, State
+    from rebalancer.model.snapshot import Snapshot
+    from rebalancer.planning.plan import Eviction, Plan
+    from rebalancer.policy import Policy, PolicyError, default_policy, load_policy
+    from rebalancer.scheduling.profile import Profile
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Assessment",
+    "Evaluation",
+    "Eviction",
+    "IncompleteSnapshot",
+    "Memory",
+    "Plan",
+    "Policy",
+    "PolicyError",
+    "Profile",
+    "Reason",
+    "Reference",
+    "Snapshot",
+    "State",
+    "UnreadableSnapshot",
+    "default_policy",
+    "evaluate",
+    "load_policy",
+    "read_snapshot",
+]
+
+_MODULES = {
+    "Assessment": "assessment.assess",
+    "Evaluation": "engine",
+    "Eviction": "planning.plan",
+    "IncompleteSnapshot": "library",
+    "Memory": "model.moves",
+    "Plan": "planning.plan",
+    "Policy": "policy",
+    "PolicyError": "policy",
+    "Profile": "scheduling.profile",
+    "Reason": "model.reasons",
+    "Reference": "model.moves",
+    "Snapshot": "model.snapshot",
+    "State": "model.reasons",
+    "UnreadableSnapshot": "adapters.files.encodings",
+    "default_policy": "policy",
+    "evaluate": "engine",
+    "load_policy": "policy",
+    "read_snapshot": "library",
+}
+"""The module of each name. It is imported when the name is first used: a command imports only what it needs."""
+
+if not TYPE_CHECKING:  # a type checker would accept every name of a module with `__getattr__`
+
+    def __getattr__(name: str) -> object:
+        """Import a public name."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """List the public names, too."""
+        return sorted({*globals(), *__all__})

@@ -247,20 +247,16 @@ def _rename_uids(node: Any, copy: int) -> None:
 def trace_plan(data: bytes, root: Path) -> list[str]:
     """Plan for a cluster and return the planner's modules in the order in which their functions were entered.
 
-    `rebalancer` must be imported from `root`; the names of modules of older checkouts are tried, too.
+    `rebalancer` must be imported from `root`; older checkouts without `engine` are assessed and planned by hand.
     """
     snapshots = importlib.import_module("rebalancer.adapters.files")
     newest = importlib.import_module("rebalancer.model.cluster").NEWEST
-    memory = importlib.import_module("rebalancer.model.moves").NO_MEMORY
     policy = importlib.import_module("rebalancer.policy").default_policy()
     try:
-        assess = importlib.import_module("rebalancer.assessment.assess").assess
+        evaluate = importlib.import_module("rebalancer.engine").evaluate
     except ModuleNotFoundError:
-        assess = importlib.import_module("rebalancer.assessment.judgement").assess
-    plan = importlib.import_module("rebalancer.planning.planner").plan
+        evaluate = _evaluate_by_hand
     snapshot, _ = snapshots.read_snapshot(data, version=newest, at=None, source="")
-    view = importlib.import_module("rebalancer.scheduling.view").View(snapshot)
-    assessment = assess(view, policy, memory)
     folder = str(root / PACKAGE / "planning") + os.sep
     entered: list[str] = []
 
@@ -270,10 +266,22 @@ def trace_plan(data: bytes, root: Path) -> list[str]:
 
     sys.setprofile(record)
     try:
-        plan(view, assessment, policy, memory)
+        evaluate(snapshot, policy)
     finally:
         sys.setprofile(None)
     return entered
+
+
+def _evaluate_by_hand(snapshot: Any, policy: Any) -> None:
+    """Assess and plan as checkouts before `engine` do."""
+    memory = importlib.import_module("rebalancer.model.moves").NO_MEMORY
+    try:
+        assess = importlib.import_module("rebalancer.assessment.assess").assess
+    except ModuleNotFoundError:
+        assess = importlib.import_module("rebalancer.assessment.judgement").assess
+    plan = importlib.import_module("rebalancer.planning.planner").plan
+    view = importlib.import_module("rebalancer.scheduling.view").View(snapshot)
+    plan(view, assess(view, policy, memory), policy, memory)
 
 
 def _states(root: Path) -> Iterator[tuple[str, bytes]]:

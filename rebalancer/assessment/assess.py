@@ -11,7 +11,7 @@ from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.reasons import State
 from rebalancer.policy import Policy
 from rebalancer.scheduling.pod_topology_spread import Counts, counts
@@ -24,6 +24,21 @@ class EvaluatedConstraint(Struct, frozen=True, kw_only=True, gc=False):
 
     constraint: EffectiveConstraint
     counts: Counts
+
+    @property
+    def topology_key(self) -> str:
+        """The key of the domains."""
+        return self.constraint.key
+
+    @property
+    def max_skew(self) -> int:
+        """The largest skew that it allows."""
+        return self.constraint.max_skew
+
+    @property
+    def skew(self) -> int:
+        """The skew: the greatest count of a domain less the global minimum."""
+        return self.counts.skew
 
     @property
     def state(self) -> State:
@@ -39,6 +54,11 @@ class EvaluatedGroup(Struct, frozen=True, kw_only=True, gc=False):
     soft: tuple[EvaluatedConstraint, ...]
     violated: bool
     """Whether a hard constraint is violated."""
+
+    @property
+    def workloads(self) -> tuple[Reference, ...]:
+        """The workloads by name, sorted, each once."""
+        return self.group.workloads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, structs
 
-from rebalancer.assessment.assess import Assessment
 from rebalancer.capacity.causes import (
     CapacityBackingOff,
     CapacityNeeded,
@@ -20,6 +20,7 @@ from rebalancer.capacity.causes import (
 from rebalancer.capacity.needs import Candidate, Need, find_candidates, find_need
 from rebalancer.capacity.placeholders import Placeholder, placeholder_name
 from rebalancer.capacity.requests import Change, Observation, advance_requests, find_wait
+from rebalancer.engine import Evaluation
 from rebalancer.model.moves import (
     CapacityAttempt,
     CapacityRequest,
@@ -28,10 +29,9 @@ from rebalancer.model.moves import (
     Memory,
     Reference,
 )
-from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import Fact, Refusal
-from rebalancer.planning.plan import Plan, PlanRefusal
+from rebalancer.planning.plan import PlanRefusal
 from rebalancer.policy import CapacityMode, Policy
 from rebalancer.scheduling.view import View
 
@@ -62,32 +62,34 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 def decide_capacity(
-    view: View,
-    assessment: Assessment,
-    policy: Policy,
+    evaluation: Evaluation,
     memory: Memory,
     seen: Observation,
-    find: FindNeed,
+    find: FindNeed | None = None,
     *,
     obstacle: Fact | None = None,
     lasting: timedelta | None = None,
 ) -> Decision:
     """Decide about every request, and about repairs that lack capacity.
 
-    `find` rehearses a repair. `obstacle` is why none may begin now, `lasting` how long a repair must have lacked
-    capacity, None: `spread.for`.
+    `find` rehearses a repair, None: anew each time. `obstacle` is why none may begin now, `lasting` how long a repair
+    must have lacked capacity, None: `spread.for`. A command decides the same of an observation in which no placeholder
+    exists and nothing may begin.
     """
+    view, policy = evaluation.view, evaluation.inputs.policy
     progress = advance_requests(memory, seen, policy.capacity)
     if policy.capacity.mode is CapacityMode.OFF:
         return Decision(requests=progress.requests, attempts=progress.attempts, changes=progress.changes)
     memory = structs.replace(memory, capacity_attempts=progress.attempts)
+    if find is None:
+        find = partial(_find_need, view=view, policy=policy, memory=memory)
     busy = {workload for request in progress.requests for workload in request.workloads}
     busy |= {move.workload for move in memory.in_flight}
     wishes = _Wishes(view, policy, memory, find, obstacle, policy.spread.for_ if lasting is None else lasting)
-    for candidate in find_candidates(view, assessment, seen.plan, policy, memory):
+    for candidate in find_candidates(view, evaluation.assessment, seen.plan, policy, memory):
         if busy.isdisjoint(candidate.workloads):
             wishes.consider(candidate)
-    begun = wishes.begin(progress.requests, seen.held)
+    begun = wishes.begin(progress.requests, seen)
     requests = (*progress.requests, *(request for request, _ in begun))
     return Decision(
         requests=requests,
@@ -100,24 +102,8 @@ def decide_capacity(
     )
 
 
-def describe_needs(
-    view: View, assessment: Assessment, made: Plan, policy: Policy, memory: Memory, obstacle: Fact | None = None
-) -> tuple[PlanRefusal, ...]:
-    """Return why repairs wait for capacity, for a command that only reads."""
-    if policy.capacity.mode is CapacityMode.OFF:
-        return ()
-    wishes = _Wishes(
-        view,
-        policy,
-        memory,
-        lambda candidate: find_need(candidate, view, policy, memory).need,
-        obstacle,
-        policy.spread.for_,
-    )
-    for candidate in find_candidates(view, assessment, made, policy, memory):
-        wishes.consider(candidate)
-    wishes.report()
-    return tuple(wishes.refusals)
+def _find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory) -> Need | None:
+    return find_need(candidate, view, policy, memory).need
 
 
 def _describe_requests(requests: Iterable[CapacityRequest], seen: Observation) -> Iterator[PlanRefusal]:
@@ -196,25 +182,20 @@ class _Wishes:
         return None
 
     def begin(
-        self, requests: Sequence[CapacityRequest], held: Sequence[Pod]
+        self, requests: Sequence[CapacityRequest], seen: Observation
     ) -> list[tuple[CapacityRequest, tuple[Placeholder, ...]]]:
         """Return the requests that begin now with their placeholders; the other needs are refused."""
-        names = {name for request in requests for name in request.placeholders} | set(map(placeholder_name, held))
+        names = {name for request in requests for name in request.placeholders} | set(map(placeholder_name, seen.held))
         begun = []
         for need in self._granted:
             obstacle = self._find_obstacle(need, len(names))
-            if obstacle is not None:
+            if obstacle is not None or not seen.may_begin:
                 self._await(need, obstacle)
                 continue
             request, placeholders = _make_request(need, self._now)
             names.update(request.placeholders)
             begun.append((request, placeholders))
         return begun
-
-    def report(self) -> None:
-        """Refuse every need for a command that only reads: it begins nothing."""
-        for need in self._granted:
-            self._await(need, self._obstacle)
 
     def _find_obstacle(self, need: Need, present: int) -> Fact | None:
         """Return why capacity for a need is not requested now; `present` is the number of placeholders that exist."""

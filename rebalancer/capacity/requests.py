@@ -70,13 +70,14 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     `held` are the placeholders' pods, `jobs` the names of their Jobs. `ending` is why no request may go on, "" if they
     may; `refused` are messages of the API server about Jobs that it did not create, by token, `reported` what
-    autoscaler and scheduler say of placeholders without a node.
+    autoscaler and scheduler say of placeholders without a node. `may_begin` is False for a command, which only reads.
     """
 
     now: datetime
-    held: Sequence[Pod]
-    jobs: Collection[str]
     plan: Plan
+    held: Sequence[Pod] = ()
+    jobs: Collection[str] = ()
+    may_begin: bool = True
     ending: str = ""
     refused: Mapping[str, str] = {}
     reported: Mapping[str, str] = {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import structs
@@ -17,8 +17,9 @@ from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.causes import NotInModeEvict
-from rebalancer.capacity.decision import describe_needs
+from rebalancer.capacity.decision import decide_capacity
 from rebalancer.capacity.placeholders import placeholder_pods, without_pods
+from rebalancer.capacity.requests import Observation
 from rebalancer.cli.controller_state import describe_acting, describe_other_policy, read_blocked
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
@@ -169,18 +170,30 @@ def _plan(
     options: ReadOptions, snapshot: Snapshot, profile: Profile, read_teams: _ReadTeams, acting: str
 ) -> LoadedCluster:
     policy = _merge_team_policies(options.policy, snapshot, read_teams)
-    # Placeholders are outside of all counts, as for the controller.
-    snapshot = without_pods(snapshot, placeholder_pods(snapshot, policy.capacity.namespace))
-    evaluation = evaluate(snapshot, policy, profile=profile)
-    view, assessment = evaluation.view, evaluation.assessment
-    unmatched = find_unmatched(view, assessment, policy)
+    evaluation = evaluate_without_memory(snapshot, policy, profile)
+    unmatched = find_unmatched(evaluation.view, evaluation.assessment, policy)
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
-    obstacle = None if policy.mode is Mode.EVICT else NotInModeEvict()
-    needs = describe_needs(view, assessment, evaluation.plan, policy, NO_MEMORY, obstacle)
-    made = structs.replace(evaluation.plan, refusals=(*evaluation.plan.refusals, *needs))
-    return LoadedCluster(evaluation=replace(evaluation, plan=made), unmatched=unmatched, acting=acting)
+    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting)
+
+
+def evaluate_without_memory(snapshot: Snapshot, policy: Policy, profile: Profile) -> Evaluation:
+    """Evaluate as the first cycle of a controller does, with the reasons why repairs wait for capacity.
+
+    Placeholders are outside of all counts. Nothing is requested: a command only reads.
+    """
+    snapshot = without_pods(snapshot, placeholder_pods(snapshot, policy.capacity.namespace))
+    evaluation = evaluate(snapshot, policy, profile=profile)
+    decision = decide_capacity(
+        evaluation,
+        NO_MEMORY,
+        Observation(now=snapshot.taken_at, plan=evaluation.plan, may_begin=False),
+        obstacle=None if policy.mode is Mode.EVICT else NotInModeEvict(),
+        lasting=timedelta(0),
+    )
+    made = structs.replace(evaluation.plan, refusals=(*evaluation.plan.refusals, *decision.refusals))
+    return replace(evaluation, plan=made)
 
 
 def find_scale_down_findings(cluster: LoadedCluster) -> tuple[Finding, ...]:

@@ -149,9 +149,7 @@ class CapacityStage:
             reported=reading.reported if reading is not None else {},
         )
         return decide_capacity(
-            evaluation.view,
-            evaluation.assessment,
-            context.policy,
+            evaluation,
             memory,
             observation,
             lambda candidate: rehearsals.find_need(candidate, memory),

@@ -23,13 +23,13 @@ from rebalancer.admission.causes import (
 )
 from rebalancer.admission.memory import MOST_IN_FLIGHT, update_memory
 from rebalancer.admission.pause import Pause
-from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.assessment.assess import Assessment
+from rebalancer.engine import evaluate
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
 from rebalancer.policy import (
     NO_TEAM_POLICY,
     Amount,
@@ -44,7 +44,6 @@ from rebalancer.policy import (
     merge,
 )
 from rebalancer.policy.sections import Nodes
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from tests.controller.simulated import eager
@@ -72,9 +71,8 @@ def skewed() -> Snapshot:
 
 def assess_and_plan(policy: Policy) -> tuple[Snapshot, Assessment, Plan]:
     snapshot = skewed()
-    view = View(snapshot)
-    assessment = assess(view, policy, NO_MEMORY)
-    return snapshot, assessment, plan(view, assessment, policy, NO_MEMORY)
+    evaluation = evaluate(snapshot, policy)
+    return snapshot, evaluation.assessment, evaluation.plan
 
 
 def admitted(policy: Policy, memory: Memory = NO_MEMORY, *, later: int = 0, **fields: Any) -> Admission:
@@ -233,20 +231,20 @@ def test_a_repair_waits_for_nodes_that_settle_once() -> None:
         msgspec.structs.replace(node, ready_since=snapshot.taken_at) if node.name == "c-1" else node
         for node in snapshot.nodes
     )
-    view = View(replace(snapshot, nodes=joined))
-    assessment = assess(view, policy, NO_MEMORY)
-    waits = plan(view, assessment, policy, NO_MEMORY)
+    settling = replace(snapshot, nodes=joined)
+    first = evaluate(settling, policy)
+    assessment, waits = first.assessment, first.plan
     now = snapshot.taken_at
     memory = update_memory(NO_MEMORY, assessment, {}, waits, now)
     assert memory.settling == tuple(sorted((make_token(group.name), now) for group in waits.groups))
     for later in (waits, assess_and_plan(rules())[2]):  # one plan waits, in the other all nodes have settled
         following = update_memory(memory, assessment, {}, later, now + timedelta(minutes=1))
         assert following.settling == memory.settling
-    assert not plan(view, assessment, policy, memory).evictions
+    assert not evaluate(settling, policy, memory=memory).plan.evictions
     over = msgspec.structs.replace(
         memory, settling=tuple((token, now - timedelta(minutes=5)) for token, _ in memory.settling)
     )
-    assert len(plan(view, assessment, policy, over).evictions) == 8
+    assert len(evaluate(settling, policy, memory=over).plan.evictions) == 8
     ahead = msgspec.structs.replace(
         memory, settling=tuple((token, now + timedelta(hours=1)) for token, _ in memory.settling)
     )

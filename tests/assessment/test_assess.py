@@ -7,13 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.assessment.assess import assess
+from rebalancer.engine import evaluate
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.planning.planner import plan
-from rebalancer.policy import Policy
 from rebalancer.policy.sections import Eligibility, EligibleNamespaces
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.reporting.text.report import report_text
@@ -72,9 +71,8 @@ def test_the_dead_do_not_count() -> None:
 def test_a_report() -> None:
     """The violated come first, with state and reason; only the chosen are listed."""
     snapshot = shop().snapshot()
-    view = View(snapshot)
-    assessment = assess(view, eager(), NO_MEMORY)
-    made = plan(view, assessment, eager(), NO_MEMORY)
+    evaluation = evaluate(snapshot, eager())
+    view, assessment, made = evaluation.view, evaluation.assessment, evaluation.plan
     rows = full_report(view, assessment, made, eager()).constraints
     assert [row.state for row in rows] == ["Violated", *["Satisfied"] * (len(rows) - 1)]
     assert (rows[0].counts, rows[0].skew, rows[0].origin) == ({"a": 3, "b": 1}, 2, "own")
@@ -102,8 +100,7 @@ def test_a_report() -> None:
 def test_a_plan_in_words() -> None:
     """What goes, from where to where, why, and the proof."""
     snapshot = shop().snapshot()
-    view = View(snapshot)
-    made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
+    made = evaluate(snapshot, eager()).plan
     text = plan_text(made, snapshot, PlanView(acting="mode Observe", satisfied=2))
     assert "1 pod to move now\n1 eviction is the proved minimum.\n" in text
     assert "! shop/web (Deployment)  Violated  1 eviction (proved minimum): 1 now" in text
@@ -111,11 +108,6 @@ def test_a_plan_in_words() -> None:
     assert "a-1 -> zone b" in text
     assert "\n2 other workloads satisfy all constraints and limits.\n" in text
     assert text.endswith(" Nothing was changed.\n")
-
-
-def evicted(view: View, assessment: Assessment, policy: Policy) -> list[str]:
-    """Return the pods that a plan evicts."""
-    return [eviction.pod.name for eviction in plan(view, assessment, policy, NO_MEMORY).evictions]
 
 
 @pytest.mark.parametrize(("others", "movable"), [(10, False), (5, True)])
@@ -128,17 +120,18 @@ def test_only_workloads_of_the_scope_are_assessed_and_all_pods_use_capacity(othe
     blueprint.deployment("web", on={"c-1": others}, spread={ZONE: 1}, namespace="other")
     whole = blueprint.snapshot()
     inside = tuple(workload for workload in whole.workloads if workload.namespace == "shop")
-    full, scoped = View(whole), View(replace(whole, workloads=inside, scope=frozenset({"shop"})))
+    part = replace(whole, workloads=inside, scope=frozenset({"shop"}))
     only_shop = EligibleNamespaces(include=("shop",))
     policy = eager(eligibility=Eligibility(min_age=timedelta(0), namespaces=only_shop))
-    seen, all_seen = assess(scoped, policy, NO_MEMORY), assess(full, policy, NO_MEMORY)
+    scoped, full = evaluate(part, policy), evaluate(whole, policy)
+    seen, all_seen = scoped.assessment, full.assessment
     assert {group.group.namespace for group in all_seen.groups} == {"shop", "other"}
     (group,) = seen.groups
     assert group.group.namespace == "shop"
     (same,) = [other for other in all_seen.groups if other.group.namespace == "shop"]
     assert [one.counts.by_node for one in group.hard] == [one.counts.by_node for one in same.hard]
-    members = [part.member for limit in seen.limits for part in limit.parts]
+    members = [one.member for limit in seen.limits for one in limit.parts]
     assert {member.reference.namespace for member in members} == {"shop"}
-    evictions = evicted(scoped, seen, policy)
+    evictions = [eviction.pod.name for eviction in scoped.plan.evictions]
     assert bool(evictions) is movable, "c-1 is full, or not"
-    assert evictions == evicted(full, all_seen, policy)
+    assert evictions == [eviction.pod.name for eviction in full.plan.evictions]

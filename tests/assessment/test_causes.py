@@ -8,20 +8,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.assessment.assess import assess
 from rebalancer.assessment.causes import MOST_STORED, causes_to_store, constraint_token
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
+from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share
 from rebalancer.reporting.documents.report import ReportedConstraint
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.changes import CHANGE_LIFETIME, MOST_CHANGES, observe_changes
 from tests.assessment.findings.build import cordoned, with_nodes, with_specs
@@ -54,9 +52,8 @@ def with_owners(snapshot: Snapshot, **fields: Any) -> Snapshot:
 
 
 def report(snapshot: Snapshot, memory: Memory = NO_MEMORY) -> ReportedConstraint:
-    view = View(snapshot)
-    assessment = assess(view, eager(), memory)
-    return full_report(view, assessment, plan(view, assessment, eager(), memory), eager(), memory=memory).constraints[0]
+    made = evaluate(snapshot, eager(), memory=memory)
+    return full_report(made.view, made.assessment, made.plan, eager(), memory=memory).constraints[0]
 
 
 def seen(*looks: Snapshot) -> str | None:
@@ -169,9 +166,8 @@ def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMO
     limit = Limit(name="only", topology_key=key, **bound)
     group = PolicyGroup(name="all", selector=Selector(), group_by=("team",), limits=(limit,))
     policy = eager().model_copy(update={"groups": (group,)})
-    view = View(snapshot)
-    assessment = assess(view, policy, memory)
-    (row,) = full_report(view, assessment, plan(view, assessment, policy, memory), policy, memory=memory).limits
+    made = evaluate(snapshot, policy, memory=memory)
+    (row,) = full_report(made.view, made.assessment, made.plan, policy, memory=memory).limits
     assert (row.cause is None) == (row.state == "Satisfied")
     return row.cause
 

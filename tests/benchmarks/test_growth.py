@@ -16,17 +16,14 @@ from benchmarks.planning_states import zone_returned
 from benchmarks.recorded import objects
 from benchmarks.recorded.states import SCENARIOS
 from benchmarks.timing import seconds
-from rebalancer.assessment.assess import assess
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode_page
+from rebalancer.engine import evaluate
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.labels import Labels, LabelSelector
-from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.policy import default_policy
-from rebalancer.scheduling.view import View
 
 POLICY = default_policy()
 
@@ -54,8 +51,7 @@ def test_decoding_a_page_of_pods_takes_less_than_parsing_it() -> None:
 
 def plan_from_nothing(snapshot: Snapshot) -> float:
     began = time.process_time()
-    view = View(replace(snapshot))
-    plan(view, assess(view, POLICY, NO_MEMORY), POLICY, NO_MEMORY)
+    evaluate(replace(snapshot), POLICY)
     return time.process_time() - began
 
 

@@ -6,17 +6,16 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.assessment.assess import assess
 from rebalancer.capacity.causes import CapacityBeingFreed, CapacityDisputed, CapacityHeld, CapacityIncomplete
 from rebalancer.capacity.gate import Gate, pass_gate
 from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL
+from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import NO_MEMORY, CapacityRequest, CapacityState, DomainName, Reference, Target
+from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Reference, Target
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Amount, Budgets
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
@@ -70,8 +69,7 @@ def request(*names: str, **changes: object) -> CapacityRequest:
 
 def planned(made: Snapshot) -> tuple[Eviction, ...]:
     """Return the evictions that would go if no placeholder existed."""
-    view = View(made)
-    evictions = plan(view, assess(view, POLICY, NO_MEMORY), POLICY, NO_MEMORY).evictions
+    evictions = evaluate(made, POLICY).plan.evictions
     assert evictions
     return evictions
 

@@ -7,9 +7,10 @@ import pytest
 import yaml
 from msgspec import structs
 
-from rebalancer.assessment.assess import assess
-from rebalancer.capacity.decision import describe_needs
+from rebalancer.capacity.decision import decide_capacity
 from rebalancer.capacity.needs import Need, find_candidates, find_need
+from rebalancer.capacity.requests import Observation
+from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeAffinity, Taint, TaintEffect, Toleration
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.moves import (
@@ -25,10 +26,9 @@ from rebalancer.model.node_pools import NodePool
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
+from rebalancer.planning.plan import PlanRefusal
 from rebalancer.policy import Capacity, CapacityMode, Policy, PolicyGroup, Topology
 from rebalancer.reporting.refusals import refusal_text
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 
@@ -52,11 +52,17 @@ def two_zones(spread: dict[str, int], *, nodes: int = 2, per_node: int = 3, zone
 
 
 def needs(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> list[Need]:
-    view = View(snapshot)
-    assessment = assess(view, policy, memory)
-    made = plan(view, assessment, policy, memory)
+    evaluation = evaluate(snapshot, policy, memory=memory)
+    view, assessment, made = evaluation.view, evaluation.assessment, evaluation.plan
     candidates = find_candidates(view, assessment, made, policy, memory)
     return [need for candidate in candidates if (need := find_need(candidate, view, policy, memory).need) is not None]
+
+
+def refusals(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> tuple[PlanRefusal, ...]:
+    """Return why repairs wait for capacity, as a command that only reads says it."""
+    evaluation = evaluate(snapshot, policy, memory=memory)
+    seen = Observation(now=snapshot.taken_at, plan=evaluation.plan, may_begin=False)
+    return decide_capacity(evaluation, memory, seen).refusals
 
 
 def with_pods(snapshot: Snapshot, **spec: object) -> Snapshot:
@@ -151,16 +157,29 @@ def test_the_key_of_a_new_node_that_nobody_knows_prevents_a_request() -> None:
 
 def test_a_command_that_reads_says_what_a_repair_needs_and_why_it_is_not_requested() -> None:
     snapshot, policy = two_zones({ZONE: 1}), eager(topology=DECLARED, capacity=OBSERVE)
-    view = View(snapshot)
-    assessment = assess(view, policy, NO_MEMORY)
-    made = plan(view, assessment, policy, NO_MEMORY)
-    (refusal,) = describe_needs(view, assessment, made, policy, NO_MEMORY)
+    (refusal,) = refusals(snapshot, policy)
     assert refusal.reason is Reason.AWAITING_CAPACITY
     assert refusal_text(refusal.refusal) == (
         "4 evictions would repair it with capacity for 4 pods in zone c; needs about 3.2 cores and 3 GiB there for "
         "some minutes; not requested: capacity.mode is Observe"
     )
-    assert not describe_needs(view, assessment, made, eager(topology=DECLARED), NO_MEMORY)
+    assert not refusals(snapshot, eager(topology=DECLARED))
+
+
+def test_a_command_requests_nothing_where_the_controller_would() -> None:
+    """It names the need, and no reason why it is not requested."""
+    snapshot, policy = two_zones({ZONE: 1}), eager(topology=DECLARED, capacity=Capacity(mode=CapacityMode.REQUEST))
+    evaluation = evaluate(snapshot, policy)
+    seen = Observation(now=snapshot.taken_at, plan=evaluation.plan, may_begin=False)
+    decision = decide_capacity(evaluation, NO_MEMORY, seen, lasting=timedelta(0))
+    assert not decision.begun
+    assert not decision.created
+    (refusal,) = decision.refusals
+    assert refusal_text(refusal.refusal) == (
+        "4 evictions would repair it with capacity for 4 pods in zone c; needs about 3.2 cores and 3 GiB there for "
+        "some minutes"
+    )
+    assert decide_capacity(evaluation, NO_MEMORY, structs.replace(seen, may_begin=True), lasting=timedelta(0)).begun
 
 
 @pytest.mark.parametrize(
@@ -186,9 +205,7 @@ def test_a_command_that_reads_says_what_a_repair_needs_and_why_it_is_not_request
 def test_a_domain_that_has_just_lost_a_node_is_left_alone(memory: Memory, text: str) -> None:
     """An autoscaler takes nodes away again; to request them at once would go on for ever."""
     snapshot, policy = two_zones({ZONE: 1}), eager(topology=DECLARED, capacity=OBSERVE)
-    view = View(snapshot)
-    assessment = assess(view, policy, memory)
-    (refusal,) = describe_needs(view, assessment, plan(view, assessment, policy, memory), policy, memory)
+    (refusal,) = refusals(snapshot, policy, memory)
     assert refusal.reason is (Reason.NO_CAPACITY if text else Reason.AWAITING_CAPACITY)
     assert text in refusal_text(refusal.refusal)
 

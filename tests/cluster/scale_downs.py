@@ -15,9 +15,9 @@ from typing import Any, Final
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.assessment.assess import assess
+from rebalancer.engine import evaluate
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Policy, load_policy
 from rebalancer.prevention.groups import find_pod_groups
 from rebalancer.prevention.order import find_order
@@ -208,8 +208,8 @@ def _evaluate(
     plane: ControlPlane, due: Mapping[Case, int], possible: set[tuple[str, str]], before: str, result: Result
 ) -> None:
     view, rules = _view(plane)
-    assessment = assess(view, rules, NO_MEMORY)
-    made = plan(view, assessment, rules, NO_MEMORY)
+    evaluation = evaluate(view.snapshot, rules)
+    assessment, made = evaluation.assessment, evaluation.plan
     violated = {
         (workload.namespace, workload.name)
         for group in assessment.groups

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from rebalancer.assessment.assess import assess
+from rebalancer.engine import evaluate
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory
@@ -54,8 +55,11 @@ def limit(bound: str, *, key: str = HOSTNAME, more: str = "", group: str = "") -
 def planned(
     snapshot: Snapshot, rules: Policy | None = None, memory: Memory = NO_MEMORY, limits: SearchLimits | None = None
 ) -> Plan:
-    view, rules = View(snapshot), rules or policy()
-    return plan(view, assess(view, rules, memory), rules, memory, limits)
+    rules = rules or policy()
+    evaluation = evaluate(snapshot, rules, memory=memory)
+    if limits is None:
+        return evaluation.plan
+    return plan(evaluation.view, evaluation.assessment, rules, memory, limits)
 
 
 def changed(snapshot: Snapshot, spec: Callable[[str, PodSpec], PodSpec], **labels: str) -> Snapshot:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from rebalancer.assessment.assess import assess
+from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, Memory
@@ -20,7 +20,6 @@ from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Budgets, Policy
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 
@@ -43,8 +42,11 @@ def returned(**fields: Any) -> Snapshot:
 def planned(
     snapshot: Snapshot, rules: Policy | None = None, memory: Memory = NO_MEMORY, limits: SearchLimits | None = None
 ) -> Plan:
-    view, rules = View(snapshot), rules or policy()
-    return plan(view, assess(view, rules, memory), rules, memory, limits)
+    rules = rules or policy()
+    evaluation = evaluate(snapshot, rules, memory=memory)
+    if limits is None:
+        return evaluation.plan
+    return plan(evaluation.view, evaluation.assessment, rules, memory, limits)
 
 
 def pods(snapshot: Snapshot, change: Callable[[Pod], Pod]) -> Snapshot:

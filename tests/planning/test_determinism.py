@@ -7,14 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from rebalancer.assessment.assess import assess
-from rebalancer.model.moves import NO_MEMORY
+from rebalancer.engine import evaluate
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Policy
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.scenes import Constraint, Scene, Work
 
@@ -47,8 +44,7 @@ def multi_class() -> Scene:
 
 def document(snapshot: Snapshot, policy: Policy) -> bytes:
     """Plan and return the document."""
-    view = View(snapshot)
-    return to_json(plan_document(plan(view, assess(view, policy, NO_MEMORY), policy, NO_MEMORY), snapshot))
+    return to_json(plan_document(evaluate(snapshot, policy).plan, snapshot))
 
 
 def clusters() -> list[tuple[Snapshot, Policy]]:

@@ -5,16 +5,13 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.assessment.assess import assess
-from rebalancer.model.moves import NO_MEMORY
+from rebalancer.engine import evaluate
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.domain_counts import FEW, list_counts
 from rebalancer.reporting.phrases import counts_change
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.reports import full_report
@@ -59,9 +56,8 @@ def shop(nodes: int) -> Snapshot:
 
 def sizes(snapshot: Snapshot) -> tuple[int, int]:
     """Return how many bytes plan and report of a snapshot have."""
-    view = View(snapshot)
-    assessment = assess(view, eager(), NO_MEMORY)
-    made = plan(view, assessment, eager(), NO_MEMORY)
+    evaluation = evaluate(snapshot, eager())
+    view, assessment, made = evaluation.view, evaluation.assessment, evaluation.plan
     documents = plan_document(made, snapshot), full_report(view, assessment, made, eager())
     return len(to_json(documents[0])), len(to_json(documents[1]))
 
@@ -75,8 +71,7 @@ def test_documents_do_not_grow_with_nodes() -> None:
 def test_a_plan_lists_what_it_changes() -> None:
     """The empty zone is there, and the nodes that its replacements may make fuller."""
     snapshot = shop(250)
-    view = View(snapshot)
-    made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
+    made = evaluate(snapshot, eager()).plan
     group = json.loads(to_json(plan_document(made, snapshot)))["groups"][0]
     assert group["before"][ZONE] == {"a": 3, "b": 3, "c": 0}
     assert group["after"][ZONE] == {"a": 2, "b": 2, "c": 2}

@@ -5,18 +5,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from rebalancer.assessment.assess import assess
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
-from rebalancer.model.moves import NO_MEMORY
+from rebalancer.engine import evaluate
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.reporting.documents.report import ReportDocument, WorkloadFilter, every_workload
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE
 from tests.assessment.findings.build import cordoned
 from tests.assessment.findings.test_configuration import budget, budgets
@@ -29,9 +26,8 @@ EXAMPLE = str(Path(__file__).parents[2] / "docs" / "examples" / "zone-returned.j
 
 
 def report(snapshot: Snapshot, chosen: WorkloadFilter = every_workload) -> ReportDocument:
-    view = View(snapshot)
-    assessment = assess(view, eager(), NO_MEMORY)
-    return full_report(view, assessment, plan(view, assessment, eager(), NO_MEMORY), eager(), chosen)
+    evaluation = evaluate(snapshot, eager())
+    return full_report(evaluation.view, evaluation.assessment, evaluation.plan, eager(), chosen)
 
 
 def test_the_report_names_kind_object_and_remedy() -> None:

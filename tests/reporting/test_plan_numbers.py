@@ -13,7 +13,7 @@ from rebalancer.controller.cycle import Cycle
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Amount, Budgets, load_policy
+from rebalancer.policy import Amount, Budgets, Policy, load_policy
 from rebalancer.reporting.documents.explanation import explain_workload
 from rebalancer.reporting.documents.plan import PlanDocument, plan_document
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
@@ -41,8 +41,8 @@ groups: GROUPS
 
 
 @st.composite
-def states(draw: st.DrawFn) -> Cycle:
-    """Draw a cycle: workloads over zones of nodes, alone or under one selector, budgets, limits, excluded pods."""
+def clusters(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
+    """Draw a cluster and a policy: workloads over zones of nodes, alone or sharing, budgets, limits, excluded pods."""
     blueprint, nodes = ClusterBuilder(), []
     for zone in "abc"[: draw(st.integers(2, 3))]:
         size = draw(st.integers(1, 3))
@@ -64,7 +64,12 @@ def states(draw: st.DrawFn) -> Cycle:
     policy = load_policy(rules.encode(), source="policy.yaml").model_copy(
         update={"budgets": Budgets(max_unavailable=Amount(value=draw(st.integers(1, 4))), per_workload=Amount(value=4))}
     )
-    return cycle_of(exclude(snapshot, excluded), policy)
+    return exclude(snapshot, excluded), policy
+
+
+def states() -> st.SearchStrategy[Cycle]:
+    """Return cycles over the clusters."""
+    return clusters().map(lambda drawn: cycle_of(*drawn))
 
 
 def exclude(snapshot: Snapshot, numbers: set[int]) -> Snapshot:

@@ -17,25 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.assessment.assess import assess
+from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, FailedPrediction, Memory, Move
 from rebalancer.model.reasons import Cause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Policy, default_policy, load_policy
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.scheduling.view import View
 from tools.decisions.states import NOW, DrawnState, drawn_states
 
 _EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 def _planned(snapshot: Snapshot, policy: Policy, memory: Memory) -> Plan:
-    view = View(snapshot)
-    return plan(view, assess(view, policy, memory), policy, memory)
+    return evaluate(snapshot, policy, memory=memory).plan
 
 
 def _decision(made: Plan, snapshot: Snapshot) -> dict[str, Any]:

@@ -30,7 +30,14 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/security",
         "SECURITY",
     ),
-    "Look up": ("docs/reference", "docs/semantics", "docs/recordings/README", "docs/image", "CHANGELOG"),
+    "Look up": (
+        "docs/reference",
+        "docs/library",
+        "docs/semantics",
+        "docs/recordings/README",
+        "docs/image",
+        "CHANGELOG",
+    ),
     "Develop": (
         "CONTRIBUTING",
         "docs/design",

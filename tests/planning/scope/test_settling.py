@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.assessment.assess import assess
+from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, Memory, make_token
@@ -17,10 +17,8 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import NodeNotReady, NodeSettling
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
 from rebalancer.policy import default_policy
 from rebalancer.policy.sections import Nodes
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import cause_of
 from tests.planning.clusters import nodes, planned, policy
@@ -103,9 +101,9 @@ def test_a_component_waits_for_nodes_that_settle_only_once() -> None:
 
 def test_a_plan_that_waits_holds_until_the_wait_is_over() -> None:
     """Nothing else need change for the next plan to be another."""
-    view = View(ready_since(zone_returned(), {"c-1": 60}))
-    assert not plan(view, assess(view, RULES, NO_MEMORY), RULES, NO_MEMORY).evictions
-    assert view.clock.holds_until == view.clock.now + timedelta(minutes=4)
+    evaluation = evaluate(ready_since(zone_returned(), {"c-1": 60}), RULES)
+    assert not evaluation.plan.evictions
+    assert evaluation.valid_until == evaluation.plan.made_at + timedelta(minutes=4)
 
 
 def test_a_wait_of_a_clock_that_is_ahead_begins_now() -> None:

@@ -9,10 +9,8 @@ from typing import cast
 import pytest
 from msgspec import structs
 
-from rebalancer.assessment.assess import assess
+from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import NO_MEMORY
-from rebalancer.planning.planner import plan
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.planning.scope.victims import Victim
@@ -23,7 +21,6 @@ from rebalancer.planning.single_class.selection import select_victims
 from rebalancer.planning.steps.forced import next_step
 from rebalancer.planning.steps.tree_moves import TreeState
 from rebalancer.policy import load_policy
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.planning.interleavings import Required, Zones, fault
@@ -331,7 +328,6 @@ def test_a_limit_alone_forces_nothing() -> None:
     limit = f"{{name: l, topologyKey: {ZONE}, maxSkew: 1, action: Evict}}"
     text = f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]"
     policy = load_policy(text.encode(), source="test")
-    view = View(scene.snapshot())
-    made = plan(view, assess(view, policy, NO_MEMORY), policy, NO_MEMORY)
+    made = evaluate(scene.snapshot(), policy).plan
     assert [group.limits for group in made.groups] != [()]
     assert not any(eviction.forced for eviction in made.evictions)

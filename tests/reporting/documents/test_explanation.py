@@ -3,11 +3,10 @@
 import pytest
 
 from rebalancer.admission.causes import not_created
-from rebalancer.assessment.assess import assess
-from rebalancer.model.moves import NO_MEMORY, MoveState, Reference
+from rebalancer.engine import evaluate
+from rebalancer.model.moves import MoveState, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Policy
 from rebalancer.reporting.documents.explanation import (
     ExplanationDetails,
@@ -15,7 +14,6 @@ from rebalancer.reporting.documents.explanation import (
     explain_pod,
     explain_workload,
 )
-from rebalancer.scheduling.view import View
 from tests.admission.test_admit import rules, skewed
 from tests.tracking.build import move
 
@@ -24,9 +22,8 @@ QUOTA = "exceeded quota: pods"
 
 def explained(snapshot: Snapshot, policy: Policy, details: ExplanationDetails) -> list[ExplanationDocument]:
     """Explain the workload of namespace `one`, and the first of its pods that the plan evicts."""
-    view = View(snapshot)
-    assessment = assess(view, policy, NO_MEMORY)
-    made = plan(view, assessment, policy, NO_MEMORY)
+    evaluation = evaluate(snapshot, policy)
+    view, assessment, made = evaluation.view, evaluation.assessment, evaluation.plan
     pod = next(eviction.pod for eviction in made.evictions if eviction.pod.namespace == "one")
     return [
         explain_workload(Reference("one", "Deployment", "web"), assessment, made, snapshot, details),

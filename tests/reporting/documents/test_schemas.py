@@ -15,15 +15,14 @@ import pytest
 from msgspec import Struct, structs
 
 from rebalancer.advice.suggestion import SuggestionRequest
-from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
 from rebalancer.controller.status import status_documents
-from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.engine import evaluate
+from rebalancer.model.moves import Reference
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
 from rebalancer.reporting.documents.document import json_chunks, to_json
@@ -34,7 +33,6 @@ from rebalancer.reporting.documents.prediction import prediction_document
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.suggestion import suggestion_document
 from rebalancer.scheduling.predict import predict
-from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.reports import full_report
@@ -74,9 +72,8 @@ def empty() -> Snapshot:
 
 def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     """Write every document that can be made of a snapshot."""
-    view = View(snapshot)
-    assessment = assess(view, RULES, NO_MEMORY)
-    made = plan(view, assessment, RULES, NO_MEMORY)
+    evaluation = evaluate(snapshot, RULES)
+    view, assessment, made = evaluation.view, evaluation.assessment, evaluation.plan
 
     def text(document: Struct) -> bytes:
         whole = to_json(document)

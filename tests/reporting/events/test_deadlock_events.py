@@ -3,24 +3,20 @@
 from xml.etree import ElementTree as ET
 
 from rebalancer.admission.admit import Admission
-from rebalancer.assessment.assess import assess
-from rebalancer.model.moves import NO_MEMORY
-from rebalancer.planning.planner import plan
+from rebalancer.engine import evaluate
 from rebalancer.reporting.documents.report import ReportDocument
 from rebalancer.reporting.documents.status import count_refusals
 from rebalancer.reporting.events.deadlock_events import MOST_DEADLOCKS, deadlock_events
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
-from rebalancer.scheduling.view import View
 from tests.assessment.test_deadlocks import find, three_shards
 from tests.controller.simulated import eager
 from tests.reports import full_report
 
 
 def report(name: str = "") -> ReportDocument:
-    view = View(three_shards())
-    assessment = assess(view, eager(), NO_MEMORY)
-    made = plan(view, assessment, eager(), NO_MEMORY)
+    evaluation = evaluate(three_shards(), eager())
+    view, assessment, made = evaluation.view, evaluation.assessment, evaluation.plan
     return full_report(view, assessment, made, eager(), lambda workload: name in workload.name)
 
 
@@ -37,8 +33,7 @@ def test_the_report_names_pod_and_rules() -> None:
 
 def test_it_counts_among_the_refusals() -> None:
     """Alerts read the metric that is made from this."""
-    view = View(three_shards())
-    made = plan(view, assess(view, eager(), NO_MEMORY), eager(), NO_MEMORY)
+    made = evaluate(three_shards(), eager()).plan
     assert count_refusals(made, Admission(), 2)["PlacementDeadlock"] == 2
     assert "PlacementDeadlock" not in count_refusals(made, Admission(), 0)
 

@@ -6,24 +6,20 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.assessment.assess import assess
-from rebalancer.model.moves import NO_MEMORY
+from rebalancer.engine import evaluate
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.planner import plan
 from rebalancer.reporting.documents.report import LostGroup, ReportDocument, ReportedFailure
 from rebalancer.reporting.text.failures import loss_text
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
-from rebalancer.scheduling.view import View
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import HOSTNAME, machines, redis
 from tests.reports import full_report
 
 
 def report(snapshot: Snapshot) -> ReportDocument:
-    view = View(snapshot)
-    assessment = assess(view, NETEASE, NO_MEMORY)
-    return full_report(view, assessment, plan(view, assessment, NETEASE, NO_MEMORY), NETEASE)
+    evaluation = evaluate(snapshot, NETEASE)
+    return full_report(evaluation.view, evaluation.assessment, evaluation.plan, NETEASE)
 
 
 SKEWED = redis(machines("abc", 2), [("a1", "b1"), ("a1", "c1"), ("a1", "a1")], skews={HOSTNAME: 1}, zones="abc")

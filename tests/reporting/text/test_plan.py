@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.advice.constraints import SuggestedSpread, combine, constraint_for_limit, constraints_yaml
-from rebalancer.assessment.assess import Assessment, assess
+from rebalancer.assessment.assess import Assessment
+from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
@@ -21,7 +22,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import NoSafeEviction, PredictionUnverified, Refusal
 from rebalancer.planning.expected_counts import decided_evictions, expected_counts, expected_worst
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import Policy, load_policy
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
@@ -78,9 +78,8 @@ class Seen:
 
 
 def look(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Seen:
-    view = View(snapshot)
-    assessment = assess(view, policy, memory)
-    return Seen(snapshot, view, assessment, plan(view, assessment, policy, memory))
+    evaluation = evaluate(snapshot, policy, memory=memory)
+    return Seen(snapshot, evaluation.view, evaluation.assessment, evaluation.plan)
 
 
 def crowded(cpu: int = 600) -> Snapshot:

@@ -1,0 +1,35 @@
+"""What the library does otherwise than the commands: reading a snapshot.
+
+`rebalancer.__all__` has the public names; all others are those of the product itself.
+"""
+
+import warnings
+from datetime import datetime
+
+from rebalancer.adapters import files
+from rebalancer.model.cluster import NEWEST, Version
+from rebalancer.model.snapshot import Snapshot
+
+
+class IncompleteSnapshot(UserWarning):
+    """A file lacks objects or times that an exact evaluation needs, or has objects that cannot be read."""
+
+
+def read_snapshot(
+    data: bytes, *, source: str = "snapshot", at: datetime | None = None, version: str | None = None
+) -> Snapshot:
+    """Read what `kubectl get … -o json` or `-o yaml` prints; `docs/reference.md` has the whole command.
+
+    `source` names the file in messages. `at` is when the file was written, an aware time; None: the newest time in it.
+    `version` is that of the API server, such as "1.34"; None: the newest that is known. Raises UnreadableSnapshot if
+    the document is no list of Kubernetes objects, ValueError if the version is none.
+
+    The commands print what a file lacks; here it is a warning of category IncompleteSnapshot, so that the snapshot
+    alone is returned, and `warnings.simplefilter("error", IncompleteSnapshot)` makes an exception of it.
+    A message may name a flag of the commands, such as `--at`: it is the parameter of that name.
+    """
+    known = NEWEST if version is None else Version.parse(version)
+    snapshot, problems = files.read_snapshot(data, version=known, at=at, source=source)
+    for problem in problems:
+        warnings.warn(problem, IncompleteSnapshot, stacklevel=2)
+    return snapshot

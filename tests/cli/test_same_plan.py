@@ -1,0 +1,88 @@
+"""A command and the controller make the same plan, byte for byte."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.adapters.files import read_snapshot
+from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL
+from rebalancer.cli.load import evaluate_without_memory
+from rebalancer.cli.main import main
+from rebalancer.model.cluster import NEWEST
+from rebalancer.model.labels import Labels
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.planner import find_relaxations
+from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology, default_policy, load_policy
+from rebalancer.reporting.documents.document import json_chunks
+from rebalancer.reporting.documents.plan import plan_document
+from rebalancer.scheduling.profile import DEFAULT_PROFILE
+from rebalancer.simulator import ZONE
+from tests.capacity.test_needs import two_zones
+from tests.controller.cycles import cycle_of
+from tests.controller.simulated import eager
+from tests.reporting.test_plan_numbers import clusters
+from tools.reference import ROOT
+
+EXAMPLE = ROOT / "docs" / "examples" / "zone-returned.json"
+LIMITS = ROOT / "docs" / "examples" / "limits.yaml"
+ALL_ZONES = Topology(domains={ZONE: ("a", "b", "c")})
+
+
+def printed(snapshot: Snapshot, policy: Policy) -> str:
+    """Return what `rebalancer plan -o json` prints of a cluster."""
+    evaluation = evaluate_without_memory(snapshot, policy, DEFAULT_PROFILE)
+    relaxations = find_relaxations(evaluation.plan)
+    return "".join(json_chunks(plan_document(evaluation.plan, evaluation.inputs.snapshot, relaxations)))
+
+
+def with_placeholder(snapshot: Snapshot, policy: Policy) -> Snapshot:
+    """Add a pod that holds capacity, where a pod of the cluster is."""
+    labels = Labels({PLACEHOLDER_LABEL: "one"})
+    held = structs.replace(
+        snapshot.pods[0], name="one", uid="one", namespace=policy.capacity.namespace, labels=labels, owner=None
+    )
+    return replace(snapshot, pods=(*snapshot.pods, held))
+
+
+@given(
+    clusters(),
+    st.sampled_from([CapacityMode.OFF, CapacityMode.OBSERVE]),
+    st.sampled_from([Mode.OBSERVE, Mode.EVICT]),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_without_memory_command_and_controller_plan_the_same(
+    cluster: tuple[Snapshot, Policy], capacity: CapacityMode, mode: Mode, held: bool
+) -> None:
+    """Whether capacity is off or observed, with placeholders of an earlier time or without.
+
+    In mode Approve the controller shows the plan that it proposes; in mode Request it says how long it waits.
+    """
+    snapshot, policy = cluster
+    policy = policy.model_copy(update={"mode": mode, "capacity": Capacity(mode=capacity), "topology": ALL_ZONES})
+    if held and snapshot.pods:
+        snapshot = with_placeholder(snapshot, policy)
+    assert printed(snapshot, policy) == cycle_of(snapshot, policy).plan_json
+
+
+def test_both_say_what_capacity_a_repair_lacks() -> None:
+    """The same reasons, in the same order, where a zone has no nodes at all."""
+    policy = eager(topology=ALL_ZONES, capacity=Capacity(mode=CapacityMode.OBSERVE))
+    snapshot = two_zones({ZONE: 1})
+    text = printed(snapshot, policy)
+    assert Reason.AWAITING_CAPACITY in text
+    assert text == cycle_of(snapshot, policy).plan_json
+
+
+@pytest.mark.parametrize("file", [None, LIMITS])
+def test_what_is_printed_is_the_controllers_document(file: object, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command itself, over the example of the documentation."""
+    policy = default_policy() if file is None else load_policy(LIMITS.read_bytes(), source="limits.yaml")
+    flags = [] if file is None else ["--policy", str(LIMITS)]
+    assert main(["plan", "--snapshot", str(EXAMPLE), "-o", "json", *flags]) == 0
+    snapshot, _ = read_snapshot(EXAMPLE.read_bytes(), version=NEWEST, at=None, source=EXAMPLE.name)
+    assert capsys.readouterr().out == cycle_of(snapshot, policy).plan_json
