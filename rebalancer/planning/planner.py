@@ -11,8 +11,9 @@ from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import Cause, Reason, State
+from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.causes import GroupUnavailable, NotActedOn, Refusal
-from rebalancer.planning.decision import ComponentContext, Decision, decide
+from rebalancer.planning.decision import decide
 from rebalancer.planning.diagnosis.relaxation import Relaxation, find_relaxation
 from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.plan import ComponentPlan, Eviction, Outlook, Plan, PlanRefusal, Repair, Waiting

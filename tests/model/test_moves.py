@@ -51,4 +51,8 @@ def test_a_memory_of_an_earlier_version_is_read_and_written_with_the_same_keys()
     memory = msgspec.json.decode(json.dumps(STORED), type=Memory)
     assert [(miss.group, miss.times) for miss in memory.failed_predictions] == [("shop/web", 2)]
     assert [(extra.group, extra.goal, extra.uid) for extra in memory.extra_evictions] == [("shop/web", 3, "1")]
-    assert json.loads(msgspec.json.encode(memory)) == {**STORED, "moves": [STORED["moves"][0] | NEW_IN_MOVES], "settling": []}
+    assert json.loads(msgspec.json.encode(memory)) == {
+        **STORED,
+        "moves": [STORED["moves"][0] | NEW_IN_MOVES],
+        "settling": [],
+    }
