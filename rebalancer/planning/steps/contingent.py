@@ -65,7 +65,7 @@ def forced_step(
     allowed: int,
     cache: SearchCache,
     *,
-    concurrent: int | None = None,
+    concurrent: int,
     budget: SearchBudget | None = None,
 ) -> TreeStep:
     """Return a step of at most `allowed` evictions that is safe by itself, where there is no contingent plan.
@@ -73,14 +73,12 @@ def forced_step(
     Preferably one after which some node still admits pods. A step that needs more than `concurrent` evictions at once
     is returned without victims, with the least number that would be enough, also for a contingent plan.
     """
-    most = cache.limits.concurrent
-    concurrent = most if concurrent is None else concurrent
     steps = [next_step(state, bounds, allowed, cache, stay_open=True), next_step(state, bounds, allowed, cache)]
     fitting = next((step for step in steps if step.victims and step.needed <= concurrent), None)
     if fitting is not None:
         return fitting
     attempts = steps[-1].attempts
-    for more in range(concurrent + 1, most + 1):
+    for more in range(concurrent + 1, cache.limits.concurrent + 1):
         if contingent_step(state, bounds, more, cache, budget=budget).victims:
             return TreeStep(needed=more, attempts=attempts)
     needed = max(step.needed for step in steps)
