@@ -56,9 +56,9 @@ def _try(methods: Iterable[SearchMethod], case: Case, decision: Decision) -> Dec
     """Return what the first method that finds something makes of a decision; None if none does."""
     for method in methods:
         if method.applies(case):
-            found = method.search(case, decision)
-            if found is not None:
-                return found
+            result = method.search(case, decision)
+            if result is not None:
+                return result
     return None
 
 

@@ -13,7 +13,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.planning.causes import Refusal
 from rebalancer.planning.multi_class.classes import PodClasses
-from rebalancer.planning.plan import Outlook
+from rebalancer.planning.plan import OutlookSource
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
@@ -126,5 +126,5 @@ class Problem(Protocol):
     def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
         """Return those of these nodes on which a replacement of the step may be placed."""
 
-    def outlook(self, step: Step) -> Outlook:
-        """Return the outlook of a step."""
+    def outlook(self, step: Step) -> OutlookSource:
+        """Return what computes the outlook of a step."""
