@@ -118,14 +118,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     def _name(self, step: TreeStep) -> Step:
         """Name the victims of a step, the cheapest of each class."""
-        layout, chosen = self.layout, []
-        for path in step.victims:
-            site, victim = layout.cheapest_victim(path)
-            layout.mark(site, victim)
-            chosen.append(victim)
-        for victim in chosen:
-            layout.unmark(layout.sites[victim.pod.node or ""], victim)
-        return Step(victims=tuple(chosen), needed=step.needed)
+        return Step(victims=tuple(self.layout.name_victims(step.victims)), needed=step.needed)
 
     def lookahead_model(self, _: SearchBudget) -> SingleClassModel:
         """Return the model for a search on the real nodes."""
