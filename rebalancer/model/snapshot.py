@@ -1,12 +1,10 @@
 """The snapshot: everything known about a cluster at one moment, and the indexes over it."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 from rebalancer.model.autoscalers import Autoscaler
 from rebalancer.model.budget_selection import BudgetSelection
@@ -18,6 +16,8 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.runs import Run, find_runs, join_pods
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.model.workloads import Workload
+
+T = TypeVar("T")
 
 TIMELESS: Final = datetime(1971, 1, 1, tzinfo=UTC)
 """The time of a snapshot that contains no time: objects without one are old enough for every rule of age."""
@@ -44,6 +44,25 @@ class Fault:
         """Say it in one line."""
         where = "/".join(part for part in (self.namespace, self.name) if part) or "(unnamed)"
         return f"{self.kind} {where}: {self.message}"
+
+
+class _Index(Generic[T]):
+    """A property of a snapshot that is computed at its first use; the result is in the snapshot's `indexes`.
+
+    `functools.cached_property` keeps results where no other snapshot of the same objects can get at them.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, snapshot: "Snapshot", _: type) -> T:
+        known = snapshot.indexes
+        if self._name not in known:
+            known[self._name] = self._compute(snapshot)
+        index: T = known[self._name]
+        return index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +93,13 @@ class Snapshot:
     unknown: frozenset[str] = frozenset()
     scope: frozenset[str] | None = None
     faults: tuple[Fault, ...] = field(default=())
+    indexes: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The indexes that were built already, by name; none of them depends on the time."""
 
     def at(self, moment: datetime) -> Self:
         """Return the same objects at another time, with the indexes that were built already."""
-        later = copy(self)
-        later.__dict__["taken_at"] = moment
+        later = replace(self, taken_at=moment)
+        later.indexes.update(self.indexes)
         return later
 
     def holds_same(self, other: Self) -> bool:
@@ -86,29 +107,29 @@ class Snapshot:
         small = ("version", "unknown", "scope", "faults")
         if any(getattr(self, name) != getattr(other, name) for name in small):
             return False
-        names = {known.name for known in fields(self)} - {"taken_at", *small}
+        names = {known.name for known in fields(self) if known.compare} - {"taken_at", *small}
         return all(getattr(self, name) is getattr(other, name) for name in names)
 
     def covers(self, namespace: str) -> bool:
         """Return whether the workloads of a namespace were read."""
         return self.scope is None or namespace in self.scope
 
-    @cached_property
+    @_Index
     def covered_pods(self) -> Sequence[Pod]:
         """Pods of the namespaces whose workloads were read."""
         return self.pods if self.scope is None else [pod for pod in self.pods if pod.namespace in self.scope]
 
-    @cached_property
+    @_Index
     def node(self) -> Mapping[str, Node]:
         """Nodes by name."""
         return {node.name: node for node in self.nodes}
 
-    @cached_property
+    @_Index
     def pod(self) -> Mapping[str, Pod]:
         """Pods by UID."""
         return {pod.uid: pod for pod in self.pods}
 
-    @cached_property
+    @_Index
     def pods_on(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by the node they are bound to, if that node exists; without finished pods, which use no resources."""
         by_node: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
@@ -117,7 +138,7 @@ class Snapshot:
                 by_node[pod.node].append(pod)
         return by_node
 
-    @cached_property
+    @_Index
     def pods_in(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by namespace."""
         by_namespace: defaultdict[str, list[Pod]] = defaultdict(list)
@@ -125,14 +146,14 @@ class Snapshot:
             by_namespace[pod.namespace].append(pod)
         return by_namespace
 
-    @cached_property
+    @_Index
     def runs(self) -> Sequence[Run]:
-        """The pods in their order, those together that follow each other and are alike."""
+        """Return the pods in their order, those together that follow each other and are alike."""
         return find_runs(self.pods)
 
-    @cached_property
+    @_Index
     def runs_of(self) -> Mapping[str, Sequence[Run]]:
-        """Runs of pods by the UID of their controller."""
+        """Return runs of pods by the UID of their controller."""
         by_owner: defaultdict[str, list[Run]] = defaultdict(list)
         for run in self.runs:
             owner = run.pods[0].owner
@@ -140,22 +161,22 @@ class Snapshot:
                 by_owner[owner.uid].append(run)
         return dict(by_owner)
 
-    @cached_property
+    @_Index
     def pods_of(self) -> Mapping[str, Sequence[Pod]]:
         """Pods by the UID of their controller."""
         return {uid: join_pods(runs) for uid, runs in self.runs_of.items()}
 
-    @cached_property
+    @_Index
     def unplaced(self) -> Sequence[Pod]:
         """Pods that wait for a node, in the snapshot's order."""
         return [pod for run in self.runs if len(run.nodes) < len(run.pods) for pod in run.pods if pod.waiting]
 
-    @cached_property
+    @_Index
     def workload(self) -> Mapping[str, Workload]:
         """Workloads by UID."""
         return {workload.uid: workload for workload in self.workloads}
 
-    @cached_property
+    @_Index
     def workloads_in(self) -> Mapping[str, Sequence[Workload]]:
         """Workloads by namespace."""
         by_namespace: defaultdict[str, list[Workload]] = defaultdict(list)
@@ -163,7 +184,7 @@ class Snapshot:
             by_namespace[workload.namespace].append(workload)
         return by_namespace
 
-    @cached_property
+    @_Index
     def owned_by(self) -> Mapping[str, Sequence[Workload]]:
         """Workloads by the UID of their controller: the ReplicaSets of a Deployment."""
         by_owner: defaultdict[str, list[Workload]] = defaultdict(list)
@@ -172,7 +193,7 @@ class Snapshot:
                 by_owner[workload.owner.uid].append(workload)
         return by_owner
 
-    @cached_property
+    @_Index
     def budgets_in(self) -> Mapping[str, Sequence[DisruptionBudget]]:
         """Disruption budgets by namespace."""
         by_namespace: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
@@ -180,17 +201,17 @@ class Snapshot:
             by_namespace[budget.namespace].append(budget)
         return by_namespace
 
-    @cached_property
+    @_Index
     def budget_selection(self) -> BudgetSelection:
         """Which budgets select which pods."""
         return BudgetSelection(self.pods_in, self.budgets_in)
 
-    @cached_property
+    @_Index
     def namespace(self) -> Mapping[str, Namespace]:
         """Namespaces by name."""
         return {namespace.name: namespace for namespace in self.namespaces}
 
-    @cached_property
+    @_Index
     def services_in(self) -> Mapping[str, Sequence[Service]]:
         """Services by namespace."""
         by_namespace: defaultdict[str, list[Service]] = defaultdict(list)
@@ -198,22 +219,22 @@ class Snapshot:
             by_namespace[service.namespace].append(service)
         return by_namespace
 
-    @cached_property
+    @_Index
     def claim(self) -> Mapping[tuple[str, str], PersistentVolumeClaim]:
         """Claims by (namespace, name)."""
         return {(claim.namespace, claim.name): claim for claim in self.claims}
 
-    @cached_property
+    @_Index
     def volume(self) -> Mapping[str, PersistentVolume]:
         """Volumes by name."""
         return {volume.name: volume for volume in self.volumes}
 
-    @cached_property
+    @_Index
     def storage_class(self) -> Mapping[str, StorageClass]:
         """Storage classes by name."""
         return {storage_class.name: storage_class for storage_class in self.storage_classes}
 
-    @cached_property
+    @_Index
     def csi_node(self) -> Mapping[str, CSINode]:
         """CSI facts by node name."""
         return {csi_node.name: csi_node for csi_node in self.csi_nodes}

@@ -1,6 +1,6 @@
 """Make the plan: for every component the proven minimum, the next safe step, and why further evictions wait."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -11,11 +11,21 @@ from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import Cause, Reason, State
+from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.causes import GroupUnavailable, NotActedOn, Refusal
-from rebalancer.planning.decision import ComponentContext, Decision, decide
+from rebalancer.planning.decision import decide
 from rebalancer.planning.diagnosis.relaxation import Relaxation, find_relaxation
 from rebalancer.planning.formulation import ProblemBuilder
-from rebalancer.planning.plan import ComponentPlan, Eviction, Outlook, Plan, PlanRefusal, Repair, Waiting
+from rebalancer.planning.plan import (
+    ComponentPlan,
+    Eviction,
+    Outlook,
+    Plan,
+    PlanRefusal,
+    Repair,
+    ViolatedRequirement,
+    Waiting,
+)
 from rebalancer.planning.problem.protocol import Problem, Step
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.components import (
@@ -164,7 +174,7 @@ class _Planner:
     def _leave(self, component: Component, decision: Decision) -> None:
         refusal = decision.refusal
         assert refusal is not None, "a component without a step has a refusal"
-        self._groups.append(_component_plan(component, decision, refusal, _Unchanged(component)))
+        self._groups.append(_component_plan(component, decision, refusal, Outlook(_Unchanged(component))))
         self._refusals += [
             PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
         ]
@@ -172,7 +182,7 @@ class _Planner:
     def _take(self, problem: Problem, decision: Decision, step: Step) -> None:
         """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node."""
         component, victims = problem.component, step.victims
-        outlook = problem.outlook(step)
+        outlook = Outlook(problem.outlook(step))
         blocked = self._settling.refuse(component.name, problem.landings(step, self._settling.names))
         granted = 0
         if blocked is None:
@@ -205,7 +215,7 @@ class _Planner:
             goal=decision.evictions - len(step.victims),
             lasting=self._lasting(component, cause),
             outlook=outlook,
-            requirements=problem.requirements,
+            violated=tuple(_violated(problem.requirements, step)),
         )
 
     def _lasting(self, component: Component, cause: Cause) -> timedelta:
@@ -264,6 +274,23 @@ def _component_plan(
         outlook=outlook,
         infeasible=decision.infeasible,
     )
+
+
+def _violated(requirements: Sequence[Requirement], step: Step) -> Iterator[ViolatedRequirement]:
+    """Yield the violated requirements, as far as they concern the victims of a step."""
+    nodes = [victim.pod.node or "" for victim in step.victims]
+    for requirement in requirements:
+        if requirement.violated:
+            held, source = requirement.by_domain(), requirement.source
+            domain = {node: requirement.domain[node] for node in nodes if node in requirement.domain}
+            yield ViolatedRequirement(
+                key=requirement.key,
+                limit=f"{source.group}/{source.limit}" if isinstance(source, EvaluatedLimit) else "",
+                bound=source.rule.bound if isinstance(source, EvaluatedLimit) else str(requirement.bound.max_skew),
+                emptiest=requirement.emptiest,
+                domain=domain,
+                held={name: held.get(name, 0) for name in domain.values()},
+            )
 
 
 def _with_pending(blocked: Refusal, cause: Cause) -> Refusal:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import yaml
 from pydantic import Field
@@ -82,9 +82,8 @@ class Policy(Section):
 
     def __copy__(self) -> Self:
         """Return a copy without the computed hash, because `model_copy` changes fields of it."""
-        copied = super().__copy__()
-        copied.__dict__.pop("hash", None)
-        return copied
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return cast("Self", type(self).model_construct(set(self.model_fields_set), **values))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document with every default filled in, with the file's field names and JSON's types only."""

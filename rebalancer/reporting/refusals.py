@@ -9,7 +9,6 @@ from math import ceil
 from typing import Any, Final
 
 from rebalancer.admission import causes as admission
-from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity import causes as capacity
 from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.moves import DomainName
@@ -18,8 +17,7 @@ from rebalancer.planning import causes as planning
 from rebalancer.planning.causes import Fact, Refusal
 from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange
 from rebalancer.planning.diagnosis.slack import RelaxedBound
-from rebalancer.planning.plan import ComponentPlan, Eviction
-from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.planning.plan import ComponentPlan, Eviction, ViolatedRequirement
 from rebalancer.policy import Share, format_duration
 from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.phrases import name_list, plural
@@ -52,22 +50,20 @@ def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIO
 def eviction_text(eviction: Eviction) -> str:
     """Return why a pod of this node is evicted: the counts of its domains and their bounds."""
     parts = []
-    for requirement in eviction.repair.requirements:
+    for requirement in eviction.repair.violated:
         domain = requirement.domain.get(eviction.pod.node or "")
-        if requirement.violated and domain is not None:
-            held = requirement.by_domain().get(domain, 0)
+        if domain is not None:
             parts.append(
-                f"{requirement.key} {domain} holds {plural(held, 'pod')}, the emptiest domain {requirement.emptiest}, "
-                f"{_requirement_text(requirement)}"
+                f"{requirement.key} {domain} holds {plural(requirement.held[domain], 'pod')}, "
+                f"the emptiest domain {requirement.emptiest}, {_requirement_text(requirement)}"
             )
     return "; ".join(parts) or "a pending pod finds a node once this pod is evicted"
 
 
-def _requirement_text(requirement: Requirement) -> str:
-    source = requirement.source
-    if isinstance(source, EvaluatedLimit):
-        return f"limit {source.group}/{source.limit} ({source.rule.bound})"
-    return f"maxSkew is {requirement.bound.max_skew}"
+def _requirement_text(requirement: ViolatedRequirement) -> str:
+    if requirement.limit:
+        return f"limit {requirement.limit} ({requirement.bound})"
+    return f"maxSkew is {requirement.bound}"
 
 
 def cause_text(cause: Fact) -> str:

@@ -163,6 +163,21 @@ class Counts:
         self.skew: Final = self.maximum - self.minimum
         """The actual skew: greatest count less the minimum."""
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether two counts are of equal constraints over equal nodes, and of as many pods on each."""
+        if not isinstance(other, Counts):
+            return NotImplemented
+        return (self.constraint, self.self_match, self.by_node, self.by_domain.domains) == (
+            other.constraint,
+            other.self_match,
+            other.by_node,
+            other.by_domain.domains,
+        )
+
+    def __hash__(self) -> int:
+        """Hash the constraint and the numbers."""
+        return hash((self.constraint, self.minimum, self.maximum))
+
     @property
     def violated(self) -> bool:
         """Whether the constraint does not hold now. The scheduler enforces it only where it places a pod."""

@@ -17,8 +17,9 @@ from rebalancer.model.pods import Pod, PodPhase, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import Workload
+from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.causes import Fact, Refusal
-from rebalancer.planning.decision import ComponentContext, Decision, decide
+from rebalancer.planning.decision import decide
 from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.planner import plan

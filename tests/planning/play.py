@@ -13,8 +13,8 @@ from math import factorial, prod
 from typing import cast
 
 from rebalancer.planning.search.driver import StepGoal
-from rebalancer.planning.single_class.placement import Inner, Leaf, mark_leaving
-from rebalancer.planning.steps.contingent import repair_step
+from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, mark_leaving
+from rebalancer.planning.steps.contingent import contingent_step, forced_step
 from rebalancer.planning.steps.forced import next_step
 from rebalancer.planning.steps.tree_moves import TreeState, TreeStep
 from tests.planning.contingent_oracle import Game, Zones, canonical
@@ -76,7 +76,7 @@ class Play:
         now = TreeState(state(counts), pending)
         least = self.game.distance(counts, pending=pending)
         if least or pending:
-            step = repair_step(now, self.bounds, min(least or 1, CACHE.limits.step_evictions), CACHE)
+            step = repair_step(now, self.bounds, min(least or 1, CACHE.limits.step_evictions))
             if step.victims:
                 return step
         return next_step(now, self.bounds, CACHE.limits.step_evictions, CACHE, StepGoal.PARTIAL)
@@ -107,6 +107,12 @@ class Play:
             for place, node in feasible([[held for held, _ in zone] for zone in now], self.zone, self.host):
                 held, going = now[place][node]
                 yield _changed(now, place, node, (held + 1, going)), pending - 1
+
+
+def repair_step(now: TreeState, limits: Bounds, allowed: int, concurrent: int = CACHE.limits.concurrent) -> TreeStep:
+    """Return the first eviction of a contingent plan, or a step that is safe by itself, as the planner tries them."""
+    planned = contingent_step(now, limits, concurrent, CACHE)
+    return planned if planned.victims else forced_step(now, limits, allowed, CACHE, concurrent=concurrent)
 
 
 def _marks(root: Inner) -> _Marked:

@@ -10,7 +10,7 @@ from rebalancer.model.reasons import Cause, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.expected_counts import expected_counts, expected_worst
-from rebalancer.planning.plan import ComponentPlan, Eviction, Repair
+from rebalancer.planning.plan import ComponentPlan, Eviction, Outlook, Repair
 from rebalancer.planning.scope.components import Component, Counts, find_components
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE, ClusterBuilder
@@ -46,7 +46,7 @@ def evaluated(snapshot: Snapshot, bound: str) -> EvaluatedLimit:
 
 def evict_first(snapshot: Snapshot, *domains: str, cause: Cause = Cause.SHARE_LIMIT_VIOLATED) -> Eviction:
     """Return the eviction of a pod in zone a whose replacement may be placed in any of these zones."""
-    repair = Repair(step=1, group="g", cause=cause, outlook=GivenTargets(*domains))
+    repair = Repair(step=1, group="g", cause=cause, outlook=Outlook(GivenTargets(*domains)))
     pod = next(pod for pod in snapshot.pods if pod.node == "a-1")
     return Eviction(repair=repair, pod=pod, workload=Reference("default", "Deployment", "web"))
 
@@ -112,7 +112,7 @@ def planned(component: Component) -> ComponentPlan:
         evictions=1,
         lower_bound=1,
         optimal=True,
-        outlook=GivenTargets("b"),
+        outlook=Outlook(GivenTargets("b")),
     )
 
 

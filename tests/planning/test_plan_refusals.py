@@ -290,5 +290,5 @@ def test_a_component_without_a_step_has_its_present_counts_and_no_targets() -> N
     """Nothing moves, so nothing is expected to change."""
     (group,) = planned(returned(), policy(spread=Spread(act_on=()))).groups
     assert group.outlook is not None
-    assert group.outlook.targets() == ()
+    assert group.outlook.targets == ()
     assert group.after == current_counts(group.component)

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from rebalancer.planning.single_class.minimum import min_evictions
-from rebalancer.planning.steps.contingent import repair_step
 from rebalancer.planning.steps.tree_moves import TreeState
 from tests.planning.contingent_oracle import Game, Zones
-from tests.planning.play import Play, every_layout
+from tests.planning.play import Play, every_layout, repair_step
 from tests.planning.single_class.test_minimum import CASES
 from tests.planning.states import CACHE, Counts, bounds, satisfied, state
 
@@ -92,7 +91,7 @@ def _kind(game: Play, counts: Counts, least: int | None, strict: Game | None = N
     """Return what comes of a state in the worst case, which is checked; what `strict` can force must be had."""
     if least == 0:
         limits = game.bounds
-        assert not repair_step(TreeState(state(counts)), limits, 3, CACHE).victims, counts
+        assert not repair_step(TreeState(state(counts)), limits, 3).victims, counts
         assert game.outcome(counts).evictions == 0
         return "balanced"
     outcome = game.outcome(counts)

@@ -59,6 +59,18 @@ def letters(incoming: Pod, view: View) -> str:
     return "".join(verdicts[spread_filter.verdict(name).code.value] for name in view.nodes.by_name)
 
 
+def test_counts_are_values() -> None:
+    """Those of equal clusters are equal, in views of their own; a pod more on a node is a difference."""
+
+    def counted(**per_node: int) -> Counts:
+        return first(web(), View(snapshot(zones("a", "b"), webs(**per_node))))
+
+    assert counted(a_1=2, b_1=1) == counted(a_1=2, b_1=1)
+    assert hash(counted(a_1=2, b_1=1)) == hash(counted(a_1=2, b_1=1))
+    assert counted(a_1=2, b_1=1) != counted(a_1=2)
+    assert counted() != {}
+
+
 class TestWhichPodsCount:
     @pytest.mark.parametrize(
         ("fields", "counted"),

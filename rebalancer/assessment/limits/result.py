@@ -50,6 +50,17 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The most pods that a domain may hold; None for maxSkew and minPods."""
     view: View
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether two limits are equal and count the same: not from which view."""
+        if not isinstance(other, EvaluatedLimit):
+            return NotImplemented
+        compared = ("name", "rule", "parts", "counts", "total", "existing", "possible", "cap")
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+    def __hash__(self) -> int:
+        """Hash the name."""
+        return hash(self.name)
+
     @property
     def group(self) -> str:
         """The group's name."""

@@ -88,6 +88,10 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return no step: certificates are for equal pods."""
         return StepSearch()
 
+    def contingent_step(self, _: int, __: SearchBudget) -> StepSearch:
+        """Return no step: contingent plans are for equal pods."""
+        return StepSearch()
+
     def forced_step(self, _: int, __: SearchBudget) -> StepSearch:
         """Return no step: it is searched on the real nodes, where classes of equal nodes are not precise enough."""
         return StepSearch()

@@ -13,7 +13,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.planning.causes import Refusal
 from rebalancer.planning.multi_class.classes import PodClasses
-from rebalancer.planning.plan import Outlook
+from rebalancer.planning.plan import OutlookSource
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
@@ -102,14 +102,20 @@ class Problem(Protocol):
     def certified_step(self) -> StepSearch:
         """Return the step that counting alone proves to be forced, if there is one."""
 
-    def forced_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
-        """Search for a step that the scheduler is forced to repay, without examining the real nodes.
+    def contingent_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
+        """Search for a contingent plan of the whole repair, and return its first evictions.
 
-        At most `concurrent` evictions are under way at once; contingent plans are spent from `budget`.
+        At most `concurrent` evictions are under way at once; visited states are spent from `budget`.
+        """
+
+    def forced_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
+        """Search for a step that is safe by itself, without examining the real nodes.
+
+        Where it needs more than `concurrent` evictions at once, a contingent plan with more is spent from `budget`.
         """
 
     def partial_step(self, concurrent: int) -> StepSearch:
-        """Search for a step of a partial repair in the same way."""
+        """Search for a step of a partial repair, of at most `concurrent` evictions, without the real nodes."""
 
     def proof_of_no_step(self) -> Refusal | None:
         """Return the proof that no sequence of evictions and placements repairs it, if there is one."""
@@ -120,5 +126,5 @@ class Problem(Protocol):
     def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
         """Return those of these nodes on which a replacement of the step may be placed."""
 
-    def outlook(self, step: Step) -> Outlook:
-        """Return the outlook of a step."""
+    def outlook(self, step: Step) -> OutlookSource:
+        """Return what computes the outlook of a step."""

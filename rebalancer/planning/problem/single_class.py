@@ -23,7 +23,7 @@ from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.outlook import SingleClassOutlook
 from rebalancer.planning.single_class.selection import select_victims
-from rebalancer.planning.steps.contingent import repair_step
+from rebalancer.planning.steps.contingent import contingent_step, forced_step
 from rebalancer.planning.steps.forced import next_step
 from rebalancer.planning.steps.lookahead_models import SingleClassModel
 from rebalancer.planning.steps.outlook import NodesOutlook
@@ -87,12 +87,17 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         attempt = Attempt(method=Method.CERTIFICATE, answered=True)
         return StepSearch(step=Step(victims=victims), attempts=(attempt,))
 
-    def forced_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
-        """Search for a contingent plan, or for a step that is safe by itself."""
+    def contingent_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
+        """Search for a contingent plan."""
         if self.lost:
             return StepSearch(refusal=Refusal(Reason.GROUP_IN_FLIGHT, CapacityReserved()), final=True)
+        step = contingent_step(self.state, self.layout.bounds, concurrent, self.cache, budget=budget)
+        return StepSearch(step=self._name(step) if step.victims else None, attempts=step.attempts)
+
+    def forced_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
+        """Search for a step that is safe by itself."""
         allowed = min(self._min_evictions() or 0, self.cache.limits.step_evictions)
-        step = repair_step(self.state, self.layout.bounds, allowed, self.cache, concurrent=concurrent, budget=budget)
+        step = forced_step(self.state, self.layout.bounds, allowed, self.cache, concurrent=concurrent, budget=budget)
         if step.victims:
             return StepSearch(step=self._name(step), attempts=step.attempts)
         if step.needed > concurrent:
@@ -113,14 +118,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     def _name(self, step: TreeStep) -> Step:
         """Name the victims of a step, the cheapest of each class."""
-        layout, chosen = self.layout, []
-        for path in step.victims:
-            site, victim = layout.cheapest_victim(path)
-            layout.mark(site, victim)
-            chosen.append(victim)
-        for victim in chosen:
-            layout.unmark(layout.sites[victim.pod.node or ""], victim)
-        return Step(victims=tuple(chosen), needed=step.needed)
+        return Step(victims=tuple(self.layout.name_victims(step.victims)), needed=step.needed)
 
     def lookahead_model(self, _: SearchBudget) -> SingleClassModel:
         """Return the model for a search on the real nodes."""

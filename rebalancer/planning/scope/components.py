@@ -33,7 +33,7 @@ _LONGEST_BACKOFF = timedelta(seconds=10)
 """The longest back-off of the scheduler's queue: after it, a pod is tried whenever something changes."""
 
 
-class Component(Struct, frozen=True, kw_only=True, eq=False, gc=False):
+class Component(Struct, frozen=True, kw_only=True, gc=False):
     """Groups and limits over the same pods, in a stable order; one of the two may be missing."""
 
     groups: tuple[EvaluatedGroup, ...]

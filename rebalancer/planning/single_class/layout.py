@@ -4,11 +4,10 @@ Searches work on classes of equal nodes; this module maps a class back to a node
 that hold pods of the group are objects; the others are counted.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
-from operator import attrgetter
 from typing import cast
 
 from msgspec import Struct
@@ -19,21 +18,30 @@ from rebalancer.planning.scope.victims import RankedPods, Victim
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, Path, Subtree, make_inner
 
+Leaves = tuple[tuple[Leaf, int], ...]
+"""The nodes of a domain by their leaf, as a subtree."""
 
-class Site(Struct, eq=False, gc=False):
+_Tree = tuple[Mapping[DomainPath, Subtree], Inner]
+"""The subtree of each domain, and the tree of all."""
+
+
+class Site(Struct, frozen=True, eq=False, gc=False):
     """One node that holds pods of the group: how many, how many it can hold, and which may move, cheapest first."""
 
     node: str
     path: DomainPath
     count: int
     cap: int
-    movable: list[Victim]
-    leaving: int = 0
+    movable: Sequence[Victim]
 
     @property
     def leaf(self) -> Leaf:
         """The node as a leaf of the tree."""
-        return self.count, self.count - len(self.movable) - self.leaving, self.cap, self.leaving
+        return self.leaf_without(0)
+
+    def leaf_without(self, leaving: int) -> Leaf:
+        """Return the leaf where so many pods are to leave, the cheapest first."""
+        return self.count, self.count - len(self.movable), self.cap, leaving
 
 
 class Layout:
@@ -68,15 +76,13 @@ class Layout:
         """The ranks of the pods that are alone, once they are known."""
         self.crowded: list[Site] = []
         """The nodes that hold more than one pod, or one that must stay, or have little capacity."""
-        self._subtrees: dict[DomainPath, Subtree] = {}
-        self._root: Inner | None = None
         self.alone: Mapping[DomainPath, int] = self._count_alone()
         """How many pods may move and are alone on a node with enough capacity, by domain.
 
         Most pods are, so they become sites only when `sites` is read.
         """
         self._all_alone = not self.crowded and not reserved.on
-        """Whether the pods in each domain say all of the tree; not after `mark`."""
+        """Whether the pods in each domain say all of the tree."""
 
     @cached_property
     def _leaves(self) -> dict[DomainPath, dict[Leaf, int]]:
@@ -182,47 +188,26 @@ class Layout:
     @property
     def root(self) -> Inner:
         """The placement as a tree of classes."""
-        if self._root is None:
-            self._root = self._shared_root() if self._all_alone else self._make_root()
-        return self._root
+        return self._tree[1]
 
-    def _make_root(self) -> Inner:
-        for path, leaves in self._leaves.items():
-            if path not in self._subtrees:
-                self._subtrees[path] = tuple(sorted(leaves.items()))
-        return _nest(self._subtrees)
+    @cached_property
+    def _tree(self) -> _Tree:
+        return self._shared_tree() if self._all_alone else self._make_tree()
 
-    def _shared_root(self) -> Inner:
+    def _make_tree(self) -> _Tree:
+        subtrees = {path: tuple(sorted(leaves.items())) for path, leaves in self._leaves.items()}
+        return subtrees, _nest(subtrees)
+
+    def _shared_tree(self) -> _Tree:
         """Return the tree of pods that are all alone: thousands of workloads have as many in each domain."""
         held = tuple(map(self.alone.get, self.topology.members, repeat(0)))
         key = self.topology, self.capacity, self._useful, self._reserved.everywhere, held
         known = self._cache.trees.known.get(key)
-        if known is None:
-            made = self._make_root()
-            known = self._cache.trees.store(key, (self._subtrees, made))
-        subtrees, root = known
-        self._subtrees = subtrees.copy()
-        return cast("Inner", root)
-
-    def _change(self, site: Site, leaves: dict[Leaf, int], before: Leaf) -> None:
-        """Count a site whose leaf has changed; `leaves` are those of its domain, as they were before."""
-        _exchange(leaves, before, site.leaf)
-        self._subtrees.pop(site.path, None)
-        self._root = None
-        self._all_alone = False
-
-    def unmark(self, site: Site, victim: Victim) -> None:
-        """Undo `mark`."""
-        leaves, before = self._leaves[site.path], site.leaf
-        site.movable.append(victim)
-        site.movable.sort(key=attrgetter("rank"))
-        site.leaving -= 1
-        self._change(site, leaves, before)
+        return cast("_Tree", known or self._cache.trees.store(key, self._make_tree()))
 
     def shifted(self, deltas: Mapping[str, int]) -> Inner:
         """Return the placement with pods added to or removed from nodes; added pods can move again."""
-        assert self.root, "its subtrees are known"
-        subtrees = dict(self._subtrees)
+        subtrees = dict(self._tree[0])
         changed: dict[DomainPath, dict[Leaf, int]] = {}
         for name, change in deltas.items():
             path = self.topology.path.get(name)
@@ -241,8 +226,7 @@ class Layout:
 
     def place(self, path: DomainPath) -> Subtree:
         """Return the subtree of a domain."""
-        assert self.root, "its subtrees are known"
-        return self._subtrees[path]
+        return self._tree[0][path]
 
     def takes_more(self, path: DomainPath) -> bool:
         """Return whether some node of a domain has capacity for another pod."""
@@ -260,36 +244,29 @@ class Layout:
         """Count the pods in a domain."""
         return sum(leaf[0] * times for leaf, times in self._leaves[path].items())
 
-    def cheapest_victim(self, path: Path) -> tuple[Site, Victim]:
-        """Return the cheapest victim among all nodes of the class that a path describes."""
-        site = min((site for site in self._sites(path) if site.movable), key=lambda site: site.movable[0].rank)
-        return site, site.movable[0]
+    def name_victims(self, classes: Iterable[Path]) -> list[Victim]:
+        """Return the cheapest victim of each class of nodes; a class is one of the tree in which those before leave."""
+        subtrees, leaving, victims = dict(self._tree[0]), Counter[str](), []
+        for path in classes:
+            site = min(self._sites(path, subtrees, leaving), key=lambda site: site.movable[leaving[site.node]].rank)
+            leaves, before = dict(cast("Leaves", subtrees[site.path])), site.leaf_without(leaving[site.node])
+            victims.append(site.movable[leaving[site.node]])
+            leaving[site.node] += 1
+            _exchange(leaves, before, site.leaf_without(leaving[site.node]))
+            subtrees[site.path] = tuple(sorted(leaves.items()))
+        return victims
 
-    def _sites(self, path: Path) -> Iterator[Site]:
-        assert self.root, "its subtrees are known"
+    def _sites(self, path: Path, subtrees: Mapping[DomainPath, Subtree], leaving: Mapping[str, int]) -> Iterator[Site]:
+        """Yield the nodes of a class that have another pod to leave, where so many pods are to leave each node."""
         fitting: dict[DomainPath, bool] = {}
         for site in self.sites.values():
-            if site.leaf == path[-1]:
+            gone = leaving.get(site.node, 0)
+            if site.leaf_without(gone) == path[-1] and len(site.movable) > gone:
                 fits = fitting.get(site.path)
                 if fits is None:
-                    fits = fitting[site.path] = self._is_under(site.path, path[:-1])
+                    fits = fitting[site.path] = _is_under(subtrees, site.path, path[:-1])
                 if fits:
                     yield site
-
-    def _is_under(self, domain: DomainPath, path: Path) -> bool:
-        """Return whether the subtrees above a domain are those of a path, from the coarsest on."""
-        return all(
-            _nest({key[level + 1 :]: subtree for key, subtree in self._subtrees.items() if key[: level + 1] == head})
-            == path[level]
-            for level, head in enumerate(domain[: level + 1] for level in range(len(domain)))
-        )
-
-    def mark(self, site: Site, victim: Victim) -> None:
-        """Mark a pod to leave its node."""
-        leaves, before = self._leaves[site.path], site.leaf
-        site.movable.remove(victim)
-        site.leaving += 1
-        self._change(site, leaves, before)
 
     def counts(self, level: int, going: Mapping[str, int]) -> Mapping[str, int]:
         """Count the pods that stay, by domain of a level; on the last level empty domains are left out.
@@ -311,6 +288,15 @@ def _exchange(leaves: dict[Leaf, int], old: Leaf, new: Leaf, times: int = 1) -> 
     else:
         leaves[old] -= times
     leaves[new] = leaves.get(new, 0) + times
+
+
+def _is_under(subtrees: Mapping[DomainPath, Subtree], domain: DomainPath, path: Path) -> bool:
+    """Return whether the subtrees above a domain are those of a path, from the coarsest on."""
+    return all(
+        _nest({key[level + 1 :]: subtree for key, subtree in subtrees.items() if key[: level + 1] == head})
+        == path[level]
+        for level, head in enumerate(domain[: level + 1] for level in range(len(domain)))
+    )
 
 
 def _nest(subtrees: Mapping[DomainPath, Subtree]) -> Inner:

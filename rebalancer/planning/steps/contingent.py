@@ -59,33 +59,26 @@ def contingent_step(
     return step
 
 
-def repair_step(
+def forced_step(
     state: TreeState,
     bounds: Bounds,
     allowed: int,
     cache: SearchCache,
     *,
-    concurrent: int | None = None,
+    concurrent: int,
     budget: SearchBudget | None = None,
 ) -> TreeStep:
-    """Return the step that the scheduler is forced to repay; without victims where none is found.
+    """Return a step of at most `allowed` evictions that is safe by itself, where there is no contingent plan.
 
-    It is the first eviction of a contingent plan with `concurrent` evictions at once. Where that search is too large or
-    finds none, it is a step of at most `allowed` evictions that is safe by itself, preferably one after which some node
-    still admits pods. A step that needs more than `concurrent` at once is returned without victims, with the least
-    number that would be enough.
+    Preferably one after which some node still admits pods. A step that needs more than `concurrent` evictions at once
+    is returned without victims, with the least number that would be enough, also for a contingent plan.
     """
-    most = cache.limits.concurrent
-    concurrent = most if concurrent is None else concurrent
-    first = contingent_step(state, bounds, concurrent, cache, budget=budget)
-    if first.victims:
-        return first
     steps = [next_step(state, bounds, allowed, cache, stay_open=True), next_step(state, bounds, allowed, cache)]
     fitting = next((step for step in steps if step.victims and step.needed <= concurrent), None)
     if fitting is not None:
-        return fitting._replace(attempts=first.attempts + fitting.attempts)
-    attempts = first.attempts + steps[-1].attempts
-    for more in range(concurrent + 1, most + 1):
+        return fitting
+    attempts = steps[-1].attempts
+    for more in range(concurrent + 1, cache.limits.concurrent + 1):
         if contingent_step(state, bounds, more, cache, budget=budget).victims:
             return TreeStep(needed=more, attempts=attempts)
     needed = max(step.needed for step in steps)

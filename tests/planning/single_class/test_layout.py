@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from rebalancer.planning.scope.capacity import ReservedCapacity
 from rebalancer.planning.scope.topology import DomainPath
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.layout import Layout
-from rebalancer.planning.single_class.placement import Inner, Leaf, make_inner
+from rebalancer.planning.single_class.placement import Inner, Leaf, leaf_paths, make_inner, mark_leaving
 from rebalancer.scheduling.spread_constraints import HOSTNAME
 from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.controller.simulated import eager
@@ -42,7 +43,7 @@ def nodes_of(layout: Layout) -> Inner:
 
 
 def test_workloads_of_equal_shape_have_the_tree_of_their_own_nodes() -> None:
-    """They share one, however their pods stand: alone, crowded, on other nodes; marking a pod changes one of them."""
+    """They share one, however their pods stand: alone, crowded, on other nodes."""
     blueprint = ClusterBuilder()
     for node in ("a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2"):
         blueprint.node(node, zone=f"z{node[0]}")
@@ -63,29 +64,27 @@ def test_workloads_of_equal_shape_have_the_tree_of_their_own_nodes() -> None:
     first, second, mirrored, crowded, together = [layout.root for layout in layouts]
     assert first == second == mirrored
     assert len({first, crowded, together}) == 3
-    site = layouts[0].sites["a1"]
-    victim = site.movable[0]
-    layouts[0].mark(site, victim)
-    assert layouts[0].root == nodes_of(layouts[0]) != first
-    assert [layout.root for layout in layouts[1:]] == [second, mirrored, crowded, together]
-    other = layouts[1].sites["b3"]
-    layouts[1].mark(other, other.movable[0])
-    assert layouts[1].root == nodes_of(layouts[1]) != second
-    layouts[0].unmark(site, victim)
-    assert layouts[0].root == first
 
 
-def test_a_pod_may_be_marked_before_the_tree_is_read() -> None:
-    """Of nodes that hold several pods, the one that a marked pod leaves is counted once."""
+def test_naming_victims_changes_no_layout() -> None:
+    """Of 3 pods on a node and 1 on another, the cheapest leave in turn; tree, nodes and pods stay as they were."""
     blueprint = ClusterBuilder()
     for node in ("a1", "b1", "c1", "c2"):
         blueprint.node(node, zone=f"z{node[0]}")
     blueprint.deployment("web", on={"a1": 3, "b1": 1}, spread={ZONE: 1})
     (problem,) = problems(blueprint.snapshot(), eager())
     assert isinstance(problem, SingleClassProblem)
-    site = problem.layout.sites["a1"]
-    problem.layout.mark(site, site.movable[0])
-    assert problem.layout.root == nodes_of(problem.layout)
+    layout = problem.layout
+    root, movable = layout.root, list(layout.sites["a1"].movable)
+    (first,) = (path for path in leaf_paths(root) if cast("Leaf", path[-1])[0] == 3)
+    marked = mark_leaving(root, first)
+    (second,) = (path for path in leaf_paths(marked) if cast("Leaf", path[-1])[0] == 3)
+    (third,) = (path for path in leaf_paths(mark_leaving(marked, second)) if cast("Leaf", path[-1])[0] == 1)
+    for _ in range(2):
+        victims = layout.name_victims([first, second, third])
+        assert victims == [*movable[:2], layout.sites["b1"].movable[0]]
+        assert layout.root == root == nodes_of(layout)
+        assert list(layout.sites["a1"].movable) == movable
 
 
 @pytest.mark.parametrize("keys", [(HOSTNAME,), (ZONE,), (ZONE, HOSTNAME), ("region", ZONE, HOSTNAME)])

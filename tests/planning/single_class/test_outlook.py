@@ -128,7 +128,9 @@ def test_every_node_that_a_replacement_can_land_on_is_named(
     )
     problem = first_problem(snapshot)[1] if planned(snapshot).groups else None
     if isinstance(problem, SingleClassProblem) and not isinstance(problem.minimum(), Infeasible):
-        step = problem.certified_step().step or problem.forced_step(3, SearchBudget(10_000)).step
+        budget = SearchBudget(10_000)
+        searches = (problem.certified_step(), problem.contingent_step(3, budget), problem.forced_step(3, budget))
+        step = next((search.step for search in searches if search.step is not None), None)
         if step is not None:
             step = structs.replace(step, victims=step.victims[:3])
             every = frozenset(on)

@@ -9,9 +9,10 @@ from rebalancer.planning.search.driver import rest_states
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds, mark_leaving
-from rebalancer.planning.steps.contingent import contingent_step, repair_step
+from rebalancer.planning.steps.contingent import contingent_step
 from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState
 from tests.planning.contingent_oracle import Game
+from tests.planning.play import repair_step
 from tests.planning.states import CACHE, Counts, bounds, layouts, state
 
 
@@ -72,8 +73,8 @@ def test_four_at_once() -> None:
 def test_the_number_of_concurrent_evictions_is_returned_where_fewer_are_allowed() -> None:
     """1 | 2,0,3 with maxSkew 2 and 1 takes three concurrent evictions: with fewer allowed, that is returned."""
     start, limits = TreeState(state([[1], [2, 0, 3]])), bounds(2, 1)
-    assert [repair_step(start, limits, 12, CACHE, concurrent=out).needed for out in (1, 2)] == [3, 3]
-    assert [bool(repair_step(start, limits, 12, CACHE, concurrent=out).victims) for out in (2, 3)] == [False, True]
+    assert [repair_step(start, limits, 12, out).needed for out in (1, 2)] == [3, 3]
+    assert [bool(repair_step(start, limits, 12, out).victims) for out in (2, 3)] == [False, True]
     assert not contingent_step(start, limits, 2, CACHE).victims
 
 

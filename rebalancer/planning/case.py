@@ -1,0 +1,144 @@
+"""What is known of one problem while it is decided, and the decision that comes of it."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from msgspec import Struct, structs
+
+from rebalancer.model.moves import MAX_FAILED_PREDICTIONS
+from rebalancer.model.reasons import State
+from rebalancer.planning.causes import Refusal
+from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.problem.protocol import Problem, Step, StepSearch
+from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.search.driver import StepGoal
+from rebalancer.planning.search.limits import SearchBudget, SearchLimits
+from rebalancer.planning.search.report import Attempt, Method
+from rebalancer.planning.steps.lookahead import LookaheadModel, lookahead_step
+from rebalancer.scheduling.view import View
+
+
+class ComponentContext(Struct, frozen=True, kw_only=True, gc=False):
+    """The history of a component, and the budgets of its searches.
+
+    `extra_goal`: at most so many evictions are left if the last extra eviction was not wasted; None if none was used.
+    `failed_predictions` is how many failed in a row; `moving`: a move of the component is in flight. `lookahead` is the
+    budget left for searches on the real nodes, None to leave them for later; `quick` is the budget of quick searches,
+    and `contingent` that of contingent plans.
+    """
+
+    extra_goal: int | None = None
+    failed_predictions: int = 0
+    moving: bool = False
+    lookahead: SearchBudget | None
+    quick: SearchBudget
+    contingent: SearchBudget
+
+    @property
+    def predictions_failed(self) -> bool:
+        """Whether so many predictions failed in a row that none is acted on any more."""
+        return self.failed_predictions >= MAX_FAILED_PREDICTIONS
+
+    @property
+    def may_predict(self) -> bool:
+        """Whether a prediction may be acted on."""
+        return not self.predictions_failed and not self.moving
+
+    def goals(self, evictions: int) -> Sequence[StepGoal]:
+        """Return the goals of a step in turn: the extra eviction of a repair is used once."""
+        used = self.extra_goal is not None and evictions > self.extra_goal
+        return [StepGoal.FULL] if used else [StepGoal.FULL, StepGoal.ONE_EXTRA]
+
+
+class Decision(Struct, frozen=True, kw_only=True, gc=False):
+    """The decision about one problem.
+
+    `evictions` is the number that the whole repair takes, proved minimal where `optimal`; `lower_bound` holds in any
+    case. `step` is the next step, None if there is none: `refusal` says why. `forced`: the scheduler can only repay it.
+    `extra`: it may take the repair's one eviction above the minimum. `method` gave the step; `attempts` are all methods
+    that were tried. `needs_lookahead`: searches on the real nodes were left for later. `infeasible` are the pod classes
+    of a component for which a relaxation can be searched.
+    """
+
+    state: State = State.VIOLATED
+    refusal: Refusal | None = None
+    evictions: int = 0
+    lower_bound: int = 0
+    step: Step | None = None
+    forced: bool = True
+    extra: bool = False
+    method: Method | None = None
+    attempts: tuple[Attempt, ...] = ()
+    needs_lookahead: bool = False
+    infeasible: PodClasses | None = None
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the number of evictions is proved."""
+        return bool(self.evictions) and self.evictions == self.lower_bound
+
+
+class Case:
+    """One problem while it is decided; the methods search through it, and it records what they tried."""
+
+    def __init__(
+        self, problem: Problem, view: View, context: ComponentContext, ledger: BudgetLedger, limits: SearchLimits
+    ) -> None:
+        self.problem = problem
+        self.context = context
+        self._view = view
+        self._ledger = ledger
+        self._limits = limits
+        self.attempts: list[Attempt] = []
+        """Every method that was tried, in order."""
+        self.last_search = StepSearch()
+        """The last search without the real nodes."""
+        self.deferred = False
+        """Whether a search on the real nodes was left for later."""
+
+    @cached_property
+    def concurrent(self) -> int:
+        """How many pods may be evicted at once; where nobody may ever be evicted, the budgets say so of the step."""
+        victims = (victim for on_node in self.problem.pods.movable.values() for victim in on_node)
+        return self._ledger.most_concurrent(victims) or self._limits.step_evictions
+
+    def concurrent_in_part(self, refused: Decision) -> int:
+        """Return how many pods a step of a partial repair may evict; budgets count where a whole repair is known."""
+        most = self._limits.step_evictions
+        return min(self.concurrent, most) if refused.evictions else most
+
+    def take(self, decision: Decision, search: StepSearch) -> Decision | None:
+        """Add the step of a search to a decision, or its final refusal; None where other searches may answer."""
+        self.last_search = search
+        self.attempts += search.attempts
+        if search.step is not None:
+            return structs.replace(decision, step=search.step, method=_answering(search.attempts))
+        if search.final:
+            return structs.replace(decision, refusal=search.refusal)
+        return None
+
+    def look_ahead(self, decision: Decision, goal: StepGoal, *, forced: bool, quick: bool = False) -> Decision | None:
+        """Add a step that keeps the goal on the real nodes to a decision; None where no such step is found."""
+        whole = self.context.lookahead
+        if whole is None:
+            self.deferred = True
+            return None
+        budget = (self.context.quick if quick else whole).part(self._limits.lookahead_nodes)
+        predicted, attempt = lookahead_step(
+            self._view, self._lookahead_model, goal, budget, self._limits, forced=forced, quick=quick
+        )
+        self.attempts.append(attempt)
+        if predicted is None:
+            return None
+        step = Step(victims=(predicted.victim,), concurrent=predicted.concurrent, nodes=predicted.nodes)
+        extra = goal is StepGoal.ONE_EXTRA
+        return structs.replace(decision, step=step, forced=forced, extra=extra, method=attempt.method)
+
+    @cached_property
+    def _lookahead_model(self) -> LookaheadModel:
+        assert self.context.lookahead is not None, "searches on the real nodes have a budget"
+        return self.problem.lookahead_model(self.context.lookahead)
+
+
+def _answering(attempts: Sequence[Attempt]) -> Method | None:
+    return next((attempt.method for attempt in attempts if attempt.answered), None)
