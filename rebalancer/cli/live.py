@@ -26,7 +26,7 @@ _FRAME: Final = 0.1
 
 _SILENCE: Final = 15.0
 _HURRY: Final = 20.0
-"""After so many seconds in which nothing was told, so many times as fast: a simulation may wait for an hour."""
+"""After so many seconds without a new line, so many times as fast: a simulation may wait for an hour."""
 
 Show = Callable[[list[StoryLine]], None]
 
@@ -125,15 +125,15 @@ def _watch(story: Story, console: Console, page: SimulatedPage | None, args: arg
 
 def _frames(story: Story, speed: float, *, to_scene: bool) -> Iterator[list[StoryLine]]:
     """Play a story at its pace, to the next scene or to its end; yield the new lines of each frame."""
-    last = told = time.monotonic()
+    last = last_line = time.monotonic()
     while not story.play.over:
         time.sleep(_FRAME)
         now = time.monotonic()
-        hurry = _HURRY if now - told > _SILENCE else 1.0
+        hurry = _HURRY if now - last_line > _SILENCE else 1.0
         passed = min((now - last) * story.pace * speed * hurry, LONGEST.total_seconds())
         last = now
         new = list(story.advance(story.play.cluster.now + timedelta(seconds=passed), to_scene=to_scene))
-        told = now if new else told
+        last_line = now if new else last_line
         yield new
         if to_scene and any(line.ends_step for line in new):
             return

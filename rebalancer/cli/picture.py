@@ -15,6 +15,7 @@ from rich.text import Text
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import plural
@@ -63,36 +64,39 @@ def draw(story: Story, lines: Sequence[StoryLine], *, ascii_only: bool) -> Rende
 
 
 def _workload_rows(story: Story, instant: Instant, marks: dict[str, str]) -> Iterable[RenderableType]:
-    """Yield the table of the workloads that are violated or in the way first, and how many are left out."""
-    nodes = instant.snapshot.node
-    placed: defaultdict[str, defaultdict[str, list[Pod]]] = defaultdict(lambda: defaultdict(list))
-    tops: dict[str, Workload] = {}
-    for pod in instant.snapshot.pods:
-        top = instant.snapshot.top_owner_of(pod)
-        if top is not None:
-            tops[top.uid] = top
-            node = nodes.get(pod.node or "")
-            placed[top.uid][node.labels.get(ZONE, "") if node is not None else "no node"].append(pod)
+    """Yield the table of workloads, and how many workloads and zones it leaves out."""
+    tops = {top.uid: top for top in map(instant.snapshot.top_owner_of, instant.snapshot.pods) if top is not None}
+    has_several = len({top.namespace for top in tops.values()}) > 1
+    names = {uid: f"{top.namespace}/{top.name}" if has_several else top.name for uid, top in tops.items()}
+    placed = _sort_pods(instant.snapshot)
     present = {node.labels.get(ZONE, "") for node in instant.snapshot.nodes}
     zones = sorted(story.zones | present)
-    has_several = len({top.namespace for top in tops.values()}) > 1
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("WORKLOAD", no_wrap=True)
     for zone in zones[:_ZONES]:
         table.add_column(f"ZONE {zone or '-'}", min_width=12, no_wrap=True)
     table.add_column("NO NODE", no_wrap=True)
     table.add_column("SKEW", no_wrap=True)
-    names = {uid: f"{top.namespace}/{top.name}" if has_several else top.name for uid, top in tops.items()}
     for uid in sorted(tops, key=lambda uid: names[uid])[:_WORKLOADS]:
         cells = [
-            _draw_pods(placed[uid][zone], marks) if zone in present else Text("lost", style="red")
+            _draw_pods(placed[uid, zone], marks) if zone in present else Text("lost", style="red")
             for zone in zones[:_ZONES]
         ]
-        without = _draw_pods(placed[uid]["no node"], marks, is_placed=False)
+        without = _draw_pods(placed[uid, None], marks, is_placed=False)
         table.add_row(names[uid], *cells, without, _draw_skews(instant, tops[uid]))
     yield table
     left = [(len(zones) - _ZONES, "zone"), (len(tops) - _WORKLOADS, "workload")]
     yield from (Text(f"{plural(number, f'more {what}')} not shown.") for number, what in left if number > 0)
+
+
+def _sort_pods(snapshot: Snapshot) -> defaultdict[tuple[str, str | None], list[Pod]]:
+    """Return the pods by the UID of their workload and by zone, None: without a node that exists."""
+    placed: defaultdict[tuple[str, str | None], list[Pod]] = defaultdict(list)
+    for pod in snapshot.pods:
+        top, node = snapshot.top_owner_of(pod), snapshot.node.get(pod.node or "")
+        if top is not None:
+            placed[top.uid, node.labels.get(ZONE, "") if node is not None else None].append(pod)
+    return placed
 
 
 def _draw_pods(pods: Iterable[Pod], marks: dict[str, str], *, is_placed: bool = True) -> Text:

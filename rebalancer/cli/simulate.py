@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
     options = ReadOptions.of(args)
     scenario = _read_scenario(args, options)
     _check_flags(args, options, scenario)
+    _check_live_flags(args)
     if scenario.policy is not None and args.policy is None:
         options = replace(options, policy=scenario.policy, is_shipped_policy=False)
     snapshot, policy = _read_cluster(options, scenario)
@@ -127,8 +128,12 @@ def _check_flags(args: argparse.Namespace, options: ReadOptions, scenario: Scena
         raise UsageError("simulate plays the whole cluster; leave out -n and -l")
     if scenario.snapshot is not None and (args.snapshot or args.kubeconfig or args.context):
         raise UsageError("the scenario has a cluster of its own; leave out --snapshot, --kubeconfig and --context")
-    if args.live and options.output in {"json", "yaml"}:
-        raise UsageError(f"--live is for people to watch; leave it out, or -o {options.output}")
+
+
+def _check_live_flags(args: argparse.Namespace) -> None:
+    """Raise UsageError where the flags of --live are of no use."""
+    if args.live and args.output in {"json", "yaml"}:
+        raise UsageError(f"--live is for people to watch; leave it out, or -o {args.output}")
     if not args.live and (args.step or args.speed != 1.0 or args.page_address is not None):
         raise UsageError("--step, --speed and --page-address need --live")
 

@@ -1,4 +1,4 @@
-"""A simulation told as it goes: what happens and what the controller makes of it, line by line, at simulated times.
+"""A simulation as a story: what happens and what the controller makes of it, line by line, at simulated times.
 
 A scene begins with each change, and with what the controller makes of it. Everything happens at its own simulated time,
 whatever the pace of whoever watches.
@@ -22,7 +22,7 @@ from rebalancer.simulator.play import Play
 from rebalancer.simulator.scenario import Scenario
 
 _OF_PODS: Final = frozenset({"Evicted", "MoveVerified", "MoveIneffective", "EvictionBlocked", "EvictionFailed"})
-"""Reasons whose events on pods are told; of the others those on workloads are."""
+"""Reasons whose events on pods are shown; of the others those on workloads are."""
 
 _ALERTS: Final = frozenset({"ShareLimitViolated", "ShareLimitInfeasible", "PlacementDeadlock"})
 
@@ -74,7 +74,7 @@ class Story:
         """The zones at the start."""
         self.evicted_while_paused = 0
         self._left = len(play.left)
-        self._cycles = self._evicted = self._told = 0
+        self._cycles = self._evicted = self._shown_entries = 0
 
     @property
     def loop(self) -> LoopState:
@@ -142,8 +142,8 @@ class Story:
         self._evicted += evicted
 
     def _tell_trace(self) -> Iterator[StoryLine]:
-        entries = self.play.cluster.trace[self._told :]
-        self._told += len(entries)
+        entries = self.play.cluster.trace[self._shown_entries :]
+        self._shown_entries += len(entries)
         lost = sum(entry.kind is TraceKind.DELETED and bool(entry.detail) for entry in entries)
         if lost:
             text = f"{plural(lost, 'pod')} deleted with the lost nodes; their replacements start elsewhere"
@@ -172,7 +172,7 @@ def _find_without_node(snapshot: Snapshot) -> list[Pod]:
 
 
 def _event_text(entry: TraceEntry) -> tuple[str, str]:
-    """Return the reason of an event and its text, "" for what is not told."""
+    """Return the reason of an event and its text, "" for what is not shown."""
     if entry.kind is not TraceKind.EVENT:
         return "", ""
     reason, _, note = entry.detail.partition(": ")

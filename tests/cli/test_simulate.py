@@ -1,16 +1,24 @@
 """`rebalancer simulate`: what it prints, and what it refuses."""
 
 import json
+from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from rich.console import Console
 
 from rebalancer.cli.main import main
+from rebalancer.cli.picture import draw
+from rebalancer.policy import default_policy
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument
+from rebalancer.simulator import START, ClusterBuilder
+from rebalancer.simulator.scenario import Scenario
+from rebalancer.simulator.story import Story
 
 EXAMPLE = "docs/examples/zone-returned.json"
 ZONE = "topology.kubernetes.io/zone"
@@ -148,7 +156,7 @@ def test_what_is_simulated_in_another_way_is_printed(capsys: pytest.CaptureFixtu
 
 
 def test_live_tells_the_story_and_then_prints_the_same_result(capsys: pytest.CaptureFixture[str]) -> None:
-    """Watching changes nothing; a change without words is told as it was written."""
+    """Watching changes nothing; a change without words is shown as it was written."""
     flags = [*SIMULATE, "--scenario", "docs/examples/zone-lost.yaml"]
     assert main(flags) == 0
     result = capsys.readouterr().out
@@ -183,3 +191,23 @@ def test_the_status_page_of_a_simulation_is_served_while_it_runs(capsys: pytest.
     flags = ["--live", "--speed", "1000000", "--page-address", "127.0.0.1:0"]
     assert main([*SIMULATE, *flags]) == 0
     assert capsys.readouterr().out.startswith("Status page, while the simulation runs: http://localhost:")
+
+
+def test_a_large_cluster_is_drawn_on_one_screen() -> None:
+    """What has no row is counted; a bar that would be too wide is a number; names say their namespace if they must."""
+    blueprint = ClusterBuilder(START)
+    blueprint.zones("abcdef", nodes=1)
+    for number in range(14):
+        blueprint.deployment(f"web-{number:02}", namespace=f"team-{number % 2}", on={"a-1": 40}, spread={ZONE: 1})
+    scenario = Scenario(steps=())
+    story = Story(scenario, scenario.play(seed=1, snapshot=blueprint.snapshot(), policy=default_policy()))
+    list(story.advance(START + timedelta(seconds=1)))
+    console = Console(width=120, file=StringIO())
+    with console.capture() as captured:
+        console.print(draw(story, [], ascii_only=True))
+    lines = captured.get().splitlines()
+    assert "2 more zones not shown." in lines
+    assert "2 more workloads not shown." in lines
+    assert sum(line.startswith("team-") and "#40" in line for line in lines) == 12
+    assert sum(line.startswith("Limit ") for line in lines) == 4
+    assert len(lines) <= 40
