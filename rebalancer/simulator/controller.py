@@ -79,6 +79,7 @@ class SimulatedController:
     def read_pause(self) -> None:
         """Read the kill switch, as the controller does every second."""
         self._runner.tell(PauseRead(pause=self._cluster.read_pause()))
+        self._runner.drain()
 
     def time_to_cycle(self) -> float | None:
         """Return in how many seconds the next early cycle is due, None if none is."""

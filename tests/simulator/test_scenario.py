@@ -126,11 +126,14 @@ def test_without_a_repair_the_change_is_made_once_nothing_moves() -> None:
 
 
 def test_a_pause_of_a_scenario_stops_evictions_at_once() -> None:
-    """Until it is ended."""
+    """Until it is ended; the controller knows of it before it wants to evict anything."""
     play = play_of(
         f"- {{removeDomain: {ZONE}=b, after: 10s}}\n- {{restoreDomain: {ZONE}=b, after: 2m}}\n"
         '- {pause: "alice: a test", after: 130s}\n- {resume: alice, after: 10m}'
     )
+    for _ in play.advance(START + timedelta(seconds=131)):
+        pass
+    assert play.state.in_force.pause is not None
     evicted = [event.at for event in play.run().events if event.what == "Evicted"]
     assert evicted
     assert min(evicted) >= timedelta(minutes=10)
