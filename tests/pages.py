@@ -48,7 +48,9 @@ _INDENTED: Final = re.compile(r"^ {4,}((?:kubectl|rebalancer) .+)$", re.MULTILIN
 _BLOCK: Final = re.compile(
     r"^(?:<!-- needs: (?P<needs>[^>]*) -->\n)?```console\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
 )
-_READS_A_FILE: Final = re.compile(r"rebalancer (?:suggest|policy) |rebalancer [a-z]+ .*--snapshot docs/")
+_READS_A_FILE: Final = re.compile(
+    r"rebalancer (?:suggest|policy) |rebalancer [a-z]+ .*--snapshot docs/|rebalancer simulate --scenario "
+)
 
 
 class Place(StrEnum):

@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from rebalancer.assessment.causes import find_causes
@@ -12,7 +13,8 @@ from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes
-from rebalancer.cli.load import LoadedCluster, load_cluster, load_profile
+from rebalancer.cli.live import add_live_arguments, watch
+from rebalancer.cli.load import load_cluster, load_profile
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
@@ -35,8 +37,10 @@ from rebalancer.reporting.documents.simulation import (
 )
 from rebalancer.reporting.text.simulation import losses_text, simulation_text
 from rebalancer.scheduling.profile import Profile
-from rebalancer.simulator.changes import Change, ScenarioError, load_scenario, parse_change
-from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy
+from rebalancer.simulator.changes import Change, parse_change
+from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy, with_prevention
+from rebalancer.simulator.scenario import BUILTIN, SHIPPED, Scenario, ScenarioError, load_scenario, shipped_scenario
+from rebalancer.simulator.story import Story
 
 _FLAGS: Final = (
     ("remove-node", "NODE", "a node is lost, with its pods"),
@@ -62,7 +66,12 @@ def add_arguments(parser: Parser) -> None:
             type=_parse_with(name),
             help=text,
         )
-    changes.add_argument("--scenario", metavar="FILE", help="the same as YAML, after the flags; - is standard input")
+    changes.add_argument(
+        "--scenario",
+        metavar="FILE",
+        help=f"the same as YAML, after the flags; - is standard input, {BUILTIN}NAME one of the demo's: "
+        f"{', '.join(SHIPPED)}",
+    )
     changes.add_argument(
         "--each", dest="every_domain_of", metavar="KEY", help="instead: every single loss of a domain of a topology key"
     )
@@ -79,6 +88,9 @@ def add_arguments(parser: Parser) -> None:
         default=1,
         help="decides delays, names and the scheduler's choice among equal nodes (default: 1)",
     )
+    live = parser.add_argument_group("to watch it", "Before the result is printed.")
+    live.add_argument("--live", action="store_true", help="play it in the terminal, at a pace for people")
+    add_live_arguments(live, what="it", at_pace="")
     add_read_arguments(parser, formats=("table", "wide", "json", "yaml"))
 
 
@@ -86,26 +98,52 @@ def run(args: argparse.Namespace) -> int:
     """Print what happens; nothing is changed but the copy in memory."""
     logs.configure_logs(level="error", form="console")  # what the loop would log is among the events
     options = ReadOptions.of(args)
-    changes = [*(args.changes or ()), *_read_scenario(args.scenario, options.snapshot)]
-    if args.every_domain_of is not None and changes:
-        raise UsageError("--each loses every domain by itself; leave out the other changes")
-    if options.namespace is not None or not options.selector.empty:
-        raise UsageError("simulate plays the whole cluster; leave out -n and -l")
-    cluster = load_cluster(options)
-    policy = cluster.policy
+    scenario = _read_scenario(args, options)
+    _check_flags(args, options, scenario)
+    _check_live_flags(args)
+    if scenario.policy is not None and args.policy is None:
+        options = replace(options, policy=scenario.policy, is_shipped_policy=False)
+    snapshot, policy = _read_cluster(options, scenario)
     if args.prevention is not None:
-        prevention = policy.prevention.model_copy(update={"scale_down": ScaleDownPrevention(args.prevention)})
-        policy = policy.model_copy(update={"prevention": prevention})
-    note = _describe_difference(policy)
+        policy = with_prevention(policy, ScaleDownPrevention(args.prevention))
+    profile, note = load_profile(options), _describe_difference(policy)
     if args.every_domain_of is not None:
-        losses = _lose_domains(cluster, policy, load_profile(options), args.seed, args.every_domain_of)
+        losses = _lose_domains(snapshot, policy, profile, args.seed, args.every_domain_of)
         _print(options, losses, lambda: losses_text(losses, note, options.layout))
         return Exit.FINE
-    outcome = _play(cluster, policy, load_profile(options), args.seed, changes)
-    document = _simulation_document(cluster, outcome, args.seed)
+    play = scenario.play(seed=args.seed, snapshot=snapshot, policy=policy, profile=profile)
+    if args.live:
+        watch([Story(scenario, play)], args, what="simulation")
+    document = _simulation_document(snapshot, _finish(play), args.seed)
     wide = options.output == "wide"
     _print(options, document, lambda: simulation_text(document, note, options.layout, wide=wide))
     return Exit.FINE
+
+
+def _check_flags(args: argparse.Namespace, options: ReadOptions, scenario: Scenario) -> None:
+    """Raise UsageError where flags contradict each other or the scenario."""
+    if args.every_domain_of is not None and (scenario.steps or args.live):
+        raise UsageError("--each loses every domain by itself; leave out the other changes, and --live")
+    if options.namespace is not None or not options.selector.empty:
+        raise UsageError("simulate plays the whole cluster; leave out -n and -l")
+    if scenario.snapshot is not None and (args.snapshot or args.kubeconfig or args.context):
+        raise UsageError("the scenario has a cluster of its own; leave out --snapshot, --kubeconfig and --context")
+
+
+def _check_live_flags(args: argparse.Namespace) -> None:
+    """Raise UsageError where the flags of --live are of no use."""
+    if args.live and args.output in {"json", "yaml"}:
+        raise UsageError(f"--live is for people to watch; leave it out, or -o {args.output}")
+    if not args.live and (args.step or args.speed != 1.0 or args.page_address is not None):
+        raise UsageError("--step, --speed and --page-address need --live")
+
+
+def _read_cluster(options: ReadOptions, scenario: Scenario) -> tuple[Snapshot, Policy]:
+    """Return the snapshot that is simulated, the scenario's own or what the flags name, and the policy in force."""
+    if scenario.snapshot is not None:
+        return scenario.snapshot, options.policy
+    cluster = load_cluster(options)
+    return cluster.snapshot, cluster.policy
 
 
 def _parse_with(verb: str) -> Callable[[str], Change]:
@@ -118,15 +156,21 @@ def _parse_with(verb: str) -> Callable[[str], Change]:
     return parse
 
 
-def _read_scenario(name: str | None, snapshot: str | None) -> list[Change]:
+def _read_scenario(args: argparse.Namespace, options: ReadOptions) -> Scenario:
+    """Return the scenario of --scenario, if any, after the changes of the flags."""
+    name, changes = args.scenario, tuple(args.changes or ())
     if name is None:
-        return []
-    if name == "-" and snapshot == "-":
+        return Scenario(steps=changes)
+    if name == "-" and options.snapshot == "-":
         raise UsageError("both --scenario and --snapshot read standard input; give one of them as a file")
     try:
-        return load_scenario(read_bytes(name), "standard input" if name == "-" else name)
+        if name.startswith(BUILTIN):
+            scenario = shipped_scenario(name.removeprefix(BUILTIN))
+        else:
+            scenario = load_scenario(read_bytes(name), "standard input" if name == "-" else name)
     except ScenarioError as error:
         raise CliError(str(error)) from None
+    return replace(scenario, steps=(*changes, *scenario.steps))
 
 
 def _print(options: ReadOptions, document: SimulationDocument | DomainLossesDocument, text: Callable[[], str]) -> None:
@@ -152,10 +196,11 @@ def _describe_difference(policy: Policy) -> str:
     return f"Simulated {', '.join(parts)}." if parts else ""
 
 
-def _play(cluster: LoadedCluster, policy: Policy, profile: Profile, seed: int, changes: Iterable[Change]) -> Outcome:
+def _finish(play: Play) -> Outcome:
+    """Play what is left of it; nothing after --live."""
     with progress("simulating"):
         try:
-            return Play(cluster.snapshot, policy, seed=seed, profile=profile).run(changes)
+            return play.run()
         except ImpossibleChangeError as error:
             raise CliError(str(error)) from None
 
@@ -169,15 +214,13 @@ def _find_domains(snapshot: Snapshot, key: str) -> list[str]:
     return domains
 
 
-def _lose_domains(
-    cluster: LoadedCluster, policy: Policy, profile: Profile, seed: int, key: str
-) -> DomainLossesDocument:
-    snapshot = cluster.snapshot
+def _lose_domains(snapshot: Snapshot, policy: Policy, profile: Profile, seed: int, key: str) -> DomainLossesDocument:
     domains = _find_domains(snapshot, key)
     losses = []
     for domain in domains:
         lost = {node.name for node in snapshot.nodes if node.labels.get(key) == domain}
-        outcome = _play(cluster, policy, profile, seed, [parse_change("remove-domain", f"{key}={domain}")])
+        scenario = Scenario(steps=(parse_change("remove-domain", f"{key}={domain}"),))
+        outcome = _finish(scenario.play(seed=seed, snapshot=snapshot, policy=policy, profile=profile))
         missing = [one.wanted - one.ready for one in outcome.readiness]
         headrooms = [one.headroom for one in outcome.headrooms]
         assessment = outcome.cycle.assessment
@@ -202,7 +245,7 @@ def _lose_domains(
     )
 
 
-def _simulation_document(cluster: LoadedCluster, outcome: Outcome, seed: int) -> SimulationDocument:
+def _simulation_document(snapshot: Snapshot, outcome: Outcome, seed: int) -> SimulationDocument:
     cycle = outcome.cycle
     unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
     report = report_document(
@@ -212,7 +255,7 @@ def _simulation_document(cluster: LoadedCluster, outcome: Outcome, seed: int) ->
         find_findings(cycle.view, cycle.assessment, unmatched),
     )
     return SimulationDocument(
-        generated_at=get_known_time(cluster.snapshot.taken_at),
+        generated_at=get_known_time(snapshot.taken_at),
         seed=seed,
         settled=outcome.settled,
         seconds=outcome.took.total_seconds(),

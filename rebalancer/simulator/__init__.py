@@ -7,7 +7,9 @@ controllers share, `trace` the record of what happened. `replica_sets`, `statefu
 placeholder pods. `cluster` connects them, `builder` builds a first snapshot.
 
 The controller's own loop runs on it: `controller` is one process, `changes` are what an operator or an outage does,
-`play` runs both until nothing is left to do and records what happened. That is what `simulate` and `demo` show.
+`play` runs both until nothing is left to do and records what happened. `scenario` reads files with changes, and with a
+cluster (`sketch`) and a story; `story` tells a play as it goes, `page` serves its status page. That is what `simulate`
+and `demo` show.
 
 Simulated as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with
 their delay, the responses of the Eviction API. Not simulated: rollouts, preemption, provisioning of volumes,

@@ -2,7 +2,6 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from rebalancer.admission.pause import Pause
 from rebalancer.controller.prevention import Prevention
 from rebalancer.controller.runner import Identity, Runner
 from rebalancer.controller.state import Clocks, InForce, Leading, LoopState, PauseRead
@@ -77,10 +76,10 @@ class SimulatedController:
         """Take a change in the cluster, which may call for an early cycle."""
         self._runner.observe(before, after)
 
-    def pause(self, pause: Pause | None) -> None:
-        """Set the kill switch, or end the pause with None; the controller reads it at once."""
-        self._cluster.pause = pause
-        self._runner.tell(PauseRead(pause=pause))
+    def read_pause(self) -> None:
+        """Read the kill switch, as the controller does every second."""
+        self._runner.tell(PauseRead(pause=self._cluster.read_pause()))
+        self._runner.drain()
 
     def time_to_cycle(self) -> float | None:
         """Return in how many seconds the next early cycle is due, None if none is."""

@@ -4,20 +4,22 @@ The loop runs as in a cluster: at its interval, early after changes that call fo
 policy. Only what could keep it from acting at all is left out: the mode is Evict, and no window is closed.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.state import LoopState
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.policy import CapacityMode, Mode, Policy
+from rebalancer.policy import CapacityMode, Mode, Policy, ScaleDownPrevention
 from rebalancer.reporting.plan_numbers import plan_numbers
-from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.simulator import SimulatedCluster, TraceKind
 from rebalancer.simulator.changes import Change
 from rebalancer.simulator.controller import SimulatedController
@@ -25,7 +27,7 @@ from rebalancer.simulator.controller import SimulatedController
 _UNTOLD: Final = frozenset({TraceKind.EVENT, TraceKind.BUDGET_CHANGED})
 """Not among the events: our own Kubernetes events, and numbers that follow from the others."""
 
-_LASTING: Final = timedelta(seconds=60)
+LASTING: Final = timedelta(seconds=60)
 """Nothing moves any more once all is well and nothing has happened for so long: pods of lost nodes are gone."""
 
 _PATIENCE: Final = timedelta(hours=1)
@@ -118,116 +120,203 @@ def simulated_policy(policy: Policy) -> Policy:
     return policy.model_copy(update={"mode": Mode.EVICT, "windows": (), "capacity": capacity})
 
 
+def with_prevention(policy: Policy, mode: ScaleDownPrevention) -> Policy:
+    """Return the policy with another `prevention.scaleDown`."""
+    return policy.model_copy(update={"prevention": policy.prevention.model_copy(update={"scale_down": mode})})
+
+
 class ImpossibleChangeError(Exception):
     """A change names what the simulated cluster does not have."""
 
 
 class Play:
-    """A simulation of a snapshot. Equal arguments give equal outcomes."""
+    """A simulation of a snapshot: the changes one after the other, and what the loop does after each.
 
-    def __init__(self, first: Snapshot, policy: Policy, *, seed: int, profile: Profile) -> None:
-        self._cluster = SimulatedCluster(first, seed=seed, profile=profile)
-        self._policy = simulated_policy(policy)
-        self._controller = SimulatedController(self._cluster, self._policy, name="simulation", profile=profile)
-        self._start = first.taken_at
-        self._observations = _Observations(first, self._start)
-        self._cycles = 0
-        self._next_cycle = self._start
+    Equal arguments give equal outcomes, at whatever pace it is played. `lasting` is for how long nothing must have
+    happened until nothing moves any more.
+    """
+
+    def __init__(
+        self,
+        first: Snapshot,
+        policy: Policy,
+        changes: Iterable[Change] = (),
+        *,
+        seed: int,
+        profile: Profile = DEFAULT_PROFILE,
+        lasting: timedelta = LASTING,
+    ) -> None:
+        self.cluster = SimulatedCluster(first, seed=seed, profile=profile)
+        self.policy = simulated_policy(policy)
+        self._controller = SimulatedController(self.cluster, self.policy, name="simulation", profile=profile)
+        self.start = first.taken_at
+        self.cycles = 0
+        self.repair_began: datetime | None = None
+        """When the first eviction was granted."""
+        self.over = False
+        """Whether the last change has been made, and its step has ended."""
+        self._lasting = lasting
+        self._observations = _Observations(first, self.start)
+        self._next_cycle = self.start
+        self._moment = self.start
+        """When something was due last: what is decided does not depend on when somebody watches."""
         self._settled = False
-        self._cluster.listen(self._observe)
+        self.left = deque(changes)
+        """The changes that have not been made yet."""
+        self.steps: list[Step] = []
+        """The steps that have ended."""
+        self.change: Change | None = None
+        """What the present step began with, None: with nothing."""
+        self._began = self.start
+        self._evicted_before = 0
+        self._lower_bound: int | None = None
+        self.cluster.listen(self._observe)
 
-    def run(self, changes: Iterable[Change]) -> Outcome:
-        """Make the changes one after the other, and let the loop do what is to be done after each."""
-        steps = [self._play(change) for change in (*changes,)] or [self._play(None)]
-        cycle = self._controller.state.cycle
+    @property
+    def state(self) -> LoopState:
+        """The loop's state."""
+        return self._controller.state
+
+    @property
+    def evicted(self) -> int:
+        """How many evictions were granted."""
+        return self._controller.evicted
+
+    def run(self) -> Outcome:
+        """Play it to its end."""
+        for _ in self.advance():
+            pass
+        return self.outcome()
+
+    def advance(self, until: datetime | None = None) -> Iterator[None]:
+        """Play to a simulated time, or to the end if that comes sooner; yield after everything that happens.
+
+        Whoever stops listening can go on later with another call. ImpossibleChangeError where the cluster does not
+        allow a change.
+        """
+        if self._is_first_due():
+            self._begin_step()
+            yield
+        while not self.over:
+            if self.cluster.now >= self._next_cycle:
+                self._run_cycle()
+                yield
+            if self._is_step_over():
+                self._end_step()
+                yield
+            else:
+                moments = (self._next_cycle, self.cluster.next_due, self._ends())
+                following = min(moment for moment in moments if moment is not None)
+                if until is not None and until < following:
+                    self._go_to(until)
+                    return
+                self._go_to(following)
+                self._moment = following
+                yield
+
+    def _go_to(self, moment: datetime) -> None:
+        self.cluster.advance((moment - self.cluster.now).total_seconds())
+
+    def outcome(self) -> Outcome:
+        """Return what has happened, once it is over."""
+        cycle = self.state.cycle
         assert cycle is not None
-        snapshot = self._cluster.snapshot(self._cluster.now)
         seen = self._observations
         return Outcome(
-            took=(seen.changed_at if self._settled else self._cluster.now) - self._start,
+            took=(seen.changed_at if self._settled else self.cluster.now) - self.start,
             settled=self._settled,
-            cycles=self._cycles,
+            cycles=self.cycles,
             events=list(self._list_events()),
-            steps=steps,
+            steps=self.steps,
             headrooms=[seen.headrooms[key] for key in sorted(seen.headrooms, key=str)],
             readiness=[seen.fewest[uid] for uid in sorted(seen.fewest, key=lambda uid: seen.fewest[uid].workload)],
             most_waiting=seen.most_waiting,
             most_waiting_at=seen.most_waiting_at,
-            snapshot=snapshot,
+            snapshot=self.cluster.snapshot(self.cluster.now),
             cycle=cycle,
         )
 
-    def _elapsed(self) -> timedelta:
-        return self._cluster.now - self._start
-
     def _list_events(self) -> Iterator[SimulatedEvent]:
-        for entry in self._cluster.trace:
+        for entry in self.cluster.trace:
             if entry.kind not in _UNTOLD:
-                yield SimulatedEvent(entry.at - self._start, entry.kind, entry.object, entry.detail)
+                yield SimulatedEvent(entry.at - self.start, entry.kind, entry.object, entry.detail)
 
     def _observe(self, before: object, after: object) -> None:
         self._controller.observe(before, after)
+        self._hasten()
         if isinstance(before, Pod) or isinstance(after, Pod):
-            self._observations.take_pod(before, after, self._cluster.now)  # type: ignore[arg-type]
+            self._observations.take_pod(before, after, self.cluster.now)  # type: ignore[arg-type]
         elif isinstance(after, Workload):
-            self._observations.take_workload(after, self._cluster.now)
+            self._observations.take_workload(after, self.cluster.now)
 
-    def _play(self, change: Change | None) -> Step:
-        began, evicted = self._cluster.now, self._controller.evicted
-        if change is not None:
-            try:
-                change.apply(self._cluster)
-            except ValueError as error:
-                raise ImpossibleChangeError(f"{change.text}: {error}") from None
-        lower_bound: int | None = None
-        ends = began + change.wait if change is not None and change.wait is not None else None
-        while True:
-            if self._cluster.now >= self._next_cycle:
-                self._run_cycle()
-                if lower_bound is None and self._controller.evicted > evicted:
-                    cycle = self._controller.state.cycle
-                    assert cycle is not None
-                    lower_bound = plan_numbers(cycle.plan).lower_bound
-            if self._is_over(began, ends):
-                break
-            self._advance(ends)
-        return Step(
-            change=change.text if change is not None else "",
-            at=began - self._start,
-            evictions=self._controller.evicted - evicted,
-            lower_bound=lower_bound if lower_bound is not None and self._settled else 0,
-            waiting=self._observations.waiting,
+    def _hasten(self) -> None:
+        """Let the next cycle come early if something calls for it."""
+        early = self._controller.time_to_cycle()
+        if early is not None:
+            self._next_cycle = min(self._next_cycle, self.cluster.now + timedelta(seconds=early))
+
+    def _is_first_due(self) -> bool:
+        """Return whether the first change is to be made at the start."""
+        return not self.cycles and self.change is None and bool(self.left) and self.left[0].after is None
+
+    def _begin_step(self) -> None:
+        self.change = self.left.popleft()
+        self._began, self._evicted_before, self._lower_bound = self.cluster.now, self.evicted, None
+        try:
+            self.change.apply(self.cluster)
+        except ValueError as error:
+            raise ImpossibleChangeError(f"{self.change.text}: {error}") from None
+        self._controller.read_pause()
+
+    def _end_step(self) -> None:
+        self.steps.append(
+            Step(
+                change=self.change.text if self.change is not None else "",
+                at=self._began - self.start,
+                evictions=self.evicted - self._evicted_before,
+                lower_bound=self._lower_bound if self._lower_bound is not None and self._settled else 0,
+                waiting=self._observations.waiting,
+            )
         )
+        if self.left:
+            self._begin_step()
+        else:
+            self.over = True
 
     def _run_cycle(self) -> None:
         self._controller.run_cycle()
-        self._cycles += 1
-        self._next_cycle = self._cluster.now + self._policy.interval
-        cycle = self._controller.state.cycle
+        self.cycles += 1
+        self._next_cycle = self.cluster.now + self.policy.interval
+        self._hasten()
+        cycle = self.state.cycle
         assert cycle is not None
-        self._observations.take_cycle(cycle, self._cluster.now)
+        self._observations.take_cycle(cycle, self.cluster.now)
+        if self._lower_bound is None and self.evicted > self._evicted_before:
+            self._lower_bound = plan_numbers(cycle.plan).lower_bound
+        if self.repair_began is None and self.evicted:
+            self.repair_began = self.cluster.now
 
-    def _advance(self, ends: datetime | None) -> None:
-        """Go on to what comes first: the next action in the cluster, the next cycle, the end of the step."""
-        early = self._controller.time_to_cycle()
-        if early is not None:
-            self._next_cycle = min(self._next_cycle, self._cluster.now + timedelta(seconds=early))
-        moments = (self._next_cycle, self._cluster.next_due, ends)
-        following = min(moment for moment in moments if moment is not None)
-        self._cluster.advance((following - self._cluster.now).total_seconds())
+    def _ends(self) -> datetime | None:
+        """Return when the present step ends whatever happens; None: once nothing moves any more."""
+        if self.change is not None and self.change.wait is not None:
+            return self._began + self.change.wait
+        if not self.left or self.left[0].after is None:
+            return None
+        since = self.repair_began if self.left[0].in_repair else self.start
+        return since + self.left[0].after if since is not None else None
 
-    def _is_over(self, began: datetime, ends: datetime | None) -> bool:
-        """Return whether the step is over: its time is up, or nothing moves any more."""
-        now = self._cluster.now
+    def _is_step_over(self) -> bool:
+        """Return whether the present step is over: its time is up, or nothing moves any more."""
+        now, ends = self._moment, self._ends()
         self._settled = False
         if ends is not None:
             return now >= ends
-        if self._elapsed() >= LONGEST:
+        if now - self.start >= LONGEST:
             return True
-        cycle = self._controller.state.cycle
-        changed_at = max(self._observations.changed_at, began)
+        cycle = self.state.cycle
+        changed_at = max(self._observations.changed_at, self._began)
         quiet = now - changed_at
-        if cycle is None or quiet < _LASTING or self._controller.state.memory.in_flight:
+        if cycle is None or quiet < self._lasting or self.state.memory.in_flight:
             return False
         is_done = not cycle.plan.groups and cycle.context.now > changed_at
         self._settled = is_done or quiet >= max(_PATIENCE, 2 * self._waiting_time())
@@ -235,7 +324,7 @@ class Play:
 
     def _waiting_time(self) -> timedelta:
         """Return how long the policy waits at most before it acts."""
-        return self._policy.spread.for_ + self._policy.nodes.settle + self._policy.eligibility.min_age
+        return self.policy.spread.for_ + self.policy.nodes.settle + self.policy.eligibility.min_age
 
 
 class _Observations:

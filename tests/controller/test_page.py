@@ -60,7 +60,8 @@ def state_of(snapshot: Snapshot, *, seconds: float = 0.0, pause: Pause | None = 
     cluster = SimulatedCluster(snapshot)
     controller = SimulatedController(cluster, POLICY, name="leader-1")
     if pause is not None:
-        controller.pause(pause)
+        cluster.pause = pause
+        controller.read_pause()
     controller.run_cycle()
     cluster.advance(seconds)
     controller.run_cycle()

@@ -1,13 +1,12 @@
 """Changes of a simulated cluster as flags and scenario files write them: what is not one is refused with its place."""
 
-from datetime import timedelta
-
 import pytest
 from msgspec import structs
 
+from rebalancer.admission.pause import Pause
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
-from rebalancer.simulator.changes import ScenarioError, load_scenario, parse_change
+from rebalancer.simulator.changes import parse_change
 
 
 def make_cluster() -> SimulatedCluster:
@@ -73,6 +72,7 @@ def test_a_workload_is_scaled_by_namespace_kind_and_name() -> None:
         ("restore-domain", "zone", "expected KEY=VALUE"),
         ("add-node", "a-9", "expected NAME=LABEL=VALUE"),
         ("add-node", "a-9=zone", "expected KEY=VALUE"),
+        ("pause", "zone b is upgraded", "expected BY: REASON"),
         ("scale", "web=3", "expected NAMESPACE/KIND/NAME=REPLICAS"),
         ("scale", "shop/pod/web=3", "expected NAMESPACE/KIND/NAME=REPLICAS"),
         ("scale", "shop/deployment/web=-1", "expected NAMESPACE/KIND/NAME=REPLICAS"),
@@ -108,49 +108,9 @@ def test_nothing_can_be_like_a_node_that_is_not_there() -> None:
         parse_change("add-node", f"c-1={ZONE}=c").apply(cluster)
 
 
-def test_a_scenario_is_a_list_of_changes_in_order() -> None:
-    """Each with the text of its flag; `wait` is a time instead of until nothing moves."""
-    text = b"""\
-steps:
-  - removeDomain: topology.kubernetes.io/zone=a
-  - {cordon: b-1, wait: 10m}
-  - addNode: c-1=topology.kubernetes.io/zone=c
-"""
-    changes = load_scenario(text, "night.yaml")
-    assert [change.text for change in changes] == [
-        f"remove-domain {ZONE}=a",
-        "cordon b-1",
-        f"add-node c-1={ZONE}=c",
-    ]
-    assert [change.wait for change in changes] == [None, timedelta(minutes=10), None]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "night.yaml:1: "),
-        ("steps: []", "night.yaml:1: expected steps"),
-        ("step: []", "night.yaml:1: found step, expected steps only"),
-        ("steps:\n  - cordon: a-1\n  - cordn: a-2", "night.yaml:3: found cordn, expected one of"),
-        ("steps:\n  - cordn: a-2", "did you mean cordon?"),
-        ("steps:\n  - a-2", "night.yaml:2: found 'a-2', expected a mapping"),
-        ("steps:\n  - {cordon: a-1, removeNode: a-2}", "night.yaml:2: found 2 changes in one step"),
-        ("steps:\n  - {wait: 10m}", "night.yaml:2: found 0 changes in one step"),
-        ("steps:\n  - {cordon: 3}", "night.yaml:2: cordon: found 3"),
-        ("steps:\n  - {cordon: 'A B'}", "night.yaml:2: cordon: found 'A B', expected the name of a node"),
-        ("steps:\n  - {cordon: a, wait: 10}", "night.yaml:2: wait: found 10, expected a duration"),
-        ("steps:\n  - {cordon: a, wait: soon}", "night.yaml:2: wait: found 'soon', expected"),
-        ("steps: [", "night.yaml:"),
-        ("steps:\n  - {cordon: a, cordon: b}", "night.yaml:2: "),
-    ],
-)
-def test_a_scenario_that_is_none_names_file_line_and_what_was_expected(text: str, message: str) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        load_scenario(text.encode(), "night.yaml")
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("data", [b"\xff", b"#" * (1024 * 1024 + 1)])
-def test_a_file_that_is_no_text_or_too_large_is_refused(data: bytes) -> None:
-    with pytest.raises(ScenarioError, match=r"night\.yaml:1: "):
-        load_scenario(data, "night.yaml")
+def test_the_kill_switch_is_set_and_reset() -> None:
+    cluster = make_cluster()
+    parse_change("pause", "alice: zone b is upgraded").apply(cluster)
+    assert cluster.pause == Pause(by="alice", reason="zone b is upgraded")
+    parse_change("resume", "alice").apply(cluster)
+    assert cluster.pause is None

@@ -11,8 +11,9 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import CapacityMode, Mode, Policy, default_policy, load_policy
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import START, ZONE, ClusterBuilder
-from rebalancer.simulator.changes import Change, load_scenario, parse_change
+from rebalancer.simulator.changes import Change, parse_change
 from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy
+from rebalancer.simulator.scenario import load_scenario
 
 LOSE, RETURN = (parse_change(f"{verb}-domain", f"{ZONE}=c") for verb in ("remove", "restore"))
 
@@ -31,7 +32,7 @@ SKEWED = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
 
 
 def play(first: Snapshot, *changes: Change, policy: Policy | None = None, seed: int = 1) -> Outcome:
-    return Play(first, policy or default_policy(), seed=seed, profile=DEFAULT_PROFILE).run(changes)
+    return Play(first, policy or default_policy(), changes, seed=seed, profile=DEFAULT_PROFILE).run()
 
 
 def by_zone(outcome: Outcome) -> Counter[str]:
@@ -78,7 +79,7 @@ def test_a_step_with_a_wait_ends_after_it() -> None:
     """The zone is back before its pods were deleted: nothing has to be repaired."""
     steps = load_scenario(
         f"steps: [{{removeDomain: {ZONE}=c, wait: 10s}}, {{restoreDomain: {ZONE}=c}}]".encode(), "file"
-    )
+    ).steps
     outcome = play(shop(EVEN), *steps)
     assert outcome.steps[1].at == timedelta(seconds=10)
     assert outcome.steps[0].lower_bound == 0

@@ -1,0 +1,40 @@
+"""The status page of a simulation: the controller's own, of the simulated controller, by the simulated clock."""
+
+from datetime import datetime
+from typing import Final
+
+from rebalancer.assessment.findings import find_findings
+from rebalancer.assessment.unmatched import find_unmatched
+from rebalancer.controller.page import StatusPage
+from rebalancer.controller.runner import Identity
+from rebalancer.locations import Address
+from rebalancer.simulator import START
+from rebalancer.simulator.play import Play
+
+_REFRESH: Final = 2
+"""Seconds after which a browser renews the page."""
+
+
+class SimulatedPage(StatusPage):
+    """Serves the state of the play that is shown; one may follow the other. CannotListen as for any status page."""
+
+    def __init__(self, address: Address, *, name: str, policy_source: str) -> None:
+        self._shown_at: datetime = START
+        identity = Identity(name=name, policy_source=policy_source)
+        super().__init__(address, identity, now=lambda: self._shown_at, refresh=_REFRESH)
+
+    @property
+    def url(self) -> str:
+        """Where a browser of this machine finds it."""
+        host, port = self.address
+        here = host in {"127.0.0.1", "0.0.0.0", "::1", "::"}  # noqa: S104  # any address of this machine will do
+        shown = "localhost" if here else f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{port}/"
+
+    def show_play(self, play: Play) -> None:
+        """Show the present state of a play, once its first cycle has ended."""
+        self._shown_at = play.cluster.now
+        cycle = play.state.cycle
+        if cycle is not None:
+            unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
+            self.show(play.state, find_findings(cycle.view, cycle.assessment, unmatched))
