@@ -5,14 +5,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL
 from rebalancer.cli.load import evaluate_without_memory
 from rebalancer.cli.main import main
 from rebalancer.model.cluster import NEWEST
-from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import find_relaxations
@@ -21,6 +18,8 @@ from rebalancer.reporting.documents.document import json_chunks
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import ZONE
+from tests.capacity.test_gate import placeholder
+from tests.capacity.test_gate import snapshot as gated
 from tests.capacity.test_needs import two_zones
 from tests.controller.cycles import cycle_of
 from tests.controller.simulated import eager
@@ -39,33 +38,21 @@ def printed(snapshot: Snapshot, policy: Policy) -> str:
     return "".join(json_chunks(plan_document(evaluation.plan, evaluation.inputs.snapshot, relaxations)))
 
 
-def with_placeholder(snapshot: Snapshot, policy: Policy) -> Snapshot:
-    """Add a pod that holds capacity, where a pod of the cluster is."""
-    labels = Labels({PLACEHOLDER_LABEL: "one"})
-    held = structs.replace(
-        snapshot.pods[0], name="one", uid="one", namespace=policy.capacity.namespace, labels=labels, owner=None
-    )
-    return replace(snapshot, pods=(*snapshot.pods, held))
-
-
 @given(
     clusters(),
     st.sampled_from([CapacityMode.OFF, CapacityMode.OBSERVE]),
     st.sampled_from([Mode.OBSERVE, Mode.EVICT]),
-    st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
 def test_without_memory_command_and_controller_plan_the_same(
-    cluster: tuple[Snapshot, Policy], capacity: CapacityMode, mode: Mode, held: bool
+    cluster: tuple[Snapshot, Policy], capacity: CapacityMode, mode: Mode
 ) -> None:
-    """Whether capacity is off or observed, with placeholders of an earlier time or without.
+    """Whether capacity is off or observed.
 
     In mode Approve the controller shows the plan that it proposes; in mode Request it says how long it waits.
     """
     snapshot, policy = cluster
     policy = policy.model_copy(update={"mode": mode, "capacity": Capacity(mode=capacity), "topology": ALL_ZONES})
-    if held and snapshot.pods:
-        snapshot = with_placeholder(snapshot, policy)
     assert printed(snapshot, policy) == cycle_of(snapshot, policy).plan_json
 
 
@@ -76,6 +63,14 @@ def test_both_say_what_capacity_a_repair_lacks() -> None:
     text = printed(snapshot, policy)
     assert Reason.AWAITING_CAPACITY in text
     assert text == cycle_of(snapshot, policy).plan_json
+
+
+def test_both_leave_placeholders_out() -> None:
+    """Pods that hold the only free node of a zone: the plan counts on that node as if it were free."""
+    policy = eager(capacity=Capacity(mode=CapacityMode.OBSERVE, namespace="capacity"))
+    free = gated()
+    full = replace(free, pods=(*free.pods, *(placeholder(f"p-{number}", free) for number in range(4))))
+    assert printed(full, policy) == cycle_of(full, policy).plan_json == printed(free, policy)
 
 
 @pytest.mark.parametrize("file", [None, LIMITS])
