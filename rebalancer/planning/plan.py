@@ -221,6 +221,10 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
         compared = [name for name in self.__struct_fields__ if name != "infeasible"]
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
+    def __ne__(self, other: object) -> bool:
+        """Return the opposite: without it, msgspec compares by identity here."""
+        return not self == other
+
     def __hash__(self) -> int:
         """Hash the name."""
         return hash(self.name)

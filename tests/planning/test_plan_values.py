@@ -1,6 +1,7 @@
 """A plan is a value: equal inputs give equal plans, and what is decided can be written."""
 
 from datetime import datetime
+from operator import ne
 
 import msgspec
 import pytest
@@ -42,6 +43,9 @@ def test_equal_snapshots_give_equal_plans() -> None:
         assert read(state) == read(state)
         assert one == other, state.name
         assert [hash(group) for group in one.groups] == [hash(group) for group in other.groups]
+        limits = [[limit for group in made.groups for limit in group.limits] for made in (one, other)]
+        assert [hash(limit) for limit in limits[0]] == [hash(limit) for limit in limits[1]]
+        assert not any(map(ne, (*one.groups, *limits[0]), (*other.groups, *limits[1])))
         assert encoded(one) == encoded(other)
         kinds |= {bool(one.evictions), *(group.method for group in one.groups if group.limits)}
     assert len(kinds) > 2, "plans with and without evictions, also of limits"

@@ -57,6 +57,10 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         compared = ("name", "rule", "parts", "counts", "total", "existing", "possible", "cap")
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
+    def __ne__(self, other: object) -> bool:
+        """Return the opposite: without it, msgspec compares by identity here."""
+        return not self == other
+
     def __hash__(self) -> int:
         """Hash the name."""
         return hash(self.name)
