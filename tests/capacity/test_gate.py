@@ -15,7 +15,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Reference, Target
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import Eviction
+from rebalancer.planning.plan import Eviction, Outlook
 from rebalancer.policy import Amount, Budgets
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
@@ -188,9 +188,8 @@ def test_a_prediction_counts_only_where_it_still_holds() -> None:
     made = snapshot()
     (first, *_) = planned(made)
     for values, goes in ((("c",), True), (("a",), False)):
-        repair = structs.replace(
-            first.repair, forced=False, outlook=_Elsewhere((Target(ZONE, values), Target(HOSTNAME, ("c-1",))))
-        )
+        elsewhere = Outlook(_Elsewhere((Target(ZONE, values), Target(HOSTNAME, ("c-1",)))))
+        repair = structs.replace(first.repair, forced=False, outlook=elsewhere)
         eviction = structs.replace(first, repair=repair)
         passed = pass_gate([eviction], View(made), (), [request()])
         assert bool(passed.evictions) == goes
