@@ -19,7 +19,7 @@ from rebalancer.capacity.causes import (
 )
 from rebalancer.capacity.needs import Candidate, Need, find_candidates, find_need
 from rebalancer.capacity.placeholders import Placeholder, placeholder_name
-from rebalancer.capacity.requests import Change, Observation, advance_requests, find_wait
+from rebalancer.capacity.requests import Observation, RequestChange, advance_requests, find_wait
 from rebalancer.engine import Evaluation
 from rebalancer.model.moves import (
     CapacityAttempt,
@@ -46,7 +46,7 @@ FindNeed = Callable[[Candidate], Need | None]
 """Rehearses a repair; None where capacity is not all that it lacks."""
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class CapacityDecision(Struct, frozen=True, kw_only=True):
     """What a cycle decides: the memory's new parts, why repairs wait, what begins, and what became of requests.
 
     Every Job that no request of `requests` names is to be deleted.
@@ -58,7 +58,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     refusals: tuple[PlanRefusal, ...] = ()
     created: tuple[Placeholder, ...] = ()
     begun: tuple[CapacityRequest, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RequestChange, ...] = ()
 
 
 def decide_capacity(
@@ -69,7 +69,7 @@ def decide_capacity(
     *,
     obstacle: Fact | None = None,
     lasting: timedelta | None = None,
-) -> Decision:
+) -> CapacityDecision:
     """Decide about every request, and about repairs that lack capacity.
 
     `find` rehearses a repair, None: anew each time. `obstacle` is why none may begin now, `lasting` how long a repair
@@ -79,7 +79,7 @@ def decide_capacity(
     view, policy = evaluation.view, evaluation.inputs.policy
     progress = advance_requests(memory, seen, policy.capacity)
     if policy.capacity.mode is CapacityMode.OFF:
-        return Decision(requests=progress.requests, attempts=progress.attempts, changes=progress.changes)
+        return CapacityDecision(requests=progress.requests, attempts=progress.attempts, changes=progress.changes)
     memory = structs.replace(memory, capacity_attempts=progress.attempts)
     if find is None:
         find = partial(_find_need, view=view, policy=policy, memory=memory)
@@ -91,7 +91,7 @@ def decide_capacity(
             wishes.consider(candidate)
     begun = wishes.begin(progress.requests, seen)
     requests = (*progress.requests, *(request for request, _ in begun))
-    return Decision(
+    return CapacityDecision(
         requests=requests,
         attempts=progress.attempts,
         wanted=tuple(wishes.wanted[:_MOST_WANTED]),

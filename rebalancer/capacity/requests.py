@@ -49,7 +49,7 @@ class Result(StrEnum):
     REFUSED = "refused"
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class RequestChange(Struct, frozen=True, kw_only=True):
     """What became of a request in a cycle: `result` None where it ended without success or failure of its own."""
 
     request: CapacityRequest
@@ -62,7 +62,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
     requests: tuple[CapacityRequest, ...] = ()
     attempts: tuple[CapacityAttempt, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RequestChange, ...] = ()
 
 
 class Observation(Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Observation(Struct, frozen=True, kw_only=True):
 def advance_requests(memory: Memory, seen: Observation, rules: Capacity) -> Progress:
     """Return what becomes of every request."""
     requests: list[CapacityRequest] = []
-    changes: list[Change] = []
+    changes: list[RequestChange] = []
     attempts = [attempt for attempt in memory.capacity_attempts if seen.now - attempt.last < _MEMORY]
     moving = {move.workload for move in memory.in_flight}
     for request in memory.capacity:
@@ -94,7 +94,7 @@ def advance_requests(memory: Memory, seen: Observation, rules: Capacity) -> Prog
         if isinstance(following, CapacityRequest):
             requests.append(following)
             if following.state is not request.state:
-                changes.append(Change(request=following, result=Result.READY))
+                changes.append(RequestChange(request=following, result=Result.READY))
             continue
         changes.append(following)
         if not seen.ending:
@@ -113,7 +113,7 @@ class _Life:
         self._is_moving = is_moving
         self._pods = {placeholder_name(pod): pod for pod in seen.held}
 
-    def advance(self) -> CapacityRequest | Change:
+    def advance(self) -> CapacityRequest | RequestChange:
         """Return the request as it goes on, or how it ended."""
         request, seen = self._request, self._seen
         if seen.ending:
@@ -146,7 +146,7 @@ class _Life:
         pod = self._pods.get(name)
         return pod is not None and pod.ready and not pod.terminating
 
-    def _go_on(self, age: timedelta) -> CapacityRequest | Change:
+    def _go_on(self, age: timedelta) -> CapacityRequest | RequestChange:
         """Go on with a repair whose capacity is ready, or end: it is done, or it does not work any more."""
         request = self._request
         lost = [name for name in request.placeholders if not self._runs(name)]
@@ -165,8 +165,8 @@ class _Life:
             return request
         return self._end(Result.REFUSED, f"the capacity does not make the repair possible: {group.reason}")
 
-    def _end(self, result: Result | None, message: str) -> Change:
-        return Change(request=self._request, result=result, message=message[:_MESSAGE])
+    def _end(self, result: Result | None, message: str) -> RequestChange:
+        return RequestChange(request=self._request, result=result, message=message[:_MESSAGE])
 
 
 def _find_group(plan: Plan, request: CapacityRequest) -> ComponentPlan | None:

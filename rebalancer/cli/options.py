@@ -16,7 +16,7 @@ from rebalancer.cli.terminal import find_layout
 from rebalancer.model.cluster import NEWEST, OLDEST, Version
 from rebalancer.model.labels import LabelSelector
 from rebalancer.policy import Policy
-from rebalancer.reporting.text.layout import PLAIN, Layout
+from rebalancer.reporting.text.layout import PLAIN, TextLayout
 
 FORMATS = ("table", "json", "yaml")
 LIST_FORMATS = ("table", "wide", "name", "json", "yaml")
@@ -112,7 +112,7 @@ class ReadOptions:
     is_shipped_policy: bool
     policy_folder: Path | None
     output: str
-    layout: Layout
+    layout: TextLayout
     most: int | None
 
     @classmethod

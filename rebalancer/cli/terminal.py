@@ -5,10 +5,10 @@ import shutil
 import sys
 from collections.abc import Iterable
 
-from rebalancer.reporting.text.layout import Layout
+from rebalancer.reporting.text.layout import TextLayout
 
 
-def find_layout(color: str) -> Layout:
+def find_layout(color: str) -> TextLayout:
     """Return the layout of text on standard output; `color` is auto, always or never.
 
     Without a terminal the text is not wrapped, unless COLUMNS names a width. NO_COLOR is https://no-color.org.
@@ -17,7 +17,7 @@ def find_layout(color: str) -> Layout:
     width = shutil.get_terminal_size().columns if terminal or os.environ.get("COLUMNS", "").isdecimal() else None
     bar = "" if width is None else "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
     shows_colors = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Layout(width=width, color=color == "always" or (color == "auto" and shows_colors), bar=bar)
+    return TextLayout(width=width, color=color == "always" or (color == "auto" and shows_colors), bar=bar)
 
 
 def say(lines: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from msgspec import structs
 from rebalancer.admission.admit import Admission, AdmissionContext, find_common_obstacle
 from rebalancer.assessment.assess import Assessment
 from rebalancer.capacity.causes import CapacityHeld, NotInModeEvict, PlaceholdersUnread
-from rebalancer.capacity.decision import Decision, decide_capacity
+from rebalancer.capacity.decision import CapacityDecision, decide_capacity
 from rebalancer.capacity.gate import Gate, pass_gate
 from rebalancer.capacity.needs import Candidate, Need, RehearsedNeed, find_need
 from rebalancer.capacity.placeholders import placeholder_name, placeholder_pods, settle_nodes, without_pods
@@ -45,7 +45,7 @@ class CapacityOutcome:
     `rehearsed` are results that serve in later cycles, as long as the assessment is the same.
     """
 
-    decision: Decision
+    decision: CapacityDecision
     held: int
     unneeded: tuple[str, ...]
     assessment: Assessment
@@ -132,11 +132,13 @@ class CapacityStage:
         """The placeholders' pods."""
         return placeholder_pods(self.seen, self.namespace)
 
-    def _decide(self, cycle: Cycle, rehearsals: "_Rehearsals") -> Decision:
+    def _decide(self, cycle: Cycle, rehearsals: "_Rehearsals") -> CapacityDecision:
         """Decide about requests for capacity; on a stale view they stay as they are."""
         context, evaluation, memory, reading = cycle.context, cycle.evaluation, cycle.memory, self.reading
         if context.stale:
-            return Decision(requests=memory.capacity, attempts=memory.capacity_attempts, wanted=memory.capacity_wanted)
+            return CapacityDecision(
+                requests=memory.capacity, attempts=memory.capacity_attempts, wanted=memory.capacity_wanted
+            )
         refusal = find_common_obstacle(context)
         known = reading is not None and not reading.problem
         observation = Observation(
@@ -157,7 +159,7 @@ class CapacityStage:
             lasting=timedelta(0) if context.at_once else context.policy.spread.for_,
         )
 
-    def _gate(self, admission: Admission, decision: Decision, view: View) -> Gate:
+    def _gate(self, admission: Admission, decision: CapacityDecision, view: View) -> Gate:
         """Let only those evictions go whose capacity is free; `view` has the placeholders on their nodes."""
         if self.reading is None or self.reading.problem:
             return _hold(admission, decision) if self._held else Gate(evictions=admission.evictions)
@@ -210,7 +212,7 @@ def _find_end(refusal: Refusal | None, context: AdmissionContext) -> str:
     return "" if context.mode is Mode.EVICT else f"the mode is {context.mode}"
 
 
-def _hold(admission: Admission, decision: Decision) -> Gate:
+def _hold(admission: Admission, decision: CapacityDecision) -> Gate:
     """Hold the evictions that may count on capacity of which nothing is known."""
     waiting_for = {workload for request in decision.requests for workload in request.workloads}
     refusal = Refusal(Reason.AWAITING_CAPACITY, CapacityHeld())

@@ -60,7 +60,7 @@ class PatchedCluster(Cluster, PodAnnotator, Protocol):
     """A cluster whose pods' deletion costs can be written."""
 
 
-class Prevention:
+class PreventionWorker:
     """The order of deletion of every workload, kept by one process.
 
     `get_state` returns the loop's state, `may_act` says whether this process still leads in a term, `tell` passes an

@@ -26,7 +26,7 @@ from rebalancer.controller.elector import Elector
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
-from rebalancer.controller.prevention import Prevention
+from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, InForce, LoopEvent, LoopState, ProcessFacts, Stopping
@@ -181,7 +181,7 @@ class _Controller:
         )
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner(identity)
-        self._prevention = Prevention(
+        self._prevention = PreventionWorker(
             cluster=self._cluster,
             clocks=clocks,
             get_state=lambda: self._runner.state,

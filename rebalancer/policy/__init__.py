@@ -22,7 +22,7 @@ from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
 from rebalancer.policy.notes import policy_notes
 from rebalancer.policy.prevention import Prevention, ScaleDownPrevention
-from rebalancer.policy.problems import PolicyError, Problem
+from rebalancer.policy.problems import PolicyError, PolicyProblem
 from rebalancer.policy.schema import json_schema, team_json_schema
 from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
 from rebalancer.policy.selectors import Selector, parse_label_key
@@ -58,8 +58,8 @@ __all__ = [
     "Policy",
     "PolicyError",
     "PolicyGroup",
+    "PolicyProblem",
     "Prevention",
-    "Problem",
     "ScaleDownPrevention",
     "Scheduler",
     "Selector",

@@ -13,7 +13,7 @@ from rebalancer.policy.base import Section
 from rebalancer.policy.consistency import find_inconsistencies
 from rebalancer.policy.document import Policy
 from rebalancer.policy.explain import explain, get_path
-from rebalancer.policy.problems import PolicyError, Problem
+from rebalancer.policy.problems import PolicyError, PolicyProblem
 from rebalancer.policy.teams import LARGEST_TEAM_FILE, TEAM_KIND, TeamPolicy
 from rebalancer.policy.wording import format_path
 from rebalancer.yaml_tree import EmptyError, Path, Place, Tree, UnreadableError, read_tree
@@ -50,7 +50,7 @@ def _load(model: type[_Document], data: bytes, source: str, hint: str, largest: 
         tree = read_tree(_decode_text(data, largest, why))
     except UnreadableError as error:
         expected = _NOT_EMPTY + hint if isinstance(error, EmptyError) else ""
-        raise PolicyError(source=source, problems=(Problem(error.line, "", error.message + expected),)) from None
+        raise PolicyError(source=source, problems=(PolicyProblem(error.line, "", error.message + expected),)) from None
     try:
         policy = model.model_validate(tree.value, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -88,7 +88,7 @@ def _make_error(
     """Make the error with the first hundred problems; suggestions for thousands would take longer than the rest."""
     ordered = sorted(located.items(), key=lambda item: (item[0][0], format_path(item[0][1])))
     problems = tuple(
-        Problem(
+        PolicyProblem(
             line,
             format_path(path),
             what if isinstance(what, str) else explain(what, place=tree.places.get(path), root=model),

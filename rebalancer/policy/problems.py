@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class PolicyProblem:
     """One error. `line` counts from 1; `field` is the dotted path with the file's field names, "" for the file."""
 
     line: int
@@ -22,7 +22,7 @@ class PolicyError(Exception):
     `unlisted` counts those beyond the first hundred.
     """
 
-    def __init__(self, *, source: str, problems: tuple[Problem, ...], unlisted: int = 0) -> None:
+    def __init__(self, *, source: str, problems: tuple[PolicyProblem, ...], unlisted: int = 0) -> None:
         self.source = source
         self.problems = problems
         self.unlisted = unlisted

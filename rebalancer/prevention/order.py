@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.prevention.outcome import Excess, Price, price
-from rebalancer.prevention.scale_down import UNCOUNTED, ScaleDown, Tally
+from rebalancer.prevention.scale_down import UNCOUNTED, ScaleDown, ScaleDownTally
 
 _SEARCHED: Final = 60_000
 """Domains of states that the search evaluates at most: some tens of milliseconds."""
@@ -71,7 +71,7 @@ def find_order(group: ScaleDown, ranks: Sequence[int] = ()) -> Order:
 
 
 def _excess_of(group: ScaleDown, pods: Sequence[int]) -> Excess:
-    tallies = [Tally(rule, range(group.size)) for rule in group.rules]
+    tallies = [ScaleDownTally(rule, range(group.size)) for rule in group.rules]
     excess = [0] * (group.size + 1)
     for remaining in range(group.size, -1, -1):
         excess[remaining] = sum(tally.excess(remaining) for tally in tallies)
@@ -149,24 +149,24 @@ def _delete_fullest(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
 
 
 def _delete_least_harmful(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
-    def harm(tallies: Sequence[Tally], place: Sequence[int], remaining: int) -> tuple[int, ...]:
+    def harm(tallies: Sequence[ScaleDownTally], place: Sequence[int], remaining: int) -> tuple[int, ...]:
         excess = sum(tally.excess_without(domain, remaining - 1) for tally, domain in zip(tallies, place, strict=True))
         return excess, *_emptiness(tallies, place)
 
     return _delete(group, ranks, harm)
 
 
-def _emptiness(tallies: Sequence[Tally], place: Sequence[int]) -> tuple[int, ...]:
+def _emptiness(tallies: Sequence[ScaleDownTally], place: Sequence[int]) -> tuple[int, ...]:
     return tuple([-tally.held[domain] if domain >= 0 else 0 for tally, domain in zip(tallies, place, strict=True)])
 
 
 def _delete(
     group: ScaleDown,
     ranks: Sequence[int],
-    evaluate: Callable[[Sequence[Tally], Sequence[int], int], tuple[int, ...]],
+    evaluate: Callable[[Sequence[ScaleDownTally], Sequence[int], int], tuple[int, ...]],
 ) -> tuple[int, ...]:
     """Delete the pod of the kind that is evaluated as least harmful, one after the other."""
-    tallies = [Tally(rule, range(group.size)) for rule in group.rules]
+    tallies = [ScaleDownTally(rule, range(group.size)) for rule in group.rules]
     queues = _queues(group, ranks)
     alive = list(range(len(queues)))
     order: list[int] = []

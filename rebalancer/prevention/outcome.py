@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from rebalancer.prevention.scale_down import UNCOUNTED, ScaleDown, Tally
+from rebalancer.prevention.scale_down import UNCOUNTED, ScaleDown, ScaleDownTally
 
 Excess = tuple[int, ...]
 """By how many pods the rules are exceeded where k pods remain, at the position k."""
@@ -35,7 +35,7 @@ def is_no_worse(excess: Sequence[int], before: Sequence[int]) -> bool:
 
 def find_outcome(group: ScaleDown, ranks: Sequence[int]) -> Excess:
     """Return the excess for each number of remaining pods; pods of lower rank are deleted first."""
-    tallies = [Tally(rule, range(group.size)) for rule in group.rules]
+    tallies = [ScaleDownTally(rule, range(group.size)) for rule in group.rules]
     remaining = group.size
     excess = [0] * (group.size + 1)
     excess[remaining] = sum([tally.excess(remaining) for tally in tallies])
@@ -61,7 +61,7 @@ def _blocks(ranks: Sequence[int]) -> Iterator[list[int]]:
         yield list(block)
 
 
-def _worst(tally: Tally, block: Sequence[int], remaining: int) -> Iterator[int]:
+def _worst(tally: ScaleDownTally, block: Sequence[int], remaining: int) -> Iterator[int]:
     """Yield the most by which one rule can be exceeded after 1, 2, … deletions from a block of pods, but for the last.
 
     A domain keeps most if every other pod of the block goes first, and least if its own do.

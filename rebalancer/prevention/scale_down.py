@@ -86,7 +86,7 @@ class ScaleDown(Struct, frozen=True, kw_only=True, dict=True):
         return total
 
 
-class Tally:
+class ScaleDownTally:
     """The counts of one rule while pods come or go one by one; the least and greatest are known at once."""
 
     __slots__ = ("_numbers", "held", "high", "low", "rule")

@@ -20,7 +20,7 @@ from msgspec import Struct
 from rebalancer.prevention.order import Order, find_order
 from rebalancer.prevention.outcome import Excess, Price, find_outcome, is_no_worse, price
 from rebalancer.prevention.ranks import assign_ranks, keep_most
-from rebalancer.prevention.scale_down import ScaleDown, Tally
+from rebalancer.prevention.scale_down import ScaleDown, ScaleDownTally
 
 _SMALL: Final = 32
 """In larger groups not every single change of the order is tried."""
@@ -86,7 +86,7 @@ def _follow(group: ScaleDown, order: Order, ranks: Sequence[int], *, soonest: bo
     Of the pods that do the least harm one is taken that has no rank or the lowest one, since it has to be patched most
     likely. With `soonest` the next pods of its domains are compared instead: where they come late, they are not missed.
     """
-    tallies = [Tally(rule, ()) for rule in group.rules]
+    tallies = [ScaleDownTally(rule, ()) for rule in group.rules]
     waiting = sorted(range(group.size), key=lambda pod: (pod in group.avoided and not ranks[pod], ranks[pod], -pod))
     survivors: list[int] = []
     allowed = order.excess
@@ -112,7 +112,7 @@ def _follow(group: ScaleDown, order: Order, ranks: Sequence[int], *, soonest: bo
     return tuple(reversed(survivors))
 
 
-def _excess_with(group: ScaleDown, tallies: Sequence[Tally], pod: int, remaining: int) -> int:
+def _excess_with(group: ScaleDown, tallies: Sequence[ScaleDownTally], pod: int, remaining: int) -> int:
     return sum(
         [
             tally.excess_with(domain, remaining)

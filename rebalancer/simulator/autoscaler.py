@@ -39,7 +39,7 @@ class Autoscaling(Struct, frozen=True, kw_only=True):
     empty_for: float = 30.0
 
 
-class Autoscaler:
+class NodeAutoscaler:
     """Watches the pods of one cluster. `refuses` says of a zone whether no node can be had there now."""
 
     def __init__(

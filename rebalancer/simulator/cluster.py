@@ -28,7 +28,7 @@ from rebalancer.ports import (
 from rebalancer.prevention.plan import PodPatch
 from rebalancer.scheduling.place import Choose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
-from rebalancer.simulator.autoscaler import Autoscaler, Autoscaling
+from rebalancer.simulator.autoscaler import Autoscaling, NodeAutoscaler
 from rebalancer.simulator.deployments import Deployments
 from rebalancer.simulator.disruption import Disruptions
 from rebalancer.simulator.event_queue import EventQueue
@@ -91,7 +91,7 @@ class SimulatedCluster:
         self.nodes = NodeChanges(self._state)
         self.jobs = Jobs(self._state)
         """Jobs of placeholder pods."""
-        self.autoscaler = Autoscaler(self._state, self.nodes, autoscaling) if autoscaling is not None else None
+        self.autoscaler = NodeAutoscaler(self._state, self.nodes, autoscaling) if autoscaling is not None else None
         self.pause: Pause | None = None
         """The kill switch, for an operator to set."""
         self.restricted = True

@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from rebalancer.controller.prevention import Prevention
+from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.runner import Identity, Runner
 from rebalancer.controller.state import Clocks, InForce, Leading, LoopState, PauseRead
 from rebalancer.policy import Policy
@@ -46,7 +46,7 @@ class SimulatedController:
             may_act=lambda _: True,
             identity=Identity(name=name, policy_source=name),
         )
-        self._prevention = Prevention(
+        self._prevention = PreventionWorker(
             cluster=cluster,
             clocks=clocks,
             get_state=lambda: self._runner.state,

@@ -37,7 +37,7 @@ LONGEST: Final = timedelta(days=1)
 """So long a simulation may take."""
 
 
-class SimulatedEvent(NamedTuple):
+class PlayedEvent(NamedTuple):
     """Something that happened, so long after the start."""
 
     at: timedelta
@@ -46,7 +46,7 @@ class SimulatedEvent(NamedTuple):
     detail: str
 
 
-class LeastHeadroom(NamedTuple):
+class LowestHeadroom(NamedTuple):
     """When a limit had the least headroom, in pods; below 0 it was violated."""
 
     group: str
@@ -57,7 +57,7 @@ class LeastHeadroom(NamedTuple):
     at: timedelta
 
 
-class FewestReady(NamedTuple):
+class LowestReadiness(NamedTuple):
     """When a workload lacked most of its pods: how many were Ready."""
 
     workload: Reference
@@ -67,7 +67,7 @@ class FewestReady(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class PlayedStep:
     """What followed from one change, or from none.
 
     `lower_bound` is how many evictions were proved to be needed when the first of them was sent, and 0 if the next
@@ -91,10 +91,10 @@ class Outcome:
     took: timedelta
     settled: bool
     cycles: int
-    events: list[SimulatedEvent]
-    steps: list[Step]
-    headrooms: list[LeastHeadroom]
-    readiness: list[FewestReady]
+    events: list[PlayedEvent]
+    steps: list[PlayedStep]
+    headrooms: list[LowestHeadroom]
+    readiness: list[LowestReadiness]
     """Of the workloads that lacked a pod at some time."""
     most_waiting: int
     most_waiting_at: timedelta
@@ -163,7 +163,7 @@ class Play:
         self._settled = False
         self.left = deque(changes)
         """The changes that have not been made yet."""
-        self.steps: list[Step] = []
+        self.steps: list[PlayedStep] = []
         """The steps that have ended."""
         self.change: Change | None = None
         """What the present step began with, None: with nothing."""
@@ -236,10 +236,10 @@ class Play:
             cycle=cycle,
         )
 
-    def _list_events(self) -> Iterator[SimulatedEvent]:
+    def _list_events(self) -> Iterator[PlayedEvent]:
         for entry in self.cluster.trace:
             if entry.kind not in _UNTOLD:
-                yield SimulatedEvent(entry.at - self.start, entry.kind, entry.object, entry.detail)
+                yield PlayedEvent(entry.at - self.start, entry.kind, entry.object, entry.detail)
 
     def _observe(self, before: object, after: object) -> None:
         self._controller.observe(before, after)
@@ -270,7 +270,7 @@ class Play:
 
     def _end_step(self) -> None:
         self.steps.append(
-            Step(
+            PlayedStep(
                 change=self.change.text if self.change is not None else "",
                 at=self._began - self.start,
                 evictions=self.evicted - self._evicted_before,
@@ -337,8 +337,8 @@ class _Observations:
         self.waiting = 0
         self.most_waiting = 0
         self.most_waiting_at = timedelta(0)
-        self.headrooms: dict[object, LeastHeadroom] = {}
-        self.fewest: dict[str, FewestReady] = {}
+        self.headrooms: dict[object, LowestHeadroom] = {}
+        self.fewest: dict[str, LowestReadiness] = {}
         self._top: dict[str, Workload] = {}
         self._ready: dict[str, int] = {}
         self._wanted: dict[str, int] = {}
@@ -378,7 +378,7 @@ class _Observations:
             key = limit.group, limit.limit, limit.namespace, limit.key
             known = self.headrooms.get(key)
             if known is None or limit.headroom < known.headroom:
-                self.headrooms[key] = LeastHeadroom(*key, limit.headroom, now - self._start)
+                self.headrooms[key] = LowestHeadroom(*key, limit.headroom, now - self._start)
 
     def _count(self, pod: Pod, number: int) -> None:
         self.waiting += number * (pod.waiting and not pod.terminating)
@@ -390,4 +390,4 @@ class _Observations:
         wanted, ready = self._wanted[top.uid], self._ready.get(top.uid, 0)
         known = self.fewest.get(top.uid)
         if ready < wanted and (known is None or wanted - ready > known.wanted - known.ready):
-            self.fewest[top.uid] = FewestReady(reference_of(top), wanted, ready, now - self._start)
+            self.fewest[top.uid] = LowestReadiness(reference_of(top), wanted, ready, now - self._start)

@@ -14,7 +14,7 @@ from rebalancer.cli.selectors import parse_selector
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.policy import default_policy
-from rebalancer.reporting.text.layout import Layout
+from rebalancer.reporting.text.layout import TextLayout
 
 
 def read(*argv: str) -> ReadOptions:
@@ -36,7 +36,7 @@ def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() 
         is_shipped_policy=True,
         policy_folder=None,
         output="table",
-        layout=Layout(),
+        layout=TextLayout(),
         most=None,
     )
 

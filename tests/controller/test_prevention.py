@@ -11,7 +11,7 @@ from msgspec import structs
 
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import assess
-from rebalancer.controller.prevention import Prevention
+from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.state import Clocks, Leading, PauseRead, PolicyLoaded, change
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, is_foreign
 from rebalancer.model.labels import Labels
@@ -63,8 +63,8 @@ class Steered(Simulation):
         self._burst = burst
         self.prevention = self._prevent()
 
-    def _prevent(self) -> Prevention:
-        return Prevention(
+    def _prevent(self) -> PreventionWorker:
+        return PreventionWorker(
             cluster=self.cluster,
             clocks=Clocks(now=lambda: self.cluster.now, monotonic=self.cluster.seconds),
             get_state=lambda: self.runner.state,

@@ -9,7 +9,15 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rebalancer.policy import CapacityMode, Policy, PolicyError, Problem, default_policy, load_policy, load_team_policy
+from rebalancer.policy import (
+    CapacityMode,
+    Policy,
+    PolicyError,
+    PolicyProblem,
+    default_policy,
+    load_policy,
+    load_team_policy,
+)
 from tests.policy.strategies import documents
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -192,7 +200,7 @@ def test_a_damaged_file_is_read_or_refused_never_anything_else(damages: list[dic
     assert all(f"{problem}".isprintable() for problem in problems)
 
 
-def _problems(data: bytes) -> tuple[Problem, ...]:
+def _problems(data: bytes) -> tuple[PolicyProblem, ...]:
     try:
         load_policy(data, source="policy.yaml")
     except PolicyError as error:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
-from rebalancer.controller.prevention import Prevention
+from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.runner import Identity, Runner
 from rebalancer.controller.state import (
     ApprovalRead,
@@ -102,8 +102,8 @@ class Replica:
         self._lease_task = self._spawn(self._lease)
         self._spawn(self._interval)
 
-    def _prevent(self, clocks: Clocks) -> Prevention:
-        prevention = Prevention(
+    def _prevent(self, clocks: Clocks) -> PreventionWorker:
+        prevention = PreventionWorker(
             cluster=self.port,
             clocks=clocks,
             get_state=lambda: self.runner.state,

@@ -16,7 +16,7 @@ from rebalancer.policy import Policy
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.documents import memory
 from rebalancer.simulator import ZONE, SimulatedCluster, SimulatedLease
-from rebalancer.simulator.autoscaler import Autoscaler, Autoscaling
+from rebalancer.simulator.autoscaler import Autoscaling, NodeAutoscaler
 from tests.world.ending import check_end, is_at_rest
 from tests.world.hub import Hub
 from tests.world.monitor import Monitor
@@ -90,7 +90,7 @@ class World:
         policy = draw_policy(random, kind)
         if has_features:
             policy = add_features(policy)
-            Autoscaler(self.state, self.cluster.nodes, Autoscaling(zones=("a", "b", "c", LATE_ZONE)))
+            NodeAutoscaler(self.state, self.cluster.nodes, Autoscaling(zones=("a", "b", "c", LATE_ZONE)))
         self.policy = self.in_force = add_violations(policy) if self.crowded else policy
         self.monitor = Monitor(self.state, self.hub, self.policy)
         self.first_replicas = {top.uid: top.replicas for top in self.monitor.tops()}

@@ -19,7 +19,7 @@ from msgspec import structs
 from rebalancer.assessment.controllers import members
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, Resources
-from rebalancer.planning.scope.topology import DomainPath, Topology
+from rebalancer.planning.scope.topology import DomainPath, DomainTree
 from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.node_usage import Usage
@@ -38,10 +38,10 @@ class NodeCapacity:
     def __init__(self, places: Mapping[str, int]) -> None:
         self.places = places
         self.nodes = frozenset(places)
-        self._paths_with: dict[tuple[Topology, int], Mapping[str, DomainPath]] = {}
-        self._lacking: dict[tuple[Topology, int], frozenset[str]] = {}
-        self._node_counts: dict[tuple[Topology, int, int], dict[DomainPath, dict[int, int]]] = {}
-        self._by_places: dict[Topology, Mapping[DomainPath, Mapping[int, int]]] = {}
+        self._paths_with: dict[tuple[DomainTree, int], Mapping[str, DomainPath]] = {}
+        self._lacking: dict[tuple[DomainTree, int], frozenset[str]] = {}
+        self._node_counts: dict[tuple[DomainTree, int, int], dict[DomainPath, dict[int, int]]] = {}
+        self._by_places: dict[DomainTree, Mapping[DomainPath, Mapping[int, int]]] = {}
 
     @cached_property
     def _ordered(self) -> list[int]:
@@ -60,7 +60,7 @@ class NodeCapacity:
         """Return how many of the nodes have capacity for at least so many."""
         return len(self._ordered) - bisect_left(self._ordered, least)
 
-    def paths_with(self, topology: Topology, least: int) -> Mapping[str, DomainPath]:
+    def paths_with(self, topology: DomainTree, least: int) -> Mapping[str, DomainPath]:
         """Return the paths of the topology's nodes with capacity for at least so many."""
         known = self._paths_with.get((topology, least))
         if known is None:
@@ -70,7 +70,7 @@ class NodeCapacity:
             known = self._paths_with[topology, least] = paths
         return known
 
-    def lacking(self, topology: Topology, least: int) -> frozenset[str]:
+    def lacking(self, topology: DomainTree, least: int) -> frozenset[str]:
         """Return the topology's nodes with capacity for fewer than so many."""
         known = self._lacking.get((topology, least))
         if known is None:
@@ -79,7 +79,7 @@ class NodeCapacity:
             known = self._lacking[topology, least] = frozenset(lacking)
         return known
 
-    def node_counts(self, topology: Topology, useful: int, reserved: int) -> Mapping[DomainPath, Mapping[int, int]]:
+    def node_counts(self, topology: DomainTree, useful: int, reserved: int) -> Mapping[DomainPath, Mapping[int, int]]:
         """Return for each domain of the topology how many of its nodes have which capacity, less `reserved` of each.
 
         Capacity above `useful` counts as `useful`, so that most nodes are alike.
@@ -95,7 +95,7 @@ class NodeCapacity:
                     counts[left] = counts.get(left, 0) + nodes
         return known
 
-    def _nodes_by_places(self, topology: Topology) -> Mapping[DomainPath, Mapping[int, int]]:
+    def _nodes_by_places(self, topology: DomainTree) -> Mapping[DomainPath, Mapping[int, int]]:
         known = self._by_places.get(topology)
         if known is None:
             known = self._by_places[topology] = {

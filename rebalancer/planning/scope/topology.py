@@ -17,7 +17,7 @@ DomainPath = tuple[str, ...]
 """The values of the coarser keys, from the coarsest on; empty where there is one level only."""
 
 
-class Topology:
+class DomainTree:
     """Eligible nodes under `keys`, from the coarsest on; on the last level every node is a domain of its own."""
 
     def __init__(self, nodes: frozenset[str], keys: tuple[str, ...], view: View) -> None:
@@ -83,15 +83,15 @@ class Topologies:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._topologies: dict[tuple[frozenset[str], tuple[str, ...]], Topology] = {}
+        self._topologies: dict[tuple[frozenset[str], tuple[str, ...]], DomainTree] = {}
         self._nesting: dict[tuple[frozenset[str], str, str], bool] = {}
         self._sets: dict[frozenset[str], frozenset[str]] = {}
 
-    def topology(self, nodes: frozenset[str], keys: tuple[str, ...]) -> Topology:
+    def topology(self, nodes: frozenset[str], keys: tuple[str, ...]) -> DomainTree:
         """Return the topology of these nodes under keys that nest, from the coarsest on."""
         known = self._topologies.get((nodes, keys))
         if known is None:
-            known = self._topologies[nodes, keys] = Topology(nodes, keys, self._view)
+            known = self._topologies[nodes, keys] = DomainTree(nodes, keys, self._view)
         return known
 
     def equal(self, one: frozenset[str], other: frozenset[str]) -> bool:

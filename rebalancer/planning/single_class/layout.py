@@ -13,7 +13,7 @@ from typing import cast
 from msgspec import Struct
 
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
-from rebalancer.planning.scope.topology import DomainPath, Topology
+from rebalancer.planning.scope.topology import DomainPath, DomainTree
 from rebalancer.planning.scope.victims import RankedPods, Victim
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, Path, Subtree, make_inner
@@ -53,7 +53,7 @@ class Layout:
 
     def __init__(
         self,
-        topology: Topology,
+        topology: DomainTree,
         bounds: Bounds,
         counts: Mapping[str, int],
         ranked: RankedPods,

@@ -1,7 +1,7 @@
 """Kubernetes events about capacity that was requested for a repair, on its workloads."""
 
-from rebalancer.capacity.decision import Decision
-from rebalancer.capacity.requests import Change, Result
+from rebalancer.capacity.decision import CapacityDecision
+from rebalancer.capacity.requests import RequestChange, Result
 from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import CapacityRequest
 from rebalancer.reporting.events.workload_events import workload_event
@@ -9,7 +9,7 @@ from rebalancer.reporting.phrases import plural
 from rebalancer.reporting.refusals import domains_text
 
 
-def capacity_events(decision: Decision) -> list[Event]:
+def capacity_events(decision: CapacityDecision) -> list[Event]:
     """Create the events about the requests that began, became ready or failed in a cycle."""
     events = []
     for request in decision.begun:
@@ -20,7 +20,7 @@ def capacity_events(decision: Decision) -> list[Event]:
     return events
 
 
-def _change_events(change: Change) -> list[Event]:
+def _change_events(change: RequestChange) -> list[Event]:
     where = domains_text(change.request.domains)
     if change.result is Result.READY:
         return _events(EventReason.CAPACITY_READY, f"the requested capacity in {where} is there", change.request)

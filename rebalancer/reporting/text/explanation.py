@@ -3,12 +3,12 @@
 from typing import Final
 
 from rebalancer.reporting.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
-from rebalancer.reporting.text.layout import PLAIN, Layout, Style
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout
 
 _STYLES: Final = {MOVES: Style.GOOD, WAITS: Style.CAUTION, STAYS: Style.HEADING}
 
 
-def explanation_text(document: ExplanationDocument, layout: Layout = PLAIN) -> str:
+def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN) -> str:
     """Show an explanation."""
     reason = f" ({document.reason})" if document.reason else ""
     verdict = layout.paint(f"{document.verdict}{reason}", _STYLES[document.verdict])

@@ -6,14 +6,14 @@ from typing import Final
 from rebalancer.reporting.documents.report import LostGroup, ReportDocument, ReportedFailure
 from rebalancer.reporting.keys import key_text
 from rebalancer.reporting.phrases import plural
-from rebalancer.reporting.text.layout import Layout
+from rebalancer.reporting.text.layout import TextLayout
 
 _COLUMNS: Final = ("IF LOST", "VIOLATED", "UNPLACEABLE", "WORST")
 _MOST: Final = 20
 """So many domains are listed; the rest is counted."""
 
 
-def failure_lines(document: ReportDocument, layout: Layout) -> list[str]:
+def failure_lines(document: ReportDocument, layout: TextLayout) -> list[str]:
     """Show the domains whose loss violates a limit, loses a majority or leaves pods pending; [] without --failures."""
     failures, domains = document.failures, document.failure_domains
     if failures is None or domains is None:
@@ -36,7 +36,7 @@ def failure_lines(document: ReportDocument, layout: Layout) -> list[str]:
     return [*_table(harmful, layout), *(line for text in notes for line in layout.wrap(text))]
 
 
-def _table(harmful: Sequence[ReportedFailure], layout: Layout) -> list[str]:
+def _table(harmful: Sequence[ReportedFailure], layout: TextLayout) -> list[str]:
     if not harmful:
         return []
     more = [f"… and {len(harmful) - _MOST} more"] if len(harmful) > _MOST else []

@@ -25,7 +25,7 @@ class Style(StrEnum):
     QUIET = "2"
 
 
-class Layout(NamedTuple):
+class TextLayout(NamedTuple):
     """The terminal: its width in columns, None without one, whether to use colours, what bars are made of, "" none."""
 
     width: int | None = None
@@ -115,4 +115,4 @@ def sections(parts: Iterable[Sequence[str]]) -> list[str]:
     return lines
 
 
-PLAIN: Final = Layout()
+PLAIN: Final = TextLayout()

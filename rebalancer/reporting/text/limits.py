@@ -7,7 +7,7 @@ from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.reporting.documents.report import ReportedLimit
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import name_list, plural
-from rebalancer.reporting.text.layout import Layout, Style, more_text
+from rebalancer.reporting.text.layout import Style, TextLayout, more_text
 
 _COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "GUARANTEED", "DETAILS")
 
@@ -15,7 +15,7 @@ _Note = tuple[ReportedLimit, str]
 """A sentence about a limit, "" for none."""
 
 
-def limit_sections(limits: Sequence[ReportedLimit], layout: Layout, most: int | None) -> list[list[str]]:
+def limit_sections(limits: Sequence[ReportedLimit], layout: TextLayout, most: int | None) -> list[list[str]]:
     """Show the limits that are not satisfied as a table, with reasons and remedies; nothing where there is no limit.
 
     `most` is how many are shown, None for all.
@@ -68,7 +68,7 @@ def _merge_notes(notes: Iterable[_Note]) -> list[str]:
     ]
 
 
-def _row(limit: ReportedLimit, layout: Layout) -> tuple[str, ...]:
+def _row(limit: ReportedLimit, layout: TextLayout) -> tuple[str, ...]:
     guaranteed = "yes" if limit.guaranteed else "no"
     name, details = f"{limit.group}/{limit.limit}", _shorten(limit, limit.message)
     return (

@@ -28,7 +28,7 @@ from rebalancer.reporting.phrases import (
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
 from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
 from rebalancer.reporting.searches import method_lines
-from rebalancer.reporting.text.layout import PLAIN, Layout, Style, more_text, sections
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, more_text, sections
 
 _MOST_DOMAINS = 4
 """So many target domains of an eviction are listed; the rest is counted."""
@@ -64,7 +64,7 @@ class PlanView(NamedTuple):
     most: int | None = None
 
 
-def plan_text(plan: Plan, snapshot: Snapshot, view: PlanView, layout: Layout = PLAIN) -> str:
+def plan_text(plan: Plan, snapshot: Snapshot, view: PlanView, layout: TextLayout = PLAIN) -> str:
     """Show a plan."""
     return "".join(f"{line}\n" for line in _PlanText(plan, snapshot, view, layout).lines())
 
@@ -72,7 +72,7 @@ def plan_text(plan: Plan, snapshot: Snapshot, view: PlanView, layout: Layout = P
 class _PlanText:
     """The text of one plan."""
 
-    def __init__(self, plan: Plan, snapshot: Snapshot, view: PlanView, layout: Layout) -> None:
+    def __init__(self, plan: Plan, snapshot: Snapshot, view: PlanView, layout: TextLayout) -> None:
         self._plan = plan
         self._snapshot = snapshot
         self._view = view

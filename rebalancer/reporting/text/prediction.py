@@ -3,14 +3,14 @@
 from typing import Final
 
 from rebalancer.reporting.phrases import prediction_summary
-from rebalancer.reporting.text.layout import PLAIN, Layout, Style
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout
 from rebalancer.scheduling.predict import NodePrediction, Prediction
 
 _WIDEST: Final = 90
 """Longer messages are truncated in the table; the document has them whole."""
 
 
-def prediction_text(prediction: Prediction, layout: Layout = PLAIN) -> str:
+def prediction_text(prediction: Prediction, layout: TextLayout = PLAIN) -> str:
     """Show a prediction: the summary, then the nodes, best first."""
     ordered = sorted(prediction.nodes, key=lambda node: (not node.feasible, -(node.total or 0), node.name))
     rows = [_row(node) for node in ordered]

@@ -12,7 +12,7 @@ from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import listed_text, name_list, plural, workload_names
 from rebalancer.reporting.text.failures import failure_lines
-from rebalancer.reporting.text.layout import PLAIN, Layout, Style, more_text, sections
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections
 
 _COLUMNS: Final = ("NAMESPACE", "WORKLOAD", "KEY", "MAXSKEW", "SKEW", "ACTION", "STATE", "COUNTS")
@@ -29,7 +29,7 @@ _LONGEST_BAR: Final = 12
 def report_text(
     document: ReportDocument,
     refusals: Iterable[PlanRefusal] = (),
-    layout: Layout = PLAIN,
+    layout: TextLayout = PLAIN,
     *,
     most: int | None = None,
     wide: bool = False,
@@ -83,7 +83,7 @@ def _first_workloads(rows: Sequence[ReportedConstraint], most: int | None) -> Se
 
 
 def _constraint_lines(
-    rows: Sequence[ReportedConstraint], shown: Sequence[ReportedConstraint], layout: Layout, *, wide: bool
+    rows: Sequence[ReportedConstraint], shown: Sequence[ReportedConstraint], layout: TextLayout, *, wide: bool
 ) -> list[str]:
     if not rows:
         return ["No workload has a topology spread constraint."]
@@ -100,7 +100,7 @@ def _constraint_lines(
     return [*lines, *more, *legend, *(layout.wrap(hint) if repairable else [])]
 
 
-def _noted(title: str, lines: Iterable[str], layout: Layout) -> list[str]:
+def _noted(title: str, lines: Iterable[str], layout: TextLayout) -> list[str]:
     """Return a section under its title, [] if it has no line."""
     wrapped = [line for text in lines for line in layout.wrap(text, hang="  ")]
     return [layout.heading(title), *wrapped] if wrapped else []
@@ -135,7 +135,7 @@ def _is_hard(row: ReportedConstraint) -> bool:
     return row.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
 
 
-def _row(row: ReportedConstraint, layout: Layout, *, wide: bool) -> tuple[str, ...]:
+def _row(row: ReportedConstraint, layout: TextLayout, *, wide: bool) -> tuple[str, ...]:
     listed = ListedCounts(row.counts, {}, row.empty_domains)
     return (
         row.namespace,

@@ -6,7 +6,7 @@ from typing import Final
 from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument, WorstMoments
 from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import plural, proof_text
-from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 from rebalancer.reporting.text.report import report_text
 
 _SHOWN: Final = frozenset(
@@ -19,7 +19,7 @@ _MOST_WORST: Final = 10
 """So many rows are shown without `wide`; the rest is counted."""
 
 
-def simulation_text(document: SimulationDocument, note: str, layout: Layout = PLAIN, *, wide: bool = False) -> str:
+def simulation_text(document: SimulationDocument, note: str, layout: TextLayout = PLAIN, *, wide: bool = False) -> str:
     """Show a simulation; `note` says what of the policy is simulated in another way, "" if nothing is."""
     parts = [
         [layout.heading(line) for line in layout.wrap(_summary(document))],
@@ -33,7 +33,7 @@ def simulation_text(document: SimulationDocument, note: str, layout: Layout = PL
     return f"{text}{report_text(document.report, (), layout, wide=wide)}"
 
 
-def losses_text(document: DomainLossesDocument, note: str, layout: Layout = PLAIN) -> str:
+def losses_text(document: DomainLossesDocument, note: str, layout: TextLayout = PLAIN) -> str:
     """Show the loss of each domain."""
     bad = [loss.domain for loss in document.losses if loss.without_node or loss.unsatisfied]
     key = short_key(document.topology_key)
@@ -82,7 +82,7 @@ def _summary(document: SimulationDocument) -> str:
     return f"Simulated: {cost}, {took} until the last change; {end}."
 
 
-def _steps(document: SimulationDocument, layout: Layout) -> list[str]:
+def _steps(document: SimulationDocument, layout: TextLayout) -> list[str]:
     rows = [
         (
             format_seconds(step.at),
@@ -99,7 +99,7 @@ def _of_minimum(evictions: int, lower_bound: int) -> str:
     return f"{evictions} (minimum {lower_bound})" if evictions and lower_bound else str(evictions)
 
 
-def _worst(worst: WorstMoments, layout: Layout, *, wide: bool) -> list[str]:
+def _worst(worst: WorstMoments, layout: TextLayout, *, wide: bool) -> list[str]:
     """Return the worst moments, the worst first."""
     limits = [
         (row.headroom, f"limit {row.group}/{row.limit} of {row.namespace}{_key(row.key)}", _pods(row.headroom), row.at)
@@ -139,7 +139,7 @@ def _key(key: object) -> str:
     return f" ({text})" if text else ""
 
 
-def _events(document: SimulationDocument, layout: Layout, *, wide: bool) -> list[str]:
+def _events(document: SimulationDocument, layout: TextLayout, *, wide: bool) -> list[str]:
     chosen = [event for event in document.events if wide or event.what in _SHOWN]
     shown = chosen if wide else chosen[:_MOST_EVENTS]
     if not shown:

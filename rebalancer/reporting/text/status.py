@@ -7,7 +7,7 @@ from typing import Final
 from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
 from rebalancer.reporting.phrases import ago, plural, proof_text
 from rebalancer.reporting.refusals import refusal_text
-from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 
 _MOVES: Final = ("POD", "WORKLOAD", "NODE", "STATE", "SINCE")
 _REASONS: Final = ("REASON", "NUMBER")
@@ -15,7 +15,7 @@ _MOST_MOVES: Final = 10
 """So many of the last moves are shown, the newest first."""
 
 
-def status_text(status: StatusDocument, acting: str, now: datetime, layout: Layout = PLAIN) -> str:
+def status_text(status: StatusDocument, acting: str, now: datetime, layout: TextLayout = PLAIN) -> str:
     """Show a status; `acting` says in one line what the controller does."""
     head = [layout.heading(line) for line in layout.wrap(f"Controller: {acting}")]
     parts = [
@@ -71,6 +71,6 @@ def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
     return f"{move.namespace}/{move.pod}", workload, move.node, move.state, ago(move.since, now)
 
 
-def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> list[str]:
+def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], layout: TextLayout) -> list[str]:
     """Return a table under its title, [] without rows."""
     return [layout.heading(title), *layout.table(head, rows)] if rows else []

@@ -8,14 +8,14 @@ import yaml
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.reporting.documents.suggestion import SuggestedConstraint, SuggestionDocument
 from rebalancer.reporting.phrases import plural
-from rebalancer.reporting.text.layout import PLAIN, Layout
+from rebalancer.reporting.text.layout import PLAIN, TextLayout
 
 _COLUMNS: Final = ("MAXSKEW", "WORST CASE", "GUARANTEED HERE", "GUARANTEED FROM")
 _MOST_SHOWN: Final = 12
 """So many numbers of pods are listed; the rest is counted."""
 
 
-def suggestion_text(document: SuggestionDocument, layout: Layout = PLAIN) -> str:
+def suggestion_text(document: SuggestionDocument, layout: TextLayout = PLAIN) -> str:
     """Show a suggestion, and the YAML to paste."""
     domains = f"{plural(document.domains, 'domain')} of {document.topology_key}"
     pods = plural(document.size, "pod")

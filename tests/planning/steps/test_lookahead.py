@@ -12,7 +12,7 @@ from msgspec import structs
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.problem.single_class import SingleClassProblem
-from rebalancer.planning.scope.topology import Topology
+from rebalancer.planning.scope.topology import DomainTree
 from rebalancer.planning.search.driver import Flaw, StepGoal, rest_states
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.search.report import Attempt
@@ -167,7 +167,7 @@ def placed(counts: Counts, zone: int, host: int) -> Snapshot | None:
     return blueprint.snapshot()
 
 
-def forget_names(counts: Counter[str], topology: Topology) -> Nameless:
+def forget_names(counts: Counter[str], topology: DomainTree) -> Nameless:
     """Return the pods by node of each zone, sorted: equal up to the order of zones, and of nodes within them."""
     return tuple(sorted(tuple(sorted(counts[name] for name in members)) for members in topology.members.values()))
 

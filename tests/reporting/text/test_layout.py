@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.reporting.text.layout import PLAIN, Layout, Style, sections, visible_width
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections, visible_width
 
 WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=12), min_size=1, max_size=30)
 CELLS = st.text("abcdefgh", min_size=1, max_size=9)
@@ -14,7 +14,7 @@ CELLS = st.text("abcdefgh", min_size=1, max_size=9)
 @given(WORDS, st.integers(20, 60), st.sampled_from(["", "    "]))
 def test_lines_fit_and_words_stay_whole(words: list[str], width: int, indent: str) -> None:
     """Every word is there, in its order, and no line is wider than the terminal."""
-    lines = Layout(width=width).wrap(" ".join(words), indent)
+    lines = TextLayout(width=width).wrap(" ".join(words), indent)
     assert " ".join(lines).split() == words
     assert all(len(line) <= width and line.startswith(indent) for line in lines)
 
@@ -22,7 +22,7 @@ def test_lines_fit_and_words_stay_whole(words: list[str], width: int, indent: st
 @given(WORDS, st.integers(20, 60))
 def test_colours_change_no_line(words: list[str], width: int) -> None:
     """Without the codes the text is the same."""
-    plain, colored = Layout(width=width), Layout(width=width, color=True)
+    plain, colored = TextLayout(width=width), TextLayout(width=width, color=True)
     painted = " ".join(colored.paint(word, Style.BAD) for word in words)
     assert [re.sub("\x1b\\[[0-9;]*m", "", line) for line in colored.wrap(painted)] == plain.wrap(" ".join(words))
 
@@ -30,7 +30,7 @@ def test_colours_change_no_line(words: list[str], width: int) -> None:
 @given(st.lists(st.tuples(CELLS, CELLS, WORDS.map(" ".join)), min_size=1, max_size=5), st.integers(30, 120))
 def test_a_table_fits_and_has_every_cell(rows: list[tuple[str, str, str]], width: int) -> None:
     """The last column is wrapped; where hardly any room is left for it, it has lines of its own."""
-    lines = Layout(width=width).table(("ONE", "TWO", "REST"), rows)
+    lines = TextLayout(width=width).table(("ONE", "TWO", "REST"), rows)
     assert all(visible_width(line) <= width for line in lines)
     assert " ".join(lines).split() == [
         word for row in (("ONE", "TWO", "REST"), *rows) for word in " ".join(row).split()
@@ -40,7 +40,7 @@ def test_a_table_fits_and_has_every_cell(rows: list[tuple[str, str, str]], width
 def test_a_narrow_table_has_its_last_column_below() -> None:
     """It is indented below the row that it belongs to."""
     rows = [("a" * 30, "b" * 20, "one two three four five six seven eight nine ten")]
-    assert Layout(width=60).table(("LEFT", "RIGHT", "REST"), rows)[-2:] == [
+    assert TextLayout(width=60).table(("LEFT", "RIGHT", "REST"), rows)[-2:] == [
         f"{'a' * 30}  {'b' * 20}",
         "    one two three four five six seven eight nine ten",
     ]
@@ -50,12 +50,12 @@ def test_without_a_terminal_nothing_is_wrapped_or_coloured() -> None:
     """A line can be searched for as a whole."""
     assert PLAIN.wrap("word " * 99) == ["word " * 99]
     assert PLAIN.heading("Plan") == "Plan"
-    assert Layout(color=True).heading("Plan") == "\x1b[1mPlan\x1b[0m"
+    assert TextLayout(color=True).heading("Plan") == "\x1b[1mPlan\x1b[0m"
 
 
 def test_a_word_wider_than_the_terminal_has_a_line_of_its_own() -> None:
     """It is not broken, so that a name can be copied."""
-    assert Layout(width=10).wrap("see " + "x" * 20 + " now", hang="  ") == ["see", "  " + "x" * 20, "  now"]
+    assert TextLayout(width=10).wrap("see " + "x" * 20 + " now", hang="  ") == ["see", "  " + "x" * 20, "  now"]
 
 
 def test_sections_are_divided_by_an_empty_line() -> None:

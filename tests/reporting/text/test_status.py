@@ -19,7 +19,7 @@ from rebalancer.reporting.documents.status import (
     StatusDocument,
     TeamPolicyStatus,
 )
-from rebalancer.reporting.text.layout import Layout, visible_width
+from rebalancer.reporting.text.layout import TextLayout, visible_width
 from rebalancer.reporting.text.status import status_text
 
 GOLDEN = Path(__file__).parents[2] / "cli" / "golden" / "output" / "status-text.txt"
@@ -62,7 +62,7 @@ STATUS = StatusDocument(
 def written() -> str:
     """Return the golden text: each look under its title."""
     return "".join(
-        f"--- {width} columns, color {color}\n{status_text(STATUS, ACTING, NOW, Layout(width=width, color=color))}"
+        f"--- {width} columns, color {color}\n{status_text(STATUS, ACTING, NOW, TextLayout(width=width, color=color))}"
         for width in (80, 120)
         for color in (False, True)
     )
@@ -75,7 +75,7 @@ def test_what_is_printed() -> None:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_lines_fit_and_colours_change_nothing(width: int) -> None:
-    plain, colored = (status_text(STATUS, ACTING, NOW, Layout(width=width, color=color)) for color in (False, True))
+    plain, colored = (status_text(STATUS, ACTING, NOW, TextLayout(width=width, color=color)) for color in (False, True))
     assert all(visible_width(line) <= width for line in plain.splitlines())
     assert re.sub("\x1b\\[[0-9;]*m", "", colored) == plain
 
