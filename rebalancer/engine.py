@@ -122,7 +122,7 @@ def _narrow(assessment: Assessment, view: View, policy: Policy, only: Collection
     namespaces = {workload.namespace for workload in only}
     near = replace(
         assessment,
-        groups=tuple(group for group in assessment.groups if group.group.namespace in namespaces),
+        groups=tuple(group for group in assessment.groups if group.spread.namespace in namespaces),
         limits=tuple(limit for limit in assessment.limits if limit.namespace in namespaces),
     )
     for component in find_components(near, stuck_pods(view), policy.spread.act_on):

@@ -29,7 +29,7 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
     replacement is not placed, a group may look satisfied.
     """
     since = dict(memory.seen)
-    names = {group.group.name for group in assessment.violated} | {group.name for group in plan.groups}
+    names = {group.spread.name for group in assessment.violated} | {group.name for group in plan.groups}
     names |= {limit.name for limit in assessment.limits if limit.state is not State.SATISFIED}
     repaired = names | {move.group for move in memory.in_flight}
     return msgspec.structs.replace(

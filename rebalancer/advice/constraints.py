@@ -121,7 +121,7 @@ def _selector(limit: EvaluatedLimit) -> LabelSelector | None:
     """Return a selector of exactly the limit's pods; None where the labels of their templates do not determine them."""
     if not limit.enforceable:
         return None
-    group, labels = limit.gathered.group, dict(limit.key)
+    group, labels = limit.gathered.policy_group, dict(limit.key)
     selectors = [group.selector.compiled]
     if WORKLOAD in (*group.group_by, *(limit.rule.group_by or ())):
         del labels[WORKLOAD.lower()]

@@ -49,7 +49,7 @@ class EvaluatedConstraint(Struct, frozen=True, kw_only=True, gc=False):
 class EvaluatedGroup(Struct, frozen=True, kw_only=True, gc=False):
     """A spread group with its constraints evaluated, hard and soft ones in the order of the pod's specification."""
 
-    group: SpreadGroup
+    spread: SpreadGroup
     hard: tuple[EvaluatedConstraint, ...]
     soft: tuple[EvaluatedConstraint, ...]
     violated: bool
@@ -58,7 +58,7 @@ class EvaluatedGroup(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def workloads(self) -> tuple[Reference, ...]:
         """The workloads by name, sorted, each once."""
-        return self.group.workloads
+        return self.spread.workloads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
     limit_groups = find_limit_groups(view, policy.groups)
     knowledge = DomainKnowledge.of(view, policy, memory)
     groups = tuple(_evaluate(group, view) for group in find_spread_groups(view))
-    counted = [(group.group, evaluated.counts) for group in groups for evaluated in (*group.hard, *group.soft)]
+    counted = [(group.spread, evaluated.counts) for group in groups for evaluated in (*group.hard, *group.soft)]
     return Assessment(
         groups=groups,
         pod_groups=limit_groups,
@@ -105,4 +105,4 @@ def _evaluate(group: SpreadGroup, view: View) -> EvaluatedGroup:
         for constraints in group.constraints
     )
     violated = any(constraint.counts.violated for constraint in hard)
-    return EvaluatedGroup(group=group, hard=hard, soft=soft, violated=violated)
+    return EvaluatedGroup(spread=group, hard=hard, soft=soft, violated=violated)

@@ -29,7 +29,7 @@ MOST_STORED: Final = 1_000
 
 def constraint_token(group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> str:
     """Return a short name of a group's constraint, the same in every cycle."""
-    return make_token(f"{group.group.name} {evaluated.constraint.key} {evaluated.constraint.when_unsatisfiable}")
+    return make_token(f"{group.spread.name} {evaluated.constraint.key} {evaluated.constraint.when_unsatisfiable}")
 
 
 def limit_token(limit: EvaluatedLimit) -> str:
@@ -72,7 +72,7 @@ class _CauseFinder:
     def constraint_cause(self, token: str, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> ViolationCause:
         if not evaluated.constraint.hard:
             return ViolationCause.SOFT_CONSTRAINT
-        members = group.group.members
+        members = group.spread.members
         return self._known.get(token) or self._find_cause(evaluated.constraint.key, evaluated.counts.by_domain, members)
 
     def limit_cause(self, token: str, limit: EvaluatedLimit) -> ViolationCause:

@@ -114,7 +114,7 @@ def simulate_failures(gathered: Sequence[LimitGroup], limits: Sequence[Evaluated
     The keys are the host name, those of the limits in force, and the groups' zones.
     """
     units = tuple(_pod_sets(gathered, limits))
-    keys = {HOSTNAME, *(limit.topology_key for limit in limits), *(group.group.zone_key for group in gathered)}
+    keys = {HOSTNAME, *(limit.topology_key for limit in limits), *(group.policy_group.zone_key for group in gathered)}
     lost_domains = [
         (key, domain, losses)
         for key in sorted(keys)
@@ -181,7 +181,7 @@ def _uids(parts: Iterable[LimitGroupPart]) -> frozenset[str]:
 def _make_pod_set(group: LimitGroup, limit: str | None, key: Labels, parts: Sequence[LimitGroupPart]) -> _PodSet:
     placed = [(pod.node, pod.ready) for part in parts for pod in part.pods if pod.node is not None]
     return _PodSet(
-        group=group.group.name,
+        group=group.policy_group.name,
         limit=limit,
         namespace=group.namespace,
         key=key,

@@ -39,7 +39,7 @@ class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     `key` identifies them within the group: {"workload": "Deployment/web"}, or the values of the labels in `groupBy`.
     """
 
-    group: PolicyGroup
+    policy_group: PolicyGroup
     namespace: str
     key: Labels
     parts: tuple[LimitGroupPart, ...]
@@ -64,7 +64,7 @@ class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def name(self) -> str:
         """A name that stays the same from cycle to cycle."""
-        return f"group {self.group.name} {self.namespace} {format_key(self.key)}"
+        return f"group {self.policy_group.name} {self.namespace} {format_key(self.key)}"
 
 
 def find_limit_groups(view: View, policy_groups: Sequence[PolicyGroup]) -> tuple[LimitGroup, ...]:
@@ -77,7 +77,11 @@ def find_limit_groups(view: View, policy_groups: Sequence[PolicyGroup]) -> tuple
             parts.setdefault((namespace, key), []).append(part)
         limit_groups += [
             LimitGroup(
-                group=group, namespace=namespace, key=key, parts=tuple(parts[namespace, key]), population=population
+                policy_group=group,
+                namespace=namespace,
+                key=key,
+                parts=tuple(parts[namespace, key]),
+                population=population,
             )
             for namespace, key in sorted(parts, key=_sort_key)
         ]

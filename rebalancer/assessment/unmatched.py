@@ -51,7 +51,7 @@ def find_unmatched(view: View, assessment: Assessment, policy: Policy) -> tuple[
     unmatched: list[Unmatched] = list(_unmatched_eligibility(policy, view))
     limit_groups: dict[str, list[LimitGroup]] = {}
     for limit_group in assessment.pod_groups:
-        limit_groups.setdefault(limit_group.group.name, []).append(limit_group)
+        limit_groups.setdefault(limit_group.policy_group.name, []).append(limit_group)
     unknown = view.snapshot.unknown
     for group in policy.groups:
         if "Pod" not in unknown and view.snapshot.pods:

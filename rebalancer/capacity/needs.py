@@ -158,7 +158,7 @@ class _Finder:
     def _keys_of(self, workloads: tuple[Reference, ...]) -> Iterator[str]:
         """Yield the topology keys on which a node needs a value to be eligible."""
         for group in self._assessment.groups:
-            if not set(group.group.workloads).isdisjoint(workloads):
+            if not set(group.spread.workloads).isdisjoint(workloads):
                 yield from (evaluated.constraint.key for evaluated in group.hard)
         for limit in self._assessment.limits:
             if is_acted_on(limit) and any(part.member.reference in workloads for part in limit.parts):

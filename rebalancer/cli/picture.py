@@ -121,7 +121,7 @@ def _draw_skews(instant: Instant, top: Workload) -> Text:
     """Show a workload's skews against what its constraints allow."""
     shown = Text()
     for evaluated_group in instant.assessment.groups:
-        if reference_of(top) in evaluated_group.group.workloads:
+        if reference_of(top) in evaluated_group.spread.workloads:
             for evaluated in evaluated_group.hard:
                 counts, constraint = evaluated.counts, evaluated.constraint
                 style = "red" if counts.violated else "green"

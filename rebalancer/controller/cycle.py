@@ -127,7 +127,7 @@ class Cycle:
         """The groups with `disruption.maxInFlight`, by the UIDs of their pods."""
         limited: dict[str, tuple[LimitGroup, ...]] = {}
         for group in self.assessment.pod_groups:
-            if group.group.disruption.max_in_flight is not None:
+            if group.policy_group.disruption.max_in_flight is not None:
                 for pod in group.pods:
                     limited[pod.uid] = (*limited.get(pod.uid, ()), group)
         return limited

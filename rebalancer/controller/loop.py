@@ -180,7 +180,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         memory=cycle.memory,
         reported=structs.replace(
             state.reported,
-            violated=frozenset(make_token(group.group.name) for group in cycle.assessment.violated),
+            violated=frozenset(make_token(group.spread.name) for group in cycle.assessment.violated),
             limits=reported,
             deadlocked=deadlocked,
         ),

@@ -325,7 +325,7 @@ def _constraint_samples(cycle: Cycle, states: StateReasons) -> Iterable[Constrai
     for group in cycle.assessment.groups:
         for evaluated in (*group.hard, *group.soft):
             state = states.for_constraint(group, evaluated).state
-            for workload in group.group.workloads:
+            for workload in group.spread.workloads:
                 if workload.kind == "Pod":
                     continue  # a bare pod is in the report; names of pods are no labels
                 yield ConstraintSamples(
@@ -344,7 +344,7 @@ def _replacement_samples(cycle: Cycle, findings: Iterable[Finding]) -> Iterable[
     """Yield the workloads that have constraints or limits, and any other with a pod that cannot be replaced."""
     kind = FindingKind.REPLACEMENT_BLOCKED
     blocked = {workload for finding in findings if finding.kind is kind for workload in finding.workloads}
-    evaluated = {workload for group in cycle.assessment.groups for workload in group.group.workloads}
+    evaluated = {workload for group in cycle.assessment.groups for workload in group.spread.workloads}
     evaluated.update(workload for group in cycle.assessment.pod_groups for workload in group.owners)
     for workload in sorted(evaluated | blocked):
         if workload.kind != "Pod":

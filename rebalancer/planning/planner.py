@@ -251,9 +251,9 @@ def _avoided(groups: Sequence[LimitGroup]) -> frozenset[str]:
     return frozenset(
         pod.uid
         for group in groups
-        if group.group.avoid is not None
+        if group.policy_group.avoid is not None
         for pod in group.pods
-        if group.group.avoid.compiled.matches(pod.labels)
+        if group.policy_group.avoid.compiled.matches(pod.labels)
     )
 
 

@@ -107,7 +107,7 @@ def _index_constraints(assessment: Assessment, view: View) -> Mapping[str, Seque
     for group in assessment.groups:
         hard = [evaluated for evaluated in group.hard if is_effective(evaluated, view)]
         if hard:
-            for member in group.group.members:
+            for member in group.spread.members:
                 if member.owner is not None:
                     by_owner[member.owner.uid] = hard
     return by_owner
@@ -122,7 +122,10 @@ def _index_limits(
         # Evaluated as if every number of pods were meant; which numbers are is part of the rule.
         anyway = [
             structs.replace(
-                gathered, group=gathered.group.model_copy(update={"limits": _without_totals(gathered.group.limits)})
+                gathered,
+                group=gathered.policy_group.model_copy(
+                    update={"limits": _without_totals(gathered.policy_group.limits)}
+                ),
             )
             for gathered in assessment.pod_groups
         ]
@@ -151,7 +154,7 @@ def _find_avoided(assessment: Assessment) -> frozenset[str]:
     """Return the UIDs of the pods that a group of the policy avoids."""
     avoided: set[str] = set()
     for gathered in assessment.pod_groups:
-        selector = gathered.group.avoid
+        selector = gathered.policy_group.avoid
         if selector is not None:
             avoided.update(pod.uid for pod in gathered.pods if selector.compiled.matches(pod.labels))
     return frozenset(avoided)

@@ -24,7 +24,7 @@ def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[
     violated: dict[Reference, bool] = {}
     for group in assessment.groups:
         is_violated = any(evaluated.counts.violated for evaluated in (*group.hard, *group.soft))
-        for workload in group.group.workloads:
+        for workload in group.spread.workloads:
             violated[workload] = violated.get(workload, False) or is_violated
     for limit in assessment.limits:
         for workload in limit_workloads(limit):

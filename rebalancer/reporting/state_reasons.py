@@ -28,14 +28,14 @@ class StateReasons:
 
     def __init__(self, plan: Plan, relaxations: Relaxations = NO_RELAXATIONS) -> None:
         self._relaxations = relaxations
-        self._groups = {group.group.name: planned for planned in plan.groups for group in planned.groups}
+        self._groups = {group.spread.name: planned for planned in plan.groups for group in planned.groups}
         self._limits = {limit.name: planned for planned in plan.groups for limit in planned.limits}
 
     def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
         """Return the state and reason of one constraint of a group."""
         if not (evaluated.counts.violated and evaluated.constraint.hard):
             return StateReason(evaluated.state)
-        return self._state_reason(self._groups.get(group.group.name), evaluated.state)
+        return self._state_reason(self._groups.get(group.spread.name), evaluated.state)
 
     def for_limit(self, limit: EvaluatedLimit) -> StateReason:
         """Return the state and reason of a limit."""

@@ -35,13 +35,13 @@ def shop() -> ClusterBuilder:
 def test_groups() -> None:
     """A Deployment is known by its own name, defaults are soft, and a workload without constraints has none."""
     groups = {
-        group.group.workloads[0].name: group for group in assess(View(shop().snapshot()), eager(), NO_MEMORY).groups
+        group.spread.workloads[0].name: group for group in assess(View(shop().snapshot()), eager(), NO_MEMORY).groups
     }
     assert {evaluated.constraint.key: evaluated.state for evaluated in groups["web"].hard} == {
         ZONE: State.VIOLATED,
         HOSTNAME: State.SATISFIED,
     }
-    assert groups["web"].group.workloads == (Reference("shop", "Deployment", "web"),)
+    assert groups["web"].spread.workloads == (Reference("shop", "Deployment", "web"),)
     assert groups["web"].violated
     assert not groups["db"].violated
     assert not groups["plain"].hard
@@ -53,7 +53,7 @@ def test_groups() -> None:
 def test_without_defaults() -> None:
     """Where the scheduler has no default constraints, a workload without its own is not evaluated at all."""
     view = View(shop().snapshot(), Profile(default_constraints=()))
-    assert [group.group.workloads[0].name for group in assess(view, eager(), NO_MEMORY).groups] == ["web", "db"]
+    assert [group.spread.workloads[0].name for group in assess(view, eager(), NO_MEMORY).groups] == ["web", "db"]
 
 
 def test_the_dead_do_not_count() -> None:
@@ -125,10 +125,10 @@ def test_only_workloads_of_the_scope_are_assessed_and_all_pods_use_capacity(othe
     policy = eager(eligibility=Eligibility(min_age=timedelta(0), namespaces=only_shop))
     scoped, full = evaluate(part, policy), evaluate(whole, policy)
     seen, all_seen = scoped.assessment, full.assessment
-    assert {group.group.namespace for group in all_seen.groups} == {"shop", "other"}
+    assert {group.spread.namespace for group in all_seen.groups} == {"shop", "other"}
     (group,) = seen.groups
-    assert group.group.namespace == "shop"
-    (same,) = [other for other in all_seen.groups if other.group.namespace == "shop"]
+    assert group.spread.namespace == "shop"
+    (same,) = [other for other in all_seen.groups if other.spread.namespace == "shop"]
     assert [one.counts.by_node for one in group.hard] == [one.counts.by_node for one in same.hard]
     members = [one.member for limit in seen.limits for one in limit.parts]
     assert {member.reference.namespace for member in members} == {"shop"}

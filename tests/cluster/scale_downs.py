@@ -214,7 +214,7 @@ def _evaluate(
         (workload.namespace, workload.name)
         for group in assessment.groups
         if group.violated
-        for workload in group.group.workloads
+        for workload in group.spread.workloads
     }
     violated |= {
         (limit.namespace, part.member.reference.name)

@@ -199,7 +199,7 @@ def test_pods_that_others_have_still_to_create() -> None:
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1})
     blueprint.deployment("two", on={"b-1": 1}, replicas=3, spread={ZONE: 2})
     plan = planned(sharing(blueprint.snapshot()))
-    one = next(group for group in plan.groups if group.groups[0].group.workloads[0].name == "one")
+    one = next(group for group in plan.groups if group.groups[0].spread.workloads[0].name == "one")
     assert one.reason is Reason.GROUP_IN_FLIGHT
 
 

@@ -153,7 +153,7 @@ def test_constraints_that_do_not_fit_together(
         for pod in snapshot.pods
     )
     plan = planned(spread_by(replace(tainted, pods=(*tainted.pods, *extra)), change))
-    group = next(group for group in plan.groups if group.groups[0].group.members[0].owner is not None)
+    group = next(group for group in plan.groups if group.groups[0].spread.members[0].owner is not None)
     assert group.reason is reason
     if reason is None:
         assert (group.evictions, group.optimal, bool(plan.evictions)) == (8, True, True)

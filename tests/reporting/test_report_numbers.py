@@ -141,7 +141,7 @@ def check_explanations(cycle: Cycle) -> None:
     """Check the explanations of each workload and of one of its pods: skews, counts, shares."""
     report = cycle_report(cycle)
     for group in cycle.assessment.groups:
-        for workload in group.group.workloads:
+        for workload in group.spread.workloads:
             own = [row for row in report.constraints if any(one.name == workload.name for one in row.workloads)]
             limits = [
                 json.loads(to_json(limit))

@@ -36,7 +36,7 @@ def contradiction_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iter
 
 def _closed_domain_finding(evaluated: EvaluatedConstraint, group: EvaluatedGroup, view: View) -> Iterator[Finding]:
     """Yield a finding where domains that are closed for good prevent some of the pods from ever being placed."""
-    sample, counts, constraint = group.group.sample, evaluated.counts, evaluated.constraint
+    sample, counts, constraint = group.spread.sample, evaluated.counts, evaluated.constraint
     if len(counts.eligible.domains) < constraint.min_domains or ineffective(constraint, view):
         return
     closed = _closed_domains(evaluated, sample, view)
@@ -46,7 +46,7 @@ def _closed_domain_finding(evaluated: EvaluatedConstraint, group: EvaluatedGroup
     least = min(filled.get(value, 0) for value in closed)
     most = (len(counts.eligible.domains) - len(closed)) * (least + constraint.max_skew)
     most += sum(filled.get(value, 0) for value in closed)
-    counted = [member for member in group.group.members if _is_counted(member, constraint)]
+    counted = [member for member in group.spread.members if _is_counted(member, constraint)]
     wanted = sum({workload.uid: workload.replicas for member in counted for workload in _top_owner(member)}.values())
     if wanted <= most:
         return

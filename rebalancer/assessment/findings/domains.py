@@ -41,7 +41,7 @@ def too_few_domains_findings(
                         f"no node that counts for its constraint over {key} has this label: none of its pods can be "
                         "placed. Correct the topologyKey, label the nodes, or let the pods use nodes that have it"
                     )
-                for workload in group.group.workloads:
+                for workload in group.spread.workloads:
                     yield workload_finding(FindingKind.TOO_FEW_DOMAINS, workload, message)
     for member in members(view):
         yield from _anti_affinity_finding(member, view)
@@ -81,9 +81,9 @@ def _count_domains(term: PodAffinityTerm, usable: frozenset[str], view: View) ->
 def unused_domain_findings(gathered: Sequence[LimitGroup], view: View) -> Iterator[Finding]:
     """Yield zones without pods that an affinity names or a limit declares, where there are enough pods."""
     for group in gathered:
-        key = group.group.zone_key
+        key = group.policy_group.zone_key
         declared = frozenset(
-            value for limit in group.group.limits if limit.topology_key == key for value in limit.domains or ()
+            value for limit in group.policy_group.limits if limit.topology_key == key for value in limit.domains or ()
         )
         meant = declared | (named_domains(key, group.affinities) or frozenset())
         if not meant or len(group.pods) < len(meant):

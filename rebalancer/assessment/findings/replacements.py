@@ -58,7 +58,7 @@ def replacement_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterat
     off = PodTopologySpread.name in view.profile.filters_off
     for group in groups:
         hard = () if off else tuple(constraint.counts for constraint in group.hard)
-        for member in group.group.members:
+        for member in group.spread.members:
             grouped.add(id(member))
             yield from check.findings(member, hard)
     for member in members(view):

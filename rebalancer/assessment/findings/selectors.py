@@ -13,7 +13,7 @@ from rebalancer.scheduling.view import View
 def selector_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
     """Yield findings about the constraints in the workloads' own templates, hard and soft."""
     for group in groups:
-        for constraint in (*group.group.constraints.hard, *group.group.constraints.soft):
+        for constraint in (*group.spread.constraints.hard, *group.spread.constraints.soft):
             if constraint.origin is not Origin.DEFAULT:
                 yield from _constraint_findings(constraint, group, view)
 
@@ -21,7 +21,7 @@ def selector_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[
 def _constraint_findings(constraint: EffectiveConstraint, group: EvaluatedGroup, view: View) -> Iterator[Finding]:
     selector = constraint.selector
     what = f"its constraint over {constraint.key}"
-    for member in group.group.members:
+    for member in group.spread.members:
         sample = member.sample
         if selector is None:
             message = f"{what} has no labelSelector and counts no pod: give it the labels of the template"

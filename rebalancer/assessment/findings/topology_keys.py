@@ -38,8 +38,8 @@ def missing_key_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterat
     usable: dict[str, frozenset[str]] = {}
     workloads_of_key: dict[str, dict[Reference, None]] = {}
     for group in groups:
-        sample = group.group.sample
-        for constraint in chain(*group.group.constraints):
+        sample = group.spread.sample
+        for constraint in chain(*group.spread.constraints):
             key = constraint.key
             if constraint.origin is Origin.DEFAULT:
                 continue
@@ -47,7 +47,7 @@ def missing_key_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterat
             if without:
                 lacking[key] = lacking.get(key, NONE) | without
                 usable[key] = usable.get(key, NONE) | nodes
-                workloads_of_key.setdefault(key, {}).update(dict.fromkeys(group.group.workloads))
+                workloads_of_key.setdefault(key, {}).update(dict.fromkeys(group.spread.workloads))
     for key, without in lacking.items():
         yield Finding(
             kind=FindingKind.TOPOLOGY_KEY_MISSING,
@@ -61,7 +61,7 @@ def policy_key_findings(unmatched: Sequence[Unmatched], gathered: Sequence[Limit
     """Yield one finding for each topology key of the policy that no node has."""
     for entry in unmatched:
         if entry.is_node_key:
-            owners = {owner for group in gathered if group.group.name == entry.group for owner in group.owners}
+            owners = {owner for group in gathered if group.policy_group.name == entry.group for owner in group.owners}
             yield Finding(
                 kind=FindingKind.TOPOLOGY_KEY_MISSING,
                 object=f"node label {entry.value}",

@@ -74,7 +74,7 @@ class _LimitEvaluator:
         """Yield the evaluated limits of one group."""
         ignoring = self._ignored and self._has_ignored(group.parts)
         affinities = affinities_of(group.parts)
-        for rule in group.group.limits:
+        for rule in group.policy_group.limits:
             if ignoring or rule.selector is not None or rule.group_by is not None:
                 for key, parts in self._divide(group, rule):
                     yield from self._evaluate_rule(group, rule, key, parts, affinities_of(parts))
@@ -98,7 +98,7 @@ class _LimitEvaluator:
     ) -> Iterator[EvaluatedLimit]:
         number = desired_pods(parts, rule.of, group.population)
         needs = self._needs_of(parts)
-        there = self._count_zones(group.group.zone_key, affinities, needs)
+        there = self._count_zones(group.policy_group.zone_key, affinities, needs)
         if not number or not rule.when.holds(zones=there, total=number):
             return
         if rule.within is None:
@@ -219,7 +219,7 @@ class _LimitEvaluator:
         )
 
     def _without_ignored(self, part: LimitGroupPart, group: LimitGroup, rule: Limit) -> LimitGroupPart | None:
-        names = {rule.name, f"{group.group.name}/{rule.name}"}
+        names = {rule.name, f"{group.policy_group.name}/{rule.name}"}
         owners = [owner.annotations for owner in (part.member.owner, part.member.top) if owner is not None]
         texts = [annotations[IGNORE] for annotations in owners if IGNORE in annotations]
         texts.append(self._namespaces.get(part.member.reference.namespace, ""))

@@ -68,7 +68,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def group(self) -> str:
         """The group's name."""
-        return self.gathered.group.name
+        return self.gathered.policy_group.name
 
     @property
     def limit(self) -> str:
@@ -314,7 +314,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 def _required_labels(limit: EvaluatedLimit) -> set[str]:
     """Return the labels that a pod must carry to be counted by a limit."""
-    group = limit.gathered.group
+    group = limit.gathered.policy_group
     keys = {*group.group_by, *(limit.rule.group_by or ())} - {WORKLOAD}
     for selector in (group.selector, limit.rule.selector):
         if selector is not None:

@@ -127,6 +127,6 @@ def _workloads(classes: PodClasses, shared: SharedBound) -> list[Reference]:
             workload
             for evaluated in classes.component.groups
             if any(constraint is source for constraint in (*evaluated.hard, *evaluated.soft) for source in sources)
-            for workload in evaluated.group.workloads
+            for workload in evaluated.spread.workloads
         }
     )

@@ -315,7 +315,7 @@ class GroupBudgets:
         self._last_ready: dict[str, datetime | None] = {}
         arrived = {move.replacement: move.changed_at for move in memory.moves if move.state in _ENDED}
         for group in gathered:
-            rule = group.group.disruption
+            rule = group.policy_group.disruption
             if rule.max_in_flight is None and not rule.settle:
                 continue
             for pod in group.pods:
@@ -351,7 +351,7 @@ class GroupBudgets:
     def blocked(self, pod: Pod) -> Refusal | None:
         """Return why this pod's groups allow no further eviction now, or None."""
         for group in self._groups.get(pod.uid, ()):
-            rule, unavailable = group.group.disruption, self._unavailable[group.name]
+            rule, unavailable = group.policy_group.disruption, self._unavailable[group.name]
             if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
                 cause = GroupUnavailable(group.name, unavailable, rule.max_in_flight)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause)
@@ -369,6 +369,6 @@ class GroupBudgets:
     def most(self, pod: Pod, otherwise: int) -> int:
         """Return how many of the pod's groups may ever be unavailable at once."""
         limits: Mapping[str, int | None] = {
-            group.name: group.group.disruption.max_in_flight for group in self._groups.get(pod.uid, ())
+            group.name: group.policy_group.disruption.max_in_flight for group in self._groups.get(pod.uid, ())
         }
         return min((limit for limit in limits.values() if limit is not None), default=otherwise)

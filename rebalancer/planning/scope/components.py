@@ -47,9 +47,9 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
     def of(cls, groups: tuple[EvaluatedGroup, ...], limits: tuple[EvaluatedLimit, ...] = ()) -> Self:
         """Put groups and limits together."""
         if len(groups) == 1 and not limits:
-            group = groups[0].group
+            group = groups[0].spread
             return cls(groups=groups, limits=limits, members=group.members, workloads=group.workloads)
-        by_identity = {_identity(member): member for evaluated in groups for member in evaluated.group.members}
+        by_identity = {_identity(member): member for evaluated in groups for member in evaluated.spread.members}
         for limit in limits:
             for part in limit.parts:
                 by_identity.setdefault(_identity(part.member), part.member)
@@ -66,18 +66,18 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def namespace(self) -> str:
         """The namespace of its pods."""
-        return self.groups[0].group.namespace if self.groups else self.limits[0].namespace
+        return self.groups[0].spread.namespace if self.groups else self.limits[0].namespace
 
     @property
     def name(self) -> str:
         """A name that stays the same from cycle to cycle; the memory is stored by it."""
         for evaluated in self.groups:
             if evaluated.violated:
-                return evaluated.group.name
+                return evaluated.spread.name
         for limit in self.limits:
             if limit.state is not State.SATISFIED:
                 return limit.name
-        return self.groups[0].group.name
+        return self.groups[0].spread.name
 
     @property
     def urgency(self) -> tuple[int, str]:
@@ -107,7 +107,7 @@ def find_components(assessment: Assessment, stuck: frozenset[str], act_on: ActOn
     joined: list[Component] = []
     by_namespace: defaultdict[str, list[EvaluatedGroup]] = defaultdict(list)
     for evaluated in assessment.groups:
-        by_namespace[evaluated.group.namespace].append(evaluated)
+        by_namespace[evaluated.spread.namespace].append(evaluated)
     limits_in: defaultdict[str, list[EvaluatedLimit]] = defaultdict(list)
     for limit in acted:
         limits_in[limit.namespace].append(limit)
@@ -129,7 +129,7 @@ def needs_repair(component: Component, act_on: ActOn, stuck: frozenset[str]) -> 
             constraint.counts.violated for constraint in evaluated.soft
         ):
             return True
-        if stuck and any(pod.uid in stuck for member in evaluated.group.members for pod in member.pods):
+        if stuck and any(pod.uid in stuck for member in evaluated.spread.members for pod in member.pods):
             return True
     return False
 
@@ -141,7 +141,7 @@ def _join(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], ow
         evaluated
         for evaluated in groups
         if _counts_others(evaluated)
-        or (owners and any(member.owner and member.owner.uid in owners for member in evaluated.group.members))
+        or (owners and any(member.owner and member.owner.uid in owners for member in evaluated.spread.members))
     ]
     if not sharing and not limits:
         return [Component.of((evaluated,)) for evaluated in groups]
@@ -170,11 +170,11 @@ def _join(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], ow
 
 def _counts_others(evaluated: EvaluatedGroup) -> bool:
     """Return whether a constraint counts another number of pods than the group has on nodes."""
-    own = sum([len(member.pods) for member in evaluated.group.members])
+    own = sum([len(member.pods) for member in evaluated.spread.members])
     counted = [sum(constraint.counts.by_node.values()) for constraint in (*evaluated.hard, *evaluated.soft)]
     if all(count == own for count in counted):
         return False
-    own = sum(1 for member in evaluated.group.members for pod in member.pods if pod.node is not None)
+    own = sum(1 for member in evaluated.spread.members for pod in member.pods if pod.node is not None)
     return any(count != own for count in counted)
 
 
@@ -183,7 +183,7 @@ def _links(
     groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], sharing: Sequence[EvaluatedGroup]
 ) -> Iterable[tuple[int, int]]:
     labels: list[set[Labels]] = [
-        {pod.labels for member in evaluated.group.members for pod in member.pods} for evaluated in groups
+        {pod.labels for member in evaluated.spread.members for pod in member.pods} for evaluated in groups
     ]
     position = {id(evaluated): index for index, evaluated in enumerate(groups)}
     for evaluated in sharing:
@@ -197,7 +197,7 @@ def _links(
     owner = {
         member.owner.uid: index
         for index, evaluated in enumerate(groups)
-        for member in evaluated.group.members
+        for member in evaluated.spread.members
         if member.owner is not None
     }
     by_owner: dict[str, int] = {}

@@ -69,7 +69,7 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
 
 def _is_meant(limit: EvaluatedLimit, labels: Labels, workload: Reference) -> bool:
-    rule, group = limit.rule, limit.gathered.group
+    rule, group = limit.rule, limit.gathered.policy_group
     key = dict(limit.key)
     if WORKLOAD in (*group.group_by, *(rule.group_by or ())) and workload_key(workload) != {
         "workload": key.pop("workload", "")

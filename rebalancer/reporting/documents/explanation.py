@@ -222,7 +222,7 @@ def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
 
 
 def _groups_of(reference: Reference, assessment: Assessment) -> Sequence[EvaluatedGroup]:
-    return [group for group in assessment.groups if reference in group.group.workloads]
+    return [group for group in assessment.groups if reference in group.spread.workloads]
 
 
 def _limits_of(reference: Reference, assessment: Assessment) -> Sequence[EvaluatedLimit]:

@@ -186,7 +186,7 @@ def report_document(
     constraints = [
         row
         for group in assessment.groups
-        if any(chosen(workload) for workload in group.group.workloads)
+        if any(chosen(workload) for workload in group.spread.workloads)
         for row in _reported_constraints(group, reasons, causes, zero_budgets)
     ]
     constraints.sort(key=lambda row: row.state == State.SATISFIED)
@@ -301,7 +301,7 @@ def _budgets_of(
 def _reported_constraints(
     group: EvaluatedGroup, reasons: StateReasons, causes: Causes, zero_budgets: Mapping[Reference, str]
 ) -> Iterator[ReportedConstraint]:
-    budgets = _budgets_of(group.group.workloads, zero_budgets)
+    budgets = _budgets_of(group.spread.workloads, zero_budgets)
     for evaluated in (*group.hard, *group.soft):
         cause = causes.get(constraint_token(group, evaluated))
         yield _reported_constraint(group, evaluated, reasons.for_constraint(group, evaluated), cause, budgets)
@@ -325,8 +325,8 @@ def _reported_constraint(
         zero_budgets=zero_budgets,
     )
     return ReportedConstraint(
-        namespace=group.group.namespace,
-        workloads=tuple(workload_name(workload) for workload in group.group.workloads),
+        namespace=group.spread.namespace,
+        workloads=tuple(workload_name(workload) for workload in group.spread.workloads),
         topology_key=constraint.key,
         max_skew=constraint.max_skew,
         min_domains=constraint.min_domains,

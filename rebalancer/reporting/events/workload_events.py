@@ -39,7 +39,7 @@ def skew_events(before: Iterable[str], assessment: Assessment, causes: Causes) -
     violated_before = set(before)
     events = []
     for group in assessment.groups:
-        token = make_token(group.group.name)
+        token = make_token(group.spread.name)
         if group.violated and token not in violated_before:
             events += _group_events(EventReason.SKEW_VIOLATED, group, causes)
         elif not group.violated and token in violated_before:
@@ -54,7 +54,7 @@ def _group_events(reason: EventReason, group: EvaluatedGroup, causes: Causes) ->
         for evaluated in group.hard
         if evaluated.counts.violated or reason is EventReason.SKEW_RECOVERED
     )
-    return [workload_event(reason, note, workload) for workload in group.group.workloads]
+    return [workload_event(reason, note, workload) for workload in group.spread.workloads]
 
 
 def cause_text(cause: ViolationCause | None) -> str:

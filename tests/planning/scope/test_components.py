@@ -22,7 +22,7 @@ def test_what_is_not_violated_has_a_name_too() -> None:
     (group,), (rule,) = assessment.groups, assessment.limits
     assert not group.violated
     assert rule.state is State.SATISFIED
-    assert Component.of((group,), (rule,)).name == group.group.name
+    assert Component.of((group,), (rule,)).name == group.spread.name
 
 
 def test_pods_that_nobody_owns_are_planned_with_those_that_count_them() -> None:
