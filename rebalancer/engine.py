@@ -23,7 +23,7 @@ from rebalancer.planning.scope.components import find_components, stuck_pods
 from rebalancer.policy import Policy
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.overlay import overlay_moves
+from rebalancer.tracking.moves import overlay_moves
 
 Stopwatch = Callable[[str], AbstractContextManager[None]]
 """Times the block that it wraps, under the name of a phase; time is an argument like everything else."""

@@ -3,6 +3,11 @@
 Planning decides everything that follows from the snapshot. Admission decides what needs memory or the clock: the mode,
 a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, and what a person has approved in
 mode Approve. A step is admitted whole, as a prefix, or not at all.
+
+Whether a window is open, and when the next one opens.
+
+A window is open if its schedule occurred within the last `duration`. So one question answers both: its first occurrence
+after `now - duration` either lies not after now, then the window is open, or it is the moment at which it opens next.
 """
 
 from collections import Counter
@@ -11,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from rebalancer.admission.approval import (
     approved_part,
@@ -42,16 +47,34 @@ from rebalancer.admission.causes import (
 )
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.windows import find_opening
 from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.moves import Memory, Move, Proposal, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
-from rebalancer.policy import Mode, Policy
+from rebalancer.policy import Mode, Policy, Window
 from rebalancer.tracking.backoff import find_backoff, find_refusals
 from rebalancer.tracking.uncreated import find_uncreated
+
+
+class Opening(Struct, frozen=True, kw_only=True):
+    """A window that is closed now, and when it opens."""
+
+    window: Window
+    at: datetime
+
+
+def find_opening(windows: Sequence[Window], now: datetime) -> Opening | None:
+    """Return the window that opens next and when; None while a window is open, or if there are no windows."""
+    following: Opening | None = None
+    for window in windows:
+        at = window.first_opening(now - window.duration)
+        if at <= now:
+            return None
+        if following is None or at < following.at:
+            following = Opening(window=window, at=at)
+    return following
 
 
 @dataclass(frozen=True, kw_only=True)

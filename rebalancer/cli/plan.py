@@ -12,9 +12,7 @@ from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.plan import plan_document, plan_totals
-from rebalancer.reporting.missing_domains import missing_domain_lines
-from rebalancer.reporting.needed_capacity import needed_capacity_lines
-from rebalancer.reporting.other_workloads import count_other_workloads
+from rebalancer.reporting.plan_notes import count_other_workloads, missing_domain_lines, needed_capacity_lines
 from rebalancer.reporting.text.plan import PlanView, plan_text
 
 

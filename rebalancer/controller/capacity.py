@@ -32,7 +32,7 @@ from rebalancer.policy import CapacityMode, Mode, Policy
 from rebalancer.ports import Placeholders, ReadFailedError
 from rebalancer.reporting.refusals import refusal_text
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.overlay import overlay_moves
+from rebalancer.tracking.moves import overlay_moves
 
 _Rehearsed = Mapping[tuple[str, tuple[DomainName, ...]], tuple[Memory, RehearsedNeed]]
 """Results of rehearsals, by the request's token and the domains, with the memory by which they were made."""

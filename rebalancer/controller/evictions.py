@@ -32,7 +32,7 @@ from rebalancer.model.moves import Move, MoveState, Reference
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
-from rebalancer.reporting.events.workload_events import move_events
+from rebalancer.reporting.events import move_events
 from rebalancer.tracking.backoff import forget_refusals, record_refusal
 from rebalancer.tracking.moves import MoveEvent, advance_move
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request

@@ -58,13 +58,18 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.merging import UNREAD
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
-from rebalancer.reporting.events.approval_events import approval_events
-from rebalancer.reporting.events.capacity_events import capacity_events
-from rebalancer.reporting.events.deadlock_events import deadlock_events
-from rebalancer.reporting.events.limit_events import limit_events
-from rebalancer.reporting.events.prevention_events import prevention_events
-from rebalancer.reporting.events.team_events import problem_events, team_events
-from rebalancer.reporting.events.workload_events import ended_move_events, skew_events, uncreated_events
+from rebalancer.reporting.events import (
+    approval_events,
+    capacity_events,
+    deadlock_events,
+    ended_move_events,
+    limit_events,
+    prevention_events,
+    problem_events,
+    skew_events,
+    team_events,
+    uncreated_events,
+)
 from rebalancer.tracking.moves import adopt_moves, merge_memory
 
 

@@ -20,17 +20,16 @@ from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.transport import Transport, connect
-from rebalancer.controller.approvals import watch_approvals
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.page import StatusPage
-from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
 from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, InForce, LoopEvent, LoopState, ProcessFacts, Stopping
 from rebalancer.controller.status import read_memory
+from rebalancer.controller.switches import watch_approvals, watch_pauses
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
 from rebalancer.decoding.config_maps import ConfigMap

@@ -18,7 +18,7 @@ import structlog
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.controller.loop import step
-from rebalancer.controller.placeholder_jobs import PlaceholderJobs
+from rebalancer.controller.placeholders import PlaceholderJobs
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import (
     Answered,

@@ -20,7 +20,7 @@ from rebalancer.planning.plan import Eviction
 from rebalancer.policy import CapacityMode, Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
-from rebalancer.reporting.events.limit_events import ReportedStates
+from rebalancer.reporting.events import ReportedStates
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
 

@@ -26,7 +26,7 @@ from rebalancer.adapters.prometheus import (
 )
 from rebalancer.adapters.web import WebServer, probe_routes
 from rebalancer.assessment.findings import Finding, find_findings
-from rebalancer.assessment.findings.missing_domains import worst_rows
+from rebalancer.assessment.findings.domains import worst_rows
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.request_window import RequestWindow
@@ -39,7 +39,7 @@ from rebalancer.policy.merging import MOST_TEAMS
 from rebalancer.ports import EvictionResult, PatchResult
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.documents.status import count_refusals
-from rebalancer.reporting.events.team_events import TEAM_CONFIG_MAP
+from rebalancer.reporting.events import TEAM_CONFIG_MAP
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.state_reasons import StateReasons
 

@@ -1,12 +1,35 @@
-"""Disruption budgets, volumes, and the small kinds."""
+"""Objects other than pods and workloads: nodes, budgets, namespaces, services, volumes, autoscalers, node pools.
+
+Disruption budgets, volumes, and the small kinds.
+
+Nodes.
+
+NodePools of Karpenter.
+
+HorizontalPodAutoscalers.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
 
 from rebalancer.decoding import constraints, resources, wire
+from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import decode_annotations, decode_labels, decode_selector
-from rebalancer.model.affinity import NodeSelectorTerm
+from rebalancer.decoding.metadata import (
+    decode_annotations,
+    decode_labels,
+    decode_requirement,
+    decode_selector,
+    get_creation_time,
+)
+from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
+from rebalancer.model.autoscalers import Autoscaler
 from rebalancer.model.budgets import DisruptionBudget
 from rebalancer.model.cluster import Namespace, PriorityClass, Service
 from rebalancer.model.labels import Operator, SelectorRequirement
+from rebalancer.model.node_pools import NodePool
+from rebalancer.model.nodes import Node
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -141,3 +164,68 @@ def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
         for driver in source.spec.drivers or ()
     )
     return CSINode(name=source.metadata.name, drivers=drivers)
+
+
+def decode_node(source: wire.Node, intern: Interner) -> Node:
+    """Convert a node to the model's."""
+    metadata, status = source.metadata, source.status
+    allocatable = resources.decode_amounts(status.allocatable, "status.allocatable")
+    pods = allocatable.pop("pods", 0)
+    condition = next((condition for condition in status.conditions or () if condition.type == "Ready"), None)
+    ready = condition is not None and condition.status == "True"
+    return Node(
+        name=sys.intern(metadata.name),  # as the pods' `node`: look-ups by name compare no text, then
+        uid=metadata.uid,
+        labels=decode_labels(metadata.labels),
+        annotations=decode_annotations(metadata.annotations),
+        unschedulable=source.spec.unschedulable,
+        taints=intern(decode_taints(source.spec.taints, "spec.taints")),
+        allocatable=intern(resources.make_resources(allocatable)),
+        pods=pods,
+        images=intern(tuple((name, image.size_bytes) for image in status.images or () for name in image.names or ())),
+        ready=ready,
+        ready_since=condition.last_transition_time if condition is not None and ready else None,
+        created=get_creation_time(metadata),
+        deleted=metadata.deletion_timestamp,
+    )
+
+
+def decode_taints(source: Sequence[wire.Taint] | None, field: str) -> tuple[Taint, ...]:
+    """Convert taints to the model's."""
+    return tuple(
+        Taint(taint.key, parse_choice(TaintEffect, taint.effect, f"{field}[{position}].effect"), taint.value)
+        for position, taint in enumerate(source or ())
+    )
+
+
+_OPERATORS: Final = frozenset(map(str, Operator))
+"""Newer releases of Karpenter have further operators on numbers; no domain depends on them."""
+
+
+def decode_node_pool(source: wire.NodePool, _: Interner) -> NodePool:
+    """Convert a NodePool to the model's; `startupTaints` are gone before a pod is placed."""
+    template = source.spec.template
+    spec = template.spec
+    return NodePool(
+        name=source.metadata.name,
+        labels=decode_labels(template.metadata.labels if template.metadata else None),
+        requirements=tuple(
+            decode_requirement(expression, f"spec.template.spec.requirements[{position}]")
+            for position, expression in enumerate(spec.requirements or ())
+            if expression.operator in _OPERATORS
+        ),
+        taints=decode_taints(spec.taints, "spec.template.spec.taints"),
+        deleted=source.metadata.deletion_timestamp is not None,
+    )
+
+
+def decode_autoscaler(source: wire.Autoscaler, _: Interner) -> Autoscaler:
+    """Convert a HorizontalPodAutoscaler to the model's."""
+    target = source.spec.scale_target_ref
+    return Autoscaler(
+        namespace=source.metadata.namespace,
+        name=source.metadata.name,
+        target_kind=target.kind,
+        target_name=target.name,
+        min_replicas=source.spec.min_replicas,
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rebalancer.decoding import autoscalers, cluster, node_pools, nodes, pods, wire, workloads
+from rebalancer.decoding import cluster, pods, wire, workloads
 from rebalancer.decoding.interning import Interner
 
 
@@ -70,7 +70,7 @@ def make_kind(
 
 
 PODS = make_kind(wire.Pod, pods.decode_pod, "v1/pods", "pods", source=wire.RawPod)
-NODES = make_kind(wire.Node, nodes.decode_node, "v1/nodes", "nodes", namespaced=False)
+NODES = make_kind(wire.Node, cluster.decode_node, "v1/nodes", "nodes", namespaced=False)
 BUDGETS = make_kind(
     wire.DisruptionBudget,
     cluster.decode_budget,
@@ -110,11 +110,11 @@ KINDS: tuple[ResourceKind, ...] = (
 )
 KIND_NAMED = {kind.name: kind for kind in KINDS}
 NODE_POOLS = make_kind(
-    wire.NodePool, node_pools.decode_node_pool, "karpenter.sh/v1/nodepools", "node_pools", namespaced=False
+    wire.NodePool, cluster.decode_node_pool, "karpenter.sh/v1/nodepools", "node_pools", namespaced=False
 )
 AUTOSCALERS = make_kind(
     wire.Autoscaler,
-    autoscalers.decode_autoscaler,
+    cluster.decode_autoscaler,
     "autoscaling/v2/horizontalpodautoscalers",
     "autoscalers",
     name="HorizontalPodAutoscaler",

@@ -29,18 +29,16 @@ from rebalancer.prevention.plan import PodPatch
 from rebalancer.scheduling.place import Choose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.simulator.autoscaler import Autoscaling, NodeAutoscaler
-from rebalancer.simulator.deployments import Deployments
 from rebalancer.simulator.disruption import Disruptions
 from rebalancer.simulator.event_queue import EventQueue
 from rebalancer.simulator.evictions import Evictions
 from rebalancer.simulator.jobs import Jobs
 from rebalancer.simulator.kubelets import Kubelets
 from rebalancer.simulator.node_changes import NodeChanges
+from rebalancer.simulator.owners import Deployments, ReplicaSets, StatefulSets
 from rebalancer.simulator.pod_factory import PodFactory
-from rebalancer.simulator.replica_sets import ReplicaSets
 from rebalancer.simulator.scheduler import SimulatedScheduler, pick_random_best
 from rebalancer.simulator.state import ClusterState
-from rebalancer.simulator.stateful_sets import StatefulSets
 from rebalancer.simulator.store import Store
 from rebalancer.simulator.timings import Faults, Timings
 from rebalancer.simulator.trace import TraceEntry, TraceKind

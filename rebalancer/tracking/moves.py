@@ -7,10 +7,13 @@
 
 A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged for so
 long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
+
+A snapshot corrected by the requested evictions: watches lag behind the answers to eviction requests.
 """
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
@@ -211,3 +214,18 @@ def _is_as_predicted(move: Move, node: str, snapshot: Snapshot) -> bool:
     if actual is None:
         return False
     return all(actual.labels.get(target.topology_key) in target.values for target in move.targets)
+
+
+def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
+    """Return the snapshot in which the pod of every move is at least terminating, unless it was refused.
+
+    A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available.
+    """
+    evicted = {move.uid: move for move in moves if overlays(move, snapshot)}
+    if not evicted:
+        return snapshot
+    pods = tuple(
+        msgspec.structs.replace(pod, deleted=evicted[pod.uid].requested_at) if pod.uid in evicted else pod
+        for pod in snapshot.pods
+    )
+    return replace(snapshot, pods=pods)

@@ -13,7 +13,7 @@ from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.admission.pause import KEY, Pause
-from rebalancer.controller.pauses import watch_pauses
+from rebalancer.controller.switches import watch_pauses
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.ports import Cluster, Document, Lease
 from rebalancer.simulator import ClusterBuilder, SimulatedCluster, SimulatedLease, Span, Timings

@@ -8,8 +8,8 @@ import pytest
 from rebalancer.adapters.kubernetes.configmaps import find_approval
 from rebalancer.adapters.kubernetes.reflector import Contents
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.controller.approvals import watch_approvals
 from rebalancer.controller.state import ApprovalRead, LoopEvent
+from rebalancer.controller.switches import watch_approvals
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.lists import decode

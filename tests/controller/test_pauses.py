@@ -12,8 +12,8 @@ from rebalancer.adapters.kubernetes.configmaps import find_pause
 from rebalancer.adapters.kubernetes.reflector import Contents
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.pauses import watch_pauses
 from rebalancer.controller.state import LoopEvent, PauseRead
+from rebalancer.controller.switches import watch_pauses
 from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.lists import decode

@@ -10,7 +10,7 @@ from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import START, ZONE, ClusterBuilder, Timings
 from rebalancer.simulator.event_queue import EventQueue
-from rebalancer.simulator.scheduler_cache import SchedulerCache
+from rebalancer.simulator.scheduler import SchedulerCache
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.store import Store
 

@@ -28,11 +28,10 @@ from rebalancer.simulator.event_queue import Action, EventQueue
 from rebalancer.simulator.evictions import Evictions
 from rebalancer.simulator.kubelets import Kubelets
 from rebalancer.simulator.node_changes import NodeChanges
+from rebalancer.simulator.owners import ReplicaSets, StatefulSets
 from rebalancer.simulator.pod_factory import PodFactory
-from rebalancer.simulator.replica_sets import ReplicaSets
 from rebalancer.simulator.scheduler import SimulatedScheduler
 from rebalancer.simulator.state import ClusterState
-from rebalancer.simulator.stateful_sets import StatefulSets
 from rebalancer.simulator.store import Store
 from rebalancer.simulator.timings import Faults, Span, Timings
 from tests.traces.changes import Change, Trace, What

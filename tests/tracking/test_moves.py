@@ -17,8 +17,8 @@ from rebalancer.tracking.moves import (
     MoveEvent,
     advance_move,
     observe_moves,
+    overlay_moves,
 )
-from rebalancer.tracking.overlay import overlay_moves
 from tests.scheduling.build import HOSTNAME, NOW, node
 from tests.tracking.build import move
 

@@ -1,13 +1,142 @@
-"""The paths that probes and scrapes ask: /metrics, /healthz, /readyz."""
+"""The port of metrics and health: routes, what each check says, and scrapes that share one rendering.
 
-from collections.abc import Mapping
+What a path of the server answers: requests and responses without HTTP's details.
+
+Health, check by check, in the format of Kubernetes' own components.
+
+Metrics as text: rendered once for all scrapes that come at the same time, since one rendering can take a second.
+
+The paths that probes and scrapes ask: /metrics, /healthz, /readyz.
+"""
+
+import gzip
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder, gzip_accepted
 
-from rebalancer.adapters.web.checks import Checks, run_checks
-from rebalancer.adapters.web.routes import Request, Response, Route, text_response
-from rebalancer.adapters.web.scrapes import MOST_SCRAPES, Scrapes, TooManyScrapes
+
+class Request(NamedTuple):
+    """A GET request. `query` has the last value of each parameter, `host` is the name that the client used."""
+
+    query: Mapping[str, str]
+    host: str = ""
+    accept: str = ""
+    accept_encoding: str = ""
+
+
+class Response(NamedTuple):
+    """An answer. `headers` are those besides Content-Length and X-Content-Type-Options."""
+
+    body: bytes
+    headers: tuple[tuple[str, str], ...]
+    status: str = "200 OK"
+
+
+Route = Callable[[Request], Response]
+"""Answers requests for one path; called by many threads."""
+
+
+def text_response(text: str, status: str = "200 OK", *headers: tuple[str, str]) -> Response:
+    """Answer with plain text."""
+    return Response(text.encode(), (("Content-Type", "text/plain; charset=utf-8"), *headers), status)
+
+
+Check = Callable[[], str]
+"""Returns why the check fails, "" if it passes."""
+
+Checks = Mapping[str, Check]
+"""Checks by their names."""
+
+
+def run_checks(checks: Checks, path: str, *, verbose: bool) -> tuple[bool, str]:
+    """Run all checks; return whether all pass, and the text, which lists the checks if one fails or if `verbose`."""
+    failures = {name: _run_check(check) for name, check in checks.items()}
+    passed = not any(failures.values())
+    if passed and not verbose:
+        return True, "ok\n"
+    lines = [f"[-]{name} failed: {wrong}" if wrong else f"[+]{name} ok" for name, wrong in failures.items()]
+    return passed, "\n".join([*lines, f"{path} check {'passed' if passed else 'failed'}", ""])
+
+
+def _run_check(check: Check) -> str:
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001  # a check that raises has failed
+        return f"{type(error).__name__}: {error}"
+
+
+MOST_SCRAPES: Final = 16
+"""Scrapes that wait for a rendering at once; half of all connections stay for probes."""
+
+
+class TooManyScrapes(Exception):  # noqa: N818  # it names the state, as callers read it
+    """As many scrapes as may wait are waiting."""
+
+
+class Rendered(NamedTuple):
+    """The body of an answer, and its headers."""
+
+    body: bytes
+    headers: list[tuple[str, str]]
+
+
+class Scrapes:
+    """The texts of one registry.
+
+    There is one rendering at a time, and one for all who want the same form of it: who comes while it is under way gets
+    its result.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._rendering = threading.Lock()
+        self._under_way: dict[tuple[str, bool], Future[Rendered]] = {}
+        self._waiting = 0
+
+    def render(self, accept: str, accept_encoding: str) -> Rendered:
+        """Return the metrics in the form that the two request headers name; raise TooManyScrapes."""
+        encoder, content_type = choose_encoder(accept)
+        compressed = gzip_accepted(accept_encoding)
+        form = content_type, compressed
+        with self._lock:
+            if self._waiting >= MOST_SCRAPES:
+                raise TooManyScrapes
+            self._waiting += 1
+            future = self._under_way.get(form)
+            mine = future is None
+            if future is None:
+                future = self._under_way[form] = Future()
+        try:
+            if mine:
+                self._complete(future, form, encoder)
+            return future.result()
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+    def _complete(
+        self, future: "Future[Rendered]", form: tuple[str, bool], encoder: Callable[[CollectorRegistry], bytes]
+    ) -> None:
+        content_type, compressed = form
+        headers = [("Content-Type", content_type)]
+        try:
+            with self._rendering:
+                body = encoder(self._registry)
+            if compressed:
+                body = gzip.compress(body)
+                headers.append(("Content-Encoding", "gzip"))
+            future.set_result(Rendered(body, headers))
+        except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
+            future.set_exception(error)
+        finally:
+            with self._lock:
+                del self._under_way[form]
 
 
 def probe_routes(registry: CollectorRegistry, *, live: Checks, ready: Checks) -> Mapping[str, Route]:

@@ -7,15 +7,21 @@ from collections.abc import Sequence
 
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.findings.budgets import budget_findings
-from rebalancer.assessment.findings.contradictions import contradiction_findings
-from rebalancer.assessment.findings.domains import too_few_domains_findings, unused_domain_findings
+from rebalancer.assessment.findings.constraints import (
+    contradiction_findings,
+    mixed_constraint_findings,
+    selector_findings,
+    template_findings,
+)
+from rebalancer.assessment.findings.domains import (
+    domain_without_nodes_findings,
+    missing_key_findings,
+    policy_key_findings,
+    too_few_domains_findings,
+    unused_domain_findings,
+)
 from rebalancer.assessment.findings.finding import Finding
-from rebalancer.assessment.findings.missing_domains import domain_without_nodes_findings
-from rebalancer.assessment.findings.mixed_constraints import mixed_constraint_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
-from rebalancer.assessment.findings.selectors import selector_findings
-from rebalancer.assessment.findings.templates import template_findings
-from rebalancer.assessment.findings.topology_keys import missing_key_findings, policy_key_findings
 from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.view import View

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rebalancer.advice import constraints
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
-from rebalancer.assessment.findings.missing_domains import (
+from rebalancer.assessment.findings.domains import (
     describe_domain_without_nodes,
     describe_source,
     worst_rows,

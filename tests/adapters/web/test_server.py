@@ -17,7 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Metric
 
 from rebalancer.adapters.web import CannotListen, Checks, WebServer, probe_routes, server
-from rebalancer.adapters.web.scrapes import MOST_SCRAPES
+from rebalancer.adapters.web.probes import MOST_SCRAPES
 
 OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 

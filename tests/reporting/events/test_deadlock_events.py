@@ -6,7 +6,7 @@ from rebalancer.admission.admit import Admission
 from rebalancer.engine import evaluate
 from rebalancer.reporting.documents.report import ReportDocument
 from rebalancer.reporting.documents.status import count_refusals
-from rebalancer.reporting.events.deadlock_events import MOST_DEADLOCKS, deadlock_events
+from rebalancer.reporting.events import MOST_DEADLOCKS, deadlock_events
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
 from tests.assessment.test_deadlocks import find, three_shards

@@ -10,7 +10,7 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share, default_policy
-from rebalancer.reporting.events.limit_events import MOST_EVENTS, ReportedStates, limit_events
+from rebalancer.reporting.events import MOST_EVENTS, ReportedStates, limit_events
 from rebalancer.scheduling.view import View
 from tests.assessment.limits.test_domains_without_nodes import limit_over, two_zones
 from tests.assessment.redis import CLUSTER, HOSTNAME, SHARD, machines, redis

@@ -4,7 +4,7 @@ import pytest
 
 from rebalancer.model.events import EventReason
 from rebalancer.model.moves import MoveState
-from rebalancer.reporting.events.workload_events import uncreated_events
+from rebalancer.reporting.events import uncreated_events
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
 

@@ -1,0 +1,299 @@
+"""Kubernetes events, each on change only.
+
+About workloads and their pods, limits, deadlocks, approvals, capacity, prevention and team policies.
+
+Kubernetes events about constraints and moves, one on the workload and for a move one on the pod, on change only.
+
+Events about limits, when a limit changes its state: on the owners and on pods of the fullest domain.
+
+Events about placement deadlocks: on the pending pod and on its workload, once for each deadlock.
+
+Events about the plans that are proposed in mode Approve.
+
+Kubernetes events about capacity that was requested for a repair, on its workloads.
+
+Events about prevention: it cannot go on, or can again.
+
+Events about team policies, on the ConfigMap of the team's namespace: what its team sees of the policy in force.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from rebalancer.admission.admit import AdmissionContext
+from rebalancer.admission.approval import expires_at
+from rebalancer.admission.causes import not_created
+from rebalancer.assessment.assess import Assessment, EvaluatedGroup
+from rebalancer.assessment.causes import Causes, constraint_token, limit_token
+from rebalancer.assessment.deadlocks import Deadlock
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.capacity.decision import CapacityDecision
+from rebalancer.capacity.requests import RequestChange, Result
+from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
+from rebalancer.model.moves import CapacityRequest, Move, MoveState, Proposal, Reference, make_token
+from rebalancer.model.reasons import State, ViolationCause
+from rebalancer.policy import NO_TEAM_POLICY, TeamReading
+from rebalancer.prevention.report import PreventionReport
+from rebalancer.reporting.phrases import plural
+from rebalancer.reporting.refusals import domains_text, refusal_text
+
+
+def workload_event(reason: EventReason, note: str, workload: Reference, uid: str = "") -> Event:
+    """Create an event about a workload."""
+    regarding = Regarding(kind=workload.kind, namespace=workload.namespace, name=workload.name, uid=uid)
+    return Event(reason=reason, note=note[:NOTE_LIMIT], regarding=regarding)
+
+
+def move_events(reason: EventReason, note: str, move: Move) -> tuple[Event, Event]:
+    """Create the two events about a move: on the evicted pod, and on its workload."""
+    pod = Regarding(kind="Pod", namespace=move.namespace, name=move.pod, uid=move.uid)
+    about_pod = Event(reason=reason, note=note[:NOTE_LIMIT], regarding=pod)
+    return about_pod, workload_event(reason, f"Pod {move.pod}: {note}", move.workload)
+
+
+def uncreated_events(before: Iterable[Move], after: Iterable[Move]) -> list[Event]:
+    """Create the events for replacements that have become overdue, or for which a reason has become known."""
+    known = {move.uid: move.uncreated for move in before}
+    return [
+        workload_event(EventReason.EVICTION_BLOCKED, refusal_text(not_created(move)), move.workload)
+        for move in after
+        if move.uncreated is not None and move.uncreated != known.get(move.uid) and not known.get(move.uid)
+    ]
+
+
+def skew_events(before: Iterable[str], assessment: Assessment, causes: Causes) -> list[Event]:
+    """Create the events for groups that became violated or recovered; `before` has the tokens of those before."""
+    violated_before = set(before)
+    events = []
+    for group in assessment.groups:
+        token = make_token(group.spread.name)
+        if group.violated and token not in violated_before:
+            events += _group_events(EventReason.SKEW_VIOLATED, group, causes)
+        elif not group.violated and token in violated_before:
+            events += _group_events(EventReason.SKEW_RECOVERED, group, causes)
+    return events
+
+
+def _group_events(reason: EventReason, group: EvaluatedGroup, causes: Causes) -> list[Event]:
+    note = "; ".join(
+        f"{evaluated.constraint.key}: skew {evaluated.counts.skew}, maxSkew {evaluated.constraint.max_skew} "
+        f"({counts_text(evaluated.counts.by_domain)}){cause_text(causes.get(constraint_token(group, evaluated)))}"
+        for evaluated in group.hard
+        if evaluated.counts.violated or reason is EventReason.SKEW_RECOVERED
+    )
+    return [workload_event(reason, note, workload) for workload in group.spread.workloads]
+
+
+def cause_text(cause: ViolationCause | None) -> str:
+    """Name the cause of a violation, "" where it is unknown."""
+    return f", cause {cause}" if cause not in {None, ViolationCause.UNKNOWN} else ""
+
+
+def counts_text(counts: Mapping[str, int], limit: int = 8) -> str:
+    """Show the counts of the fullest domains."""
+    fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = " ".join(f"{value or '(empty)'}:{count}" for value, count in fullest[:limit])
+    return shown + (f" and {len(fullest) - limit} more" if len(fullest) > limit else "")
+
+
+def ended_move_events(move: Move) -> tuple[Event, ...]:
+    """Create the events for a move that has just ended; none for an end without a verdict."""
+    match move.state:
+        case MoveState.VERIFIED:
+            return move_events(EventReason.MOVE_VERIFIED, "the replacement is Ready where predicted", move)
+        case MoveState.INEFFECTIVE:
+            return move_events(EventReason.MOVE_INEFFECTIVE, "the replacement is Ready, but not where predicted", move)
+        case MoveState.LOST:
+            return move_events(EventReason.MOVE_INEFFECTIVE, "the replacement did not become Ready in time", move)
+        case _:
+            return ()
+
+
+MOST_EVENTS: Final = 200
+"""In one cycle. Further limits are reported in the next cycles, the worst first."""
+
+_MOST_OWNERS, _MOST_PODS = 10, 5
+
+_REASONS: Final[Mapping[State, EventReason]] = {
+    State.SATISFIED: EventReason.SHARE_LIMIT_RECOVERED,
+    State.VIOLATED: EventReason.SHARE_LIMIT_VIOLATED,
+    State.INFEASIBLE: EventReason.SHARE_LIMIT_INFEASIBLE,
+}
+
+_NO_CAUSES: Final[Causes] = MappingProxyType({})
+
+ReportedStates = Mapping[str, State]
+"""The states last reported for limits that are not Satisfied, by the limit's token."""
+
+
+def limit_events(
+    reported: ReportedStates, limits: Sequence[EvaluatedLimit], causes: Causes = _NO_CAUSES
+) -> tuple[list[Event], ReportedStates]:
+    """Create the events for limits whose state changed since the last report; also return the states now reported."""
+    after: dict[str, State] = {}
+    changed: list[tuple[int, str, State, EvaluatedLimit]] = []
+    for limit in limits:
+        if limit.state is State.SATISFIED and not reported:
+            continue
+        token = limit_token(limit)
+        before = reported.get(token, State.SATISFIED)
+        if before is not State.SATISFIED:
+            after[token] = before
+        state = _reported_state(limit)
+        if before is not state:
+            changed.append((limit.headroom, limit.name, state, limit))
+    events: list[Event] = []
+    for _, _, state, limit in sorted(changed, key=lambda change: change[:2]):
+        token = limit_token(limit)
+        new = list(_events(limit, causes.get(limit_token(limit))))
+        if len(events) + len(new) > MOST_EVENTS:
+            continue
+        events += new
+        if state is State.SATISFIED:
+            after.pop(token, None)
+        else:
+            after[token] = state
+    return events, after
+
+
+def _reported_state(limit: EvaluatedLimit) -> State:
+    """Return the state of a limit for events: one that lacks nodes is violated too, and no new violation."""
+    return State.VIOLATED if limit.state is State.UNFIXABLE else limit.state
+
+
+def _events(limit: EvaluatedLimit, cause: ViolationCause | None) -> Iterator[Event]:
+    reason = _REASONS[_reported_state(limit)]
+    note = f"{limit.group}/{limit.limit}: {limit.message}{cause_text(cause)}"
+    owners = {part.member.reference: part.member.top for part in limit.parts}
+    for reference, owner in sorted(owners.items(), key=lambda item: item[0])[:_MOST_OWNERS]:
+        if owner is not None:
+            yield workload_event(reason, note, reference, owner.uid)
+    if reason is EventReason.SHARE_LIMIT_VIOLATED and limit.min_pods is None and limit.largest is not None:
+        crowded = [pod for pod in limit.pods if limit.stands_in(pod, limit.largest.domain)]
+        for pod in crowded[:_MOST_PODS]:
+            regarding = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+            yield Event(reason=reason, note=note[:NOTE_LIMIT], regarding=regarding)
+
+
+MOST_DEADLOCKS: Final = 50
+"""In one cycle. Further deadlocks are reported in the next cycles."""
+
+
+def deadlock_events(reported: frozenset[str], deadlocks: Sequence[Deadlock]) -> tuple[list[Event], frozenset[str]]:
+    """Create the events for pods not reported yet; also return the UIDs of the reported pods that are still pending."""
+    pending = {deadlock.pod.uid for deadlock in deadlocks}
+    new = [deadlock for deadlock in deadlocks if deadlock.pod.uid not in reported][:MOST_DEADLOCKS]
+    events: list[Event] = []
+    for deadlock in new:
+        pod = deadlock.pod
+        regarding = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        note = deadlock.message[:NOTE_LIMIT]
+        events.append(Event(reason=EventReason.PLACEMENT_DEADLOCK, note=note, regarding=regarding))
+        if deadlock.workload.kind != "Pod":
+            note = f"Pod {pod.name}: {deadlock.message}"
+            events.append(workload_event(EventReason.PLACEMENT_DEADLOCK, note, deadlock.workload))
+    return events, frozenset(reported & pending | {deadlock.pod.uid for deadlock in new})
+
+
+def approval_events(
+    before: Proposal | None, after: Proposal | None, context: AdmissionContext, regarding: Regarding
+) -> Iterator[Event]:
+    """Yield what has become of the proposal of the last cycle, and the new one."""
+    policy, now = context.policy, context.now
+    stays = before is not None and after is not None and before.hash == after.hash
+    if before is not None and not stays and before.policy == policy.cluster.hash and now >= expires_at(before, policy):
+        what = "was approved and made no progress" if before.approved else "was not approved"
+        note = f"plan {before.hash} of {plural(len(before.uids), 'eviction')} {what} in time"
+        yield Event(reason=EventReason.PLAN_EXPIRED, note=note, regarding=regarding)
+    if after is not None and not stays:
+        end = f"{expires_at(after, policy):%Y-%m-%d %H:%M:%SZ}"
+        note = f"plan {after.hash} of {plural(len(after.uids), 'eviction')} waits for approval until {end}"
+        yield Event(reason=EventReason.PLAN_PROPOSED, note=note, regarding=regarding)
+    if before is not None and after is not None and stays and after.approved and not before.approved:
+        note = f"plan {after.hash} of {plural(len(after.uids), 'eviction')} is approved and is carried out"
+        yield Event(reason=EventReason.PLAN_APPROVED, note=note, regarding=regarding)
+
+
+def capacity_events(decision: CapacityDecision) -> list[Event]:
+    """Create the events about the requests that began, became ready or failed in a cycle."""
+    events = []
+    for request in decision.begun:
+        note = f"requested capacity for {plural(len(request.placeholders), 'pod')} in {domains_text(request.domains)}"
+        events += _to_owners(EventReason.CAPACITY_REQUESTED, note, request)
+    for change in decision.changes:
+        events += _change_events(change)
+    return events
+
+
+def _change_events(change: RequestChange) -> list[Event]:
+    where = domains_text(change.request.domains)
+    if change.result is Result.READY:
+        return _to_owners(EventReason.CAPACITY_READY, f"the requested capacity in {where} is there", change.request)
+    if change.result is None:
+        return []
+    note = f"released the capacity requested in {where}: {change.message}"
+    return _to_owners(EventReason.CAPACITY_FAILED, note, change.request)
+
+
+def _to_owners(reason: EventReason, note: str, request: CapacityRequest) -> list[Event]:
+    return [workload_event(reason, note, workload) for workload in request.workloads]
+
+
+def prevention_events(before: PreventionReport, after: PreventionReport, policy: Regarding | None) -> Iterator[Event]:
+    """Yield an event on the policy's ConfigMap when an obstacle has come, or the last one has gone."""
+    if policy is None or bool(before.stopped) == bool(after.stopped):
+        return
+    if after.stopped:
+        note = f"no deletion cost is written: {after.stopped}"
+        yield Event(reason=EventReason.PREVENTION_STOPPED, note=note[:NOTE_LIMIT], regarding=policy)
+    else:
+        note = "deletion costs are written again"
+        yield Event(reason=EventReason.PREVENTION_RESUMED, note=note, regarding=policy)
+
+
+TEAM_CONFIG_MAP: Final = "rebalancer-policy"
+"""The name of the ConfigMap in the namespace of a team."""
+
+_MOST_EVENTS: Final = 50
+"""Events of one change, by namespace; the status and the metrics have the others."""
+
+
+def team_events(
+    before: Mapping[str, TeamReading],
+    after: Mapping[str, TeamReading],
+    problems_before: Mapping[str, str],
+    problems: Mapping[str, str],
+) -> tuple[Event, ...]:
+    """Return an event for each team policy that is newly, or otherwise than before, not in force, or in force again."""
+    events: list[Event] = []
+    for namespace in sorted(before.keys() | after.keys()):
+        problem = problems.get(namespace, "")
+        old, new = before.get(namespace), after.get(namespace)
+        is_new = (new.policy if new else NO_TEAM_POLICY) != (old.policy if old else NO_TEAM_POLICY)
+        if problem and problem != problems_before.get(namespace):
+            events += problem_events({namespace: problem})
+        elif not problem and (is_new or namespace in problems_before):
+            events.append(_make_event(namespace, EventReason.POLICY_RELOADED, _describe(new)))
+    return tuple(events[:_MOST_EVENTS])
+
+
+def problem_events(problems: Mapping[str, str]) -> Iterator[Event]:
+    """Yield an event for each problem, for a new leader: the last one's process may never have published it."""
+    for namespace, problem in list(problems.items())[:_MOST_EVENTS]:
+        yield _make_event(
+            namespace, EventReason.POLICY_INVALID, f"the team policy is not in force as written: {problem}"
+        )
+
+
+def _describe(reading: TeamReading | None) -> str:
+    policy = reading.policy if reading is not None else None
+    if policy is None or policy == NO_TEAM_POLICY:
+        return "there is no team policy; the cluster policy alone is in force"
+    limits = sum(len(group.limits) for group in policy.groups)
+    return f"the team policy is in force: {plural(len(policy.groups), 'group')} with {plural(limits, 'limit')}"
+
+
+def _make_event(namespace: str, reason: EventReason, note: str) -> Event:
+    regarding = Regarding(kind="ConfigMap", namespace=namespace, name=TEAM_CONFIG_MAP)
+    return Event(reason=reason, note=note[:NOTE_LIMIT], regarding=regarding)

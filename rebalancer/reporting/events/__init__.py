@@ -1,1 +1,0 @@
-"""Kubernetes events, created when a state changes."""

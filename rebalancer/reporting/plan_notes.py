@@ -1,0 +1,77 @@
+"""What a plan says besides its groups: domains without nodes, capacity that is needed, other workloads.
+
+Domains without nodes in one line each: which workloads would violate their constraints with a node there.
+
+Repairs that lack nothing but capacity in one line each: what they need, and why it is not there.
+
+The workloads outside of a plan: those that satisfy everything, and those that evictions do not repair.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
+from rebalancer.assessment.findings.domains import describe_source
+from rebalancer.capacity.causes import OF_CAPACITY
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import FindingKind, State
+from rebalancer.planning.plan import Plan, PlanRefusal
+from rebalancer.reporting.keys import short_key
+from rebalancer.reporting.phrases import name_list
+from rebalancer.reporting.refusals import refusal_text
+from rebalancer.reporting.state_reasons import limit_workloads
+
+
+def missing_domain_lines(rows: Iterable[DomainWithoutNodes], chosen: Collection[Reference] | None = None) -> list[str]:
+    """Return a line for each domain and source; `chosen` are the workloads of interest, None for all."""
+    workloads: dict[str, dict[Reference, None]] = {}
+    for row in rows:
+        affected = [workload for workload in row.workloads if chosen is None or workload in chosen]
+        if row.would_violate and affected:
+            domain = f"{short_key(row.topology_key)} {row.domain.value} has no node ({describe_source(row.domain)})"
+            workloads.setdefault(domain, {}).update(dict.fromkeys(affected))
+    return [
+        f"{FindingKind.DOMAIN_WITHOUT_NODES}: {domain}: with a node there, the pods of {name_list(map(str, names))} "
+        "would violate maxSkew"
+        for domain, names in workloads.items()
+    ]
+
+
+def needed_capacity_lines(refusals: Iterable[PlanRefusal], chosen: Collection[Reference] | None = None) -> list[str]:
+    """Return a line for each need of capacity; `chosen` are the workloads of interest, None for all."""
+    workloads: dict[str, dict[Reference, None]] = {}
+    for row in refusals:
+        if isinstance(row.refusal.cause, OF_CAPACITY) and (chosen is None or row.workload in chosen):
+            text = f"{row.reason}: {{}}: {refusal_text(row.refusal)}"
+            workloads.setdefault(text, {})[row.workload] = None
+    return [text.replace("{}", name_list(map(str, names)), 1) for text, names in workloads.items()]
+
+
+class OtherWorkloads(NamedTuple):
+    """How many workloads outside of a plan satisfy everything, and how many violate what evictions do not repair."""
+
+    satisfied: int
+    unplanned: int
+
+
+def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] | None) -> OtherWorkloads:
+    """Count the chosen workloads that a plan does not concern; None chooses all.
+
+    Evictions repair neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`.
+    """
+    violated: dict[Reference, bool] = {}
+    for group in assessment.groups:
+        is_violated = any(evaluated.counts.violated for evaluated in (*group.hard, *group.soft))
+        for workload in group.spread.workloads:
+            violated[workload] = violated.get(workload, False) or is_violated
+    for limit in assessment.limits:
+        for workload in limit_workloads(limit):
+            violated[workload] = violated.get(workload, False) or limit.state is not State.SATISFIED
+    planned = {workload for group in plan.groups for workload in group.workloads}
+    others = [
+        is_violated
+        for workload, is_violated in violated.items()
+        if workload not in planned and (chosen is None or workload in chosen)
+    ]
+    return OtherWorkloads(satisfied=others.count(False), unplanned=others.count(True))

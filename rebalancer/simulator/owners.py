@@ -1,0 +1,271 @@
+"""The controllers of the simulated cluster that create and delete pods: ReplicaSets, StatefulSets, Deployments.
+
+What the controllers of owners share: they watch pods and owners, and reconcile an owner once after a delay.
+
+ReplicaSets and ReplicationControllers: a new pod is created as soon as one is terminating.
+
+Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas).
+
+StatefulSets: pods with ordinals; a new pod is created only after the old pod of its ordinal is removed.
+
+Rollouts are not simulated.
+Source: `pkg/controller/statefulset/stateful_set_control.go` (processReplica, processCondemned).
+
+Deployments: they set the replicas of their ReplicaSet and add up the status of their ReplicaSets.
+
+Rollouts are not simulated: a Deployment in the middle of one stays there.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection
+from typing import ClassVar
+
+from msgspec import structs
+
+from rebalancer.model.pods import OwnerReference, Pod
+from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
+from rebalancer.prevention.controller_order import sort_for_deletion
+from rebalancer.simulator.informers import follow
+from rebalancer.simulator.pod_factory import PodFactory
+from rebalancer.simulator.state import ClusterState
+from rebalancer.simulator.trace import TraceKind
+
+
+class Controller(ABC):
+    """The controller of one or more kinds of owners that create pods themselves.
+
+    `pods` and `workloads` are what it has seen.
+    """
+
+    kinds: ClassVar[frozenset[str]]
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        name = type(self).__name__
+        self.pods = follow(state, state.store.pods, f"{name} pods")
+        self.workloads = follow(state, state.store.workloads, f"{name} workloads")
+        self.pods.listeners.append(self._pod_changed)
+        self.workloads.listeners.append(self._workload_changed)
+        for workload in self.workloads:
+            self._enqueue(workload)
+
+    @abstractmethod
+    def reconcile(self, owner: Workload) -> None:
+        """Create and delete pods of an owner, and write its status; both are known as far as they have been seen."""
+
+    def _write_status(self, seen: Workload, reported: Workload) -> None:
+        """Write a status to the owner as it is stored; a change of its replicas that was not seen is not observed."""
+        stored = self._state.store.workloads.get(seen.uid)
+        if stored is None:
+            return
+        written = structs.replace(
+            stored,
+            current=reported.current,
+            ready=reported.ready,
+            updated=reported.updated,
+            creation_failure=reported.creation_failure,
+            observed=stored.replicas == seen.replicas,
+        )
+        if written != stored:
+            self._state.store.workloads.put(written)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        pod = after or before
+        owner = self.workloads.get(pod.owner.uid) if pod is not None and pod.owner is not None else None
+        if owner is not None:
+            self._enqueue(owner)
+
+    def _workload_changed(self, _: Workload | None, after: Workload | None) -> None:
+        if after is not None and not after.observed:
+            self._enqueue(after)
+
+    def _enqueue(self, owner: Workload) -> None:
+        if owner.kind in self.kinds and owner.deleted is None:
+            delay = self._state.timings.reconciling.draw(self._state.random)
+            self._state.event_queue.after(delay, lambda: self._act(owner.uid), key=f"owner {owner.uid}")
+
+    def _act(self, uid: str) -> None:
+        owner = self.workloads.get(uid)
+        assert owner is not None
+        self.reconcile(owner)
+
+
+class ReplicaSets(Controller):
+    """The controller of all ReplicaSets and ReplicationControllers."""
+
+    kinds: ClassVar = frozenset({"ReplicaSet", "ReplicationController"})
+
+    def __init__(self, state: ClusterState, pod_factory: PodFactory) -> None:
+        super().__init__(state)
+        self._pod_factory = pod_factory
+        self.expected: dict[str, set[str]] = {}
+        """For each owner the pods that it has created or deleted without having seen that yet."""
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        pod = after or before
+        if pod is not None and pod.owner is not None and (before is None or after is None or after.terminating):
+            self.expected.get(pod.owner.uid, set()).discard(pod.uid)
+        super()._pod_changed(before, after)
+
+    def reconcile(self, owner: Workload) -> None:
+        """Create or delete pods until the number of active pods is the number of replicas.
+
+        Not before it has seen what it did last: `pkg/controller/controller_utils.go` (ControllerExpectations).
+        """
+        self._adopt(owner)
+        active = [pod for pod in self.pods.of(owner.uid) if _is_active(pod)]
+        self._report(owner, active)
+        expected = self.expected.setdefault(owner.uid, set())
+        if expected:
+            return
+        if len(active) > owner.replicas:
+            for pod in self._sort_for_deletion(owner, active)[: len(active) - owner.replicas]:
+                expected.add(pod.uid)
+                self._state.delete(pod)
+        for _ in range(owner.replicas - len(active)):
+            made = self._pod_factory.next_pod(owner, self._state.generate_pod_name(owner.namespace, owner.name))
+            if made is None:
+                return
+            self._state.note(TraceKind.CREATED, f"Pod {made}")
+            expected.add(made.uid)
+            self._state.store.pods.put(made)
+
+    def _adopt(self, owner: Workload) -> None:
+        """Adopt pods without a controller that the selector matches."""
+        reference = OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
+        for seen in self.pods.of(""):
+            pod = self._state.store.pods.get(seen.uid)
+            if (
+                pod is not None
+                and pod.owner is None
+                and pod.namespace == owner.namespace
+                and _is_active(pod)
+                and owner.selector is not None
+                and owner.selector.matches(pod.labels)
+            ):
+                self._state.note(TraceKind.ADOPTED, f"Pod {pod}", f"by {owner}")
+                self._state.store.pods.put(structs.replace(pod, owner=reference))
+
+    def _report(self, owner: Workload, active: list[Pod]) -> None:
+        """Write the status as the real controller does: the state before its own changes, and why they fail."""
+        count, ready = len(active), sum(pod.ready for pod in active)
+        failure = self._state.refused_pods.get(owner.namespace, "") if count < owner.replicas else ""
+        reported = structs.replace(owner, current=count, ready=ready, updated=count, creation_failure=failure)
+        self._write_status(owner, reported)
+
+    def _sort_for_deletion(self, owner: Workload, active: list[Pod]) -> list[Pod]:
+        """Sort pods by the order in which they are deleted when there are too many."""
+        related: list[str] = []  # the pods of a ReplicaSet without a Deployment are not counted by node
+        if owner.owner is not None:
+            above = owner.owner.uid
+            related = [
+                workload.uid
+                for workload in self.workloads
+                if workload.owner is not None and workload.owner.uid == above and workload.kind == owner.kind
+            ]
+        crowds = Counter(pod.node for uid in related for pod in self.pods.of(uid) if _is_active(pod))
+        return sort_for_deletion(active, crowds, self._state.event_queue.now)
+
+
+def _is_active(pod: Pod) -> bool:
+    return not pod.terminating and not pod.finished
+
+
+class StatefulSets(Controller):
+    """The controller of all StatefulSets. `parallel` are the UIDs of those with `podManagementPolicy: Parallel`."""
+
+    kinds: ClassVar = frozenset({"StatefulSet"})
+
+    def __init__(self, state: ClusterState, pod_factory: PodFactory, parallel: Collection[str]) -> None:
+        super().__init__(state)
+        self._pod_factory = pod_factory
+        self._parallel = frozenset(parallel)
+
+    def reconcile(self, owner: Workload) -> None:
+        """Create the lowest missing ordinal; only when all pods are ready, delete those beyond the replicas."""
+        numbered = {pod_ordinal(pod.name): pod for pod in self.pods.of(owner.uid)}
+        self._report(owner, list(numbered.values()))
+        in_turn = owner.uid not in self._parallel
+        for number in owner.ordinals:
+            pod = numbered.get(number)
+            if pod is None:
+                self._create(owner, number)
+            elif pod.finished:
+                self._state.delete(pod)
+            if in_turn and (pod is None or pod.terminating or not pod.ready):
+                return
+        for number in sorted((number for number in numbered if is_beyond(number, owner)), reverse=True):
+            pod = numbered[number]
+            self._state.delete(pod)
+            if in_turn:
+                return
+
+    def _create(self, owner: Workload, number: int) -> None:
+        made = self._pod_factory.next_pod(owner, f"{owner.name}-{number}")
+        # A pod of another owner may have the name: the API server refuses a second one.
+        if made is not None and self._state.store.pods.named(made.namespace, made.name) is None:
+            self._state.note(TraceKind.CREATED, f"Pod {made}")
+            self._state.store.pods.put(made)
+
+    def _report(self, owner: Workload, pods: list[Pod]) -> None:
+        """Write the status; `replicas` and `readyReplicas` count terminating pods, `updatedReplicas` does not."""
+        reported = structs.replace(
+            owner,
+            current=len(pods),
+            ready=sum(pod.ready for pod in pods),
+            updated=sum(not pod.terminating for pod in pods),
+        )
+        self._write_status(owner, reported)
+
+
+_REVISION = "deployment.kubernetes.io/revision"
+
+
+class Deployments:
+    """The controller of all Deployments."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        state.store.workloads.listeners.append(self._changed)
+        for workload in state.store.workloads:
+            self._changed(None, workload)
+
+    def _changed(self, _: Workload | None, after: Workload | None) -> None:
+        if after is None:
+            return
+        if after.kind == "Deployment":
+            if not after.observed:
+                self._enqueue(after.uid)
+        elif after.owner is not None and after.owner.kind == "Deployment":
+            self._enqueue(after.owner.uid)
+
+    def _enqueue(self, uid: str) -> None:
+        delay = self._state.timings.reconciling.draw(self._state.random)
+        self._state.event_queue.after(delay, lambda: self._reconcile(uid), key=f"deployment {uid}")
+
+    def _reconcile(self, uid: str) -> None:
+        workloads = self._state.store.workloads
+        deployment = workloads.get(uid)
+        below = [workload for workload in workloads if workload.owner is not None and workload.owner.uid == uid]
+        if deployment is None or not below:
+            return
+        newest = max(below, key=_rank_by_age)
+        alive = [replica_set for replica_set in below if replica_set.replicas] or [newest]
+        if len(alive) == 1 and alive[0].replicas != deployment.replicas:
+            workloads.put(structs.replace(alive[0], replicas=deployment.replicas, observed=False))
+        reported = structs.replace(
+            deployment,
+            current=sum(replica_set.current for replica_set in below),
+            ready=sum(replica_set.ready for replica_set in below),
+            updated=newest.current,
+            observed=True,
+        )
+        if reported != deployment:
+            workloads.put(reported)
+
+
+def _rank_by_age(replica_set: Workload) -> tuple[int, float]:
+    """Return the sort key by which the newest ReplicaSet of a Deployment is the last."""
+    revision = replica_set.annotations.get(_REVISION, "")
+    return int(revision) if revision.isdigit() else 0, replica_set.created.timestamp()
