@@ -18,10 +18,10 @@ from typing import Final, NamedTuple, Self
 from msgspec import Struct
 
 from rebalancer.model.affinity import NodeSelectorTerm, Toleration
+from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.moments import Clock
 from rebalancer.model.moves import Memory, ZoneSeen
-from rebalancer.model.node_pools import NodePool
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Policy
 from rebalancer.scheduling.node_index import REPELLING, RequiredAffinity, required_part, tolerates

@@ -12,8 +12,8 @@ from msgspec import structs
 
 from rebalancer.assessment.known_domains import KnownDomain
 from rebalancer.model.affinity import Taint
+from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator
-from rebalancer.model.node_pools import NodePool
 from rebalancer.model.nodes import TO_BE_REMOVED, Node
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.scheduling.feasibility import admissible

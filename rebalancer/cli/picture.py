@@ -17,8 +17,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.reporting.keys import key_text, short_key
-from rebalancer.reporting.phrases import plural
+from rebalancer.reporting.phrases import key_text, plural, short_key
 from rebalancer.reporting.refusals import component_text
 from rebalancer.simulator import ZONE
 from rebalancer.simulator.story import Instant, Story, StoryLine

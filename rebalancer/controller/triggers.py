@@ -8,7 +8,7 @@ replacement is awaited becomes Ready or is gone, a budget that an eviction waits
 from typing import NamedTuple
 
 from rebalancer.controller.state import LoopState
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload

@@ -24,11 +24,8 @@ from rebalancer.decoding.metadata import (
     get_creation_time,
 )
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
-from rebalancer.model.autoscalers import Autoscaler
-from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.cluster import Namespace, PriorityClass, Service
+from rebalancer.model.cluster import Autoscaler, DisruptionBudget, Namespace, NodePool, PriorityClass, Service
 from rebalancer.model.labels import Operator, SelectorRequirement
-from rebalancer.model.node_pools import NodePool
 from rebalancer.model.nodes import Node
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 

@@ -1,10 +1,73 @@
-"""Small facts about a cluster: namespaces, services, priority classes, its version."""
+"""Small facts about a cluster: namespaces, services, priority classes, its version.
 
+HorizontalPodAutoscalers: how far a workload may be scaled down without anybody's doing.
+
+Karpenter's NodePools: which nodes an autoscaler would create.
+
+PodDisruptionBudgets.
+"""
+
+from datetime import datetime
 from typing import Self
 
 from msgspec import Struct
 
-from rebalancer.model.labels import NO_LABELS, Labels
+from rebalancer.model.affinity import Taint
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, SelectorRequirement
+
+
+class Autoscaler(Struct, frozen=True, gc=False, kw_only=True):
+    """A HorizontalPodAutoscaler: the workload that it scales, and the fewest replicas that it leaves."""
+
+    namespace: str
+    name: str
+    target_kind: str
+    target_name: str
+    min_replicas: int = 1
+
+
+class NodePool(Struct, frozen=True, gc=False, kw_only=True):
+    """A NodePool: labels and taints of its future nodes, and what it requires of their other labels.
+
+    `deleted` is set while it is being deleted: it creates no nodes any more.
+    """
+
+    name: str
+    labels: Labels = NO_LABELS
+    requirements: tuple[SelectorRequirement, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    deleted: bool = False
+
+
+class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
+    """A PodDisruptionBudget (policy/v1) with the status its controller last wrote.
+
+    `selector` None matches no pod, an empty one every pod of the namespace. `disrupted` holds (pod name, when) of
+    evictions that the API server has granted and whose pods are not yet seen terminating. `always_allow`: unready
+    pods may be evicted even if the budget allows none. `synced` is false if its controller could not compute it.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    always_allow: bool = False
+    generation: int = 1
+    observed_generation: int = 0
+    allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected: int = 0
+    disrupted: tuple[tuple[str, datetime], ...] = ()
+    synced: bool = True
+    resource_version: str = ""
+    """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
+
+    def __str__(self) -> str:
+        """Name it as messages do."""
+        return f"{self.namespace}/{self.name}"
 
 
 class Namespace(Struct, frozen=True, gc=False, kw_only=True):

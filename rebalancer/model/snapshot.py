@@ -6,11 +6,17 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, Self, TypeVar
 
-from rebalancer.model.autoscalers import Autoscaler
 from rebalancer.model.budget_selection import BudgetSelection
-from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.cluster import NEWEST, Namespace, PriorityClass, Service, Version
-from rebalancer.model.node_pools import NodePool
+from rebalancer.model.cluster import (
+    NEWEST,
+    Autoscaler,
+    DisruptionBudget,
+    Namespace,
+    NodePool,
+    PriorityClass,
+    Service,
+    Version,
+)
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.runs import Run, find_runs, join_pods

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from rebalancer.assessment.findings.finding import Finding, workload_finding
-from rebalancer.model.autoscalers import Autoscaler
+from rebalancer.model.cluster import Autoscaler
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, ScaleDownPrevention
-from rebalancer.prevention.controller_order import sort_for_deletion
+from rebalancer.prevention.order import sort_for_deletion
 from rebalancer.prevention.plan import GroupResult, Unsteered, is_selected
 from rebalancer.scheduling.view import View
 

@@ -1,7 +1,11 @@
-"""Phrases that plan, report, explanation and prediction share: names, counts before and after, limits, the proof."""
+"""Phrases that plan, report, explanation and prediction share: names, counts before and after, limits, the proof.
+
+Short names of topology keys, domains and sets of pods.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import starmap
 from typing import Protocol
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -10,9 +14,36 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan, Eviction
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
-from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction
+
+_SHORT = {
+    "topology.kubernetes.io/zone": "zone",
+    "topology.kubernetes.io/region": "region",
+    "kubernetes.io/hostname": "node",
+}
+
+
+def short_key(key: str) -> str:
+    """Shorten a well-known topology key: zone, region or node."""
+    return _SHORT.get(key, key)
+
+
+def domain_name(key: str, domain: str) -> str:
+    """Name a domain at the start of a sentence: `Zone c`, or `Domain r1 of example.com/rack`."""
+    return f"{_SHORT[key].capitalize()} {domain}" if key in _SHORT else f"Domain {domain} of {key}"
+
+
+def key_text(key: Mapping[str, str]) -> str:
+    """Name the pods that a limit counts: a workload as `kubectl` does, labels by their values."""
+    if key.keys() == {"workload"}:
+        return key["workload"]
+    return ",".join(starmap(_label_text, key.items()))
+
+
+def _label_text(label: str, value: str) -> str:
+    return value if label == "workload" else f"{label.rpartition('/')[2]}={value}"
+
 
 _MOST_NAMED = 5
 """So many names are listed; the rest is counted."""

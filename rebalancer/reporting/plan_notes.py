@@ -17,8 +17,7 @@ from rebalancer.capacity.causes import OF_CAPACITY
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State
 from rebalancer.planning.plan import Plan, PlanRefusal
-from rebalancer.reporting.keys import short_key
-from rebalancer.reporting.phrases import name_list
+from rebalancer.reporting.phrases import name_list, short_key
 from rebalancer.reporting.refusals import refusal_text
 from rebalancer.reporting.state_reasons import limit_workloads
 

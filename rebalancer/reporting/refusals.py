@@ -19,8 +19,7 @@ from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange
 from rebalancer.planning.diagnosis.slack import RelaxedBound
 from rebalancer.planning.plan import ComponentPlan, Eviction, ViolatedRequirement
 from rebalancer.policy import Share, format_duration
-from rebalancer.reporting.keys import short_key
-from rebalancer.reporting.phrases import name_list, plural
+from rebalancer.reporting.phrases import name_list, plural, short_key
 
 Relaxations = Mapping[str, Relaxation]
 """The relaxations of infeasible components, by the component's name."""

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 from rebalancer.advice import constraints
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.reasons import Reason, State, ViolationCause
-from rebalancer.reporting.keys import domain_name
-from rebalancer.reporting.phrases import name_list
+from rebalancer.reporting.phrases import domain_name, name_list
 
 _BY_REASON: Final[Mapping[Reason, str]] = {
     Reason.NO_ARRANGEMENT: "Change the number of replicas, or relax the constraint or limit.",

@@ -3,6 +3,8 @@
 A `View` is made once from a snapshot. Its methods `without`, `with_placed` and `terminating` return hypothetical
 states: they share all indexes with the first view and store only the pods whose node differs, so a planner can step
 through thousands of them. Views are immutable.
+
+How a hypothetical state differs from the indexes that it shares with the observed one.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from msgspec import structs
 
@@ -28,7 +30,42 @@ from rebalancer.scheduling.node_usage import Usage, add_usage, get_charge
 from rebalancer.scheduling.population import NO_AFFINITY, NO_COUNTS, PlacedPod, Population, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.versions import VersionRules, get_version_rules
-from rebalancer.scheduling.view_delta import ViewDelta, compute_deltas, discard_deltas
+
+
+class ViewDelta(NamedTuple):
+    """One pod more (`sign` 1) or less (-1) on a node than in the indexes."""
+
+    pod: Pod
+    node: str
+    sign: int
+    terminating: bool
+
+
+def compute_deltas(before: PlacedPod | None, now: PlacedPod) -> Iterable[ViewDelta]:
+    """Yield the deltas of moving a pod: one less where the indexes have it, one more on its new node."""
+    if before is not None and before.node is not None:
+        yield ViewDelta(before.pod, before.node, -1, before.terminating)
+    if now.node is not None:
+        yield ViewDelta(now.pod, now.node, 1, now.terminating)
+
+
+def discard_deltas(
+    pod: Pod,
+    hypothetical: PlacedPod,
+    before: PlacedPod | None,
+    inside: dict[str, tuple[ViewDelta, ...]],
+    on: dict[str, tuple[ViewDelta, ...]],
+) -> None:
+    """Remove the deltas of an earlier move of a pod."""
+    for index, key in (
+        (inside, pod.namespace),
+        *((on, placed.node) for placed in (hypothetical, before) if placed is not None and placed.node is not None),
+    ):
+        if key in index:
+            index[key] = tuple(change for change in index[key] if change.pod.uid != pod.uid)
+            if not index[key]:
+                del index[key]
+
 
 T = TypeVar("T")
 

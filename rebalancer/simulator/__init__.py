@@ -18,8 +18,7 @@ taint-based eviction.
 
 from rebalancer.simulator.autoscaler import Autoscaling
 from rebalancer.simulator.builder import HOSTNAME, START, ZONE, ClusterBuilder
-from rebalancer.simulator.cluster import SimulatedCluster
-from rebalancer.simulator.lease import SimulatedLease
+from rebalancer.simulator.cluster import SimulatedCluster, SimulatedLease
 from rebalancer.simulator.scheduler import pick_most_crowded, pick_random_best
 from rebalancer.simulator.timings import Faults, Span, Timings
 from rebalancer.simulator.trace import TraceEntry, TraceKind

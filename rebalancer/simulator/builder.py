@@ -13,8 +13,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
-from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.cluster import Namespace
+from rebalancer.model.cluster import DisruptionBudget, Namespace
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resources

@@ -1,7 +1,11 @@
-"""The simulated cluster: the control loop's port, and the actions of an operator."""
+"""The simulated cluster: the control loop's port, and the actions of an operator.
+
+A Lease in memory, with the API server's rule: a write must have the version of the stored record.
+"""
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
+from itertools import count
 from random import Random
 
 from msgspec import structs
@@ -19,6 +23,7 @@ from rebalancer.policy import Capacity
 from rebalancer.ports import (
     Document,
     EvictionAnswer,
+    LeaseRecord,
     PatchAnswer,
     PatchResult,
     ReadFailedError,
@@ -43,6 +48,26 @@ from rebalancer.simulator.store import Store
 from rebalancer.simulator.timings import Faults, Timings
 from rebalancer.simulator.trace import TraceEntry, TraceKind
 from rebalancer.simulator.watch import Watch
+
+
+class SimulatedLease:
+    """One Lease that any number of simulated processes may hold."""
+
+    def __init__(self) -> None:
+        self._record: LeaseRecord | None = None
+        self._versions = count(1)
+
+    def read(self) -> LeaseRecord | None:
+        """Return the record, None if there is none."""
+        return self._record
+
+    def write(self, record: LeaseRecord) -> LeaseRecord | None:
+        """Write the record; return None if somebody else wrote one since it was read."""
+        if record.version != ("" if self._record is None else self._record.version):
+            return None
+        self._record = structs.replace(record, version=str(next(self._versions)))
+        return self._record
+
 
 HEALTHY = Timings()
 FAULTLESS = Faults()

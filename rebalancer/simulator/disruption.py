@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 from rebalancer.simulator.state import ClusterState

@@ -5,7 +5,7 @@ Source: `pkg/registry/core/pod/storage/eviction.go`; rules in docs/semantics.md,
 
 from msgspec import structs
 
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.ports import EvictionAnswer, EvictionResult

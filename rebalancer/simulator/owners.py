@@ -25,11 +25,11 @@ from msgspec import structs
 
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
-from rebalancer.prevention.controller_order import sort_for_deletion
-from rebalancer.simulator.informers import follow
+from rebalancer.prevention.order import sort_for_deletion
 from rebalancer.simulator.pod_factory import PodFactory
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.trace import TraceKind
+from rebalancer.simulator.watch import follow
 
 
 class Controller(ABC):

@@ -18,10 +18,10 @@ from rebalancer.scheduling.place import Choose, candidate_nodes
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.scoring import best
 from rebalancer.scheduling.view import View
-from rebalancer.simulator.informers import follow
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.store import PodTable, Table
 from rebalancer.simulator.trace import TraceKind
+from rebalancer.simulator.watch import follow
 
 _MOST_CHANGES = 64
 """Changes after which a new view costs less than the deltas, which every query applies again."""

@@ -12,7 +12,7 @@ from typing import Generic, Self, TypeVar
 
 from msgspec import Struct, structs
 
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot

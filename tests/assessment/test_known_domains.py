@@ -11,10 +11,10 @@ from msgspec import structs
 
 from rebalancer.assessment.known_domains import DomainKnowledge, DomainSource, KnownDomain, NodeNeeds, known_for
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, Toleration
+from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.moments import Clock
 from rebalancer.model.moves import ZoneSeen
-from rebalancer.model.node_pools import NodePool
 from rebalancer.scheduling.node_index import NodeIndex, RequiredAffinity
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, snapshot, taint

@@ -20,7 +20,7 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode_page
 from rebalancer.engine import evaluate
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy

@@ -12,6 +12,7 @@ from rebalancer.capacity.needs import Need, find_candidates, find_need
 from rebalancer.capacity.requests import Observation
 from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeAffinity, Taint, TaintEffect, Toleration
+from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.moves import (
     NO_MEMORY,
@@ -22,7 +23,6 @@ from rebalancer.model.moves import (
     ZoneSeen,
     make_token,
 )
-from rebalancer.model.node_pools import NodePool
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot

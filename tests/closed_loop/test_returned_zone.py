@@ -8,8 +8,8 @@ import pytest
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
 from rebalancer.assessment.known_domains import DomainSource
 from rebalancer.controller.cycle import Cycle
+from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Operator, SelectorRequirement
-from rebalancer.model.node_pools import NodePool
 from rebalancer.model.reasons import FindingKind, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Topology

@@ -11,8 +11,8 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, PODS
 from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, make_snapshot
 from rebalancer.model.affinity import Taint, TaintEffect
+from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
-from rebalancer.model.node_pools import NodePool
 from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, Pod, PodPhase, Resources
 from rebalancer.model.snapshot import Fault
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable

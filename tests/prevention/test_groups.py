@@ -5,7 +5,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from rebalancer.assessment.assess import assess
-from rebalancer.model.autoscalers import Autoscaler
+from rebalancer.model.cluster import Autoscaler
 from rebalancer.model.deletion_costs import DELETION_COST
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, Reference

@@ -24,8 +24,7 @@ from rebalancer.controller.telemetry import loop_samples
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.explanation import ExplanationDocument, explain_pod, explain_workload
 from rebalancer.reporting.documents.page import PageDocument, page_document
-from rebalancer.reporting.keys import short_key
-from rebalancer.reporting.phrases import workload_names
+from rebalancer.reporting.phrases import short_key, workload_names
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text

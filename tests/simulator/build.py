@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload

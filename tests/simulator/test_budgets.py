@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import PodPhase
 from rebalancer.ports import EvictionResult

@@ -14,8 +14,7 @@ from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import PlannedEviction
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFinding, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
-from rebalancer.reporting.keys import key_text, short_key
-from rebalancer.reporting.phrases import plural, portion, workload_names
+from rebalancer.reporting.phrases import key_text, plural, portion, short_key, workload_names
 from rebalancer.reporting.refusals import refusal_text
 
 Row = TypeVar("Row")

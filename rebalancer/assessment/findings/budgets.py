@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rebalancer.assessment.controllers import members
 from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.view import View

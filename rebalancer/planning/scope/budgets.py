@@ -14,7 +14,7 @@ from typing import Final
 
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
-from rebalancer.model.budgets import DisruptionBudget
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason

@@ -28,15 +28,16 @@ from rebalancer.policy import LimitAction
 from rebalancer.prevention.summary import ScaleDownAnswer
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.reporting.domain_counts import list_counts
-from rebalancer.reporting.keys import key_text, short_key
 from rebalancer.reporting.phrases import (
     certainty,
     counts_change,
+    key_text,
     limit_change,
     name_list,
     plural,
     prediction_summary,
     repair_cost,
+    short_key,
     unsatisfied_limits,
 )
 from rebalancer.reporting.plan_numbers import group_numbers

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.reporting.documents.report import LostGroup, ReportDocument, ReportedFailure
-from rebalancer.reporting.keys import key_text
-from rebalancer.reporting.phrases import plural
+from rebalancer.reporting.phrases import key_text, plural
 from rebalancer.reporting.text.layout import TextLayout
 
 _COLUMNS: Final = ("IF LOST", "VIOLATED", "UNPLACEABLE", "WORST")

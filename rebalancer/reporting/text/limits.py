@@ -5,8 +5,7 @@ from typing import Final
 
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.reporting.documents.report import ReportedLimit
-from rebalancer.reporting.keys import key_text, short_key
-from rebalancer.reporting.phrases import name_list, plural
+from rebalancer.reporting.phrases import key_text, name_list, plural, short_key
 from rebalancer.reporting.text.layout import Style, TextLayout, more_text
 
 _COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "GUARANTEED", "DETAILS")

@@ -12,7 +12,6 @@ from rebalancer.planning.causes import Refusal, StepExceedsBudget
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
 from rebalancer.planning.scope.components import current_counts
-from rebalancer.reporting.keys import short_key
 from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import (
     certainty,
@@ -22,6 +21,7 @@ from rebalancer.reporting.phrases import (
     plural,
     proof_text,
     repair_cost,
+    short_key,
     unsatisfied_limits,
     workload_names,
 )

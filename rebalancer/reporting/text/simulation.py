@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument, WorstMoments
-from rebalancer.reporting.keys import key_text, short_key
-from rebalancer.reporting.phrases import plural, proof_text
+from rebalancer.reporting.phrases import key_text, plural, proof_text, short_key
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 from rebalancer.reporting.text.report import report_text
 

@@ -8,8 +8,7 @@ from msgspec import structs
 
 from rebalancer.assessment.assess import assess
 from rebalancer.model.affinity import NodeAffinity, PodAffinity, PodAffinityTerm
-from rebalancer.model.budgets import DisruptionBudget
-from rebalancer.model.cluster import Version
+from rebalancer.model.cluster import DisruptionBudget, Version
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import FindingKind

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, Memory, ZoneSeen
-from rebalancer.model.node_pools import NodePool
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Limit, LimitAction, Policy, PolicyGroup, Selector, Share, Topology, When, default_policy
