@@ -85,6 +85,7 @@ def test_a_pod_that_terminates_is_evicted_without_effect(bench: Bench) -> None:
     victim = ready(before)[0]
     assert bench.port.evict(move(victim)).result is EvictionResult.EVICTED
     assert bench.port.evict(move(victim)).result is EvictionResult.EVICTED
+    bench.until(lambda now: victim.uid not in now.pod, "the pod to go")  # a watch may be late
     after = bench.until(lambda now: len(now.pods) == 3 and len(ready(now)) == 3, "a replacement")
     assert len([pod for pod in after.pods if pod.uid not in before.pod]) == 1
 
