@@ -123,7 +123,7 @@ def _index_limits(
         anyway = [
             structs.replace(
                 gathered,
-                group=gathered.policy_group.model_copy(
+                policy_group=gathered.policy_group.model_copy(
                     update={"limits": _without_totals(gathered.policy_group.limits)}
                 ),
             )
