@@ -73,27 +73,22 @@ def _is_held(record: LeaseRecord, now: datetime) -> bool:
     return bool(record.holder) and fresh
 
 
-def describe_acting(transport: Transport, now: datetime, mode: Mode) -> str:
-    """Say what the controller of this cluster will do, by its status, or by the mode where that is not readable."""
+def read_acting(transport: Transport, now: datetime, mode: Mode) -> tuple[str, tuple[BlockedNamespace, ...]]:
+    """Say what the controller of this cluster will do, by its status, or by the mode where that is not readable.
+
+    Return besides the namespaces in which it evicts nothing, as far as that is known.
+    """
     namespace = controller_namespace()
     lease = read_lease(transport, namespace, now)
     try:
         status = read_status(transport, namespace)
     except (ClusterError, CliError):
         unread = "its status cannot be read"
-        return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread)
+        return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread), ()
+    blocked = status.breaker.namespaces if status is not None else ()
     if status is None or status.last_cycle is None:
-        return f"no controller has run in namespace {namespace}: nothing will be evicted"
-    return describe_controller(structs.replace(status, lease=lease), now)
-
-
-def read_blocked(transport: Transport) -> tuple[BlockedNamespace, ...]:
-    """Return the namespaces in which the controller evicts nothing; none where its status cannot be read."""
-    try:
-        status = read_status(transport, controller_namespace())
-    except (ClusterError, CliError):
-        return ()
-    return status.breaker.namespaces if status is not None else ()
+        return f"no controller has run in namespace {namespace}: nothing will be evicted", blocked
+    return describe_controller(structs.replace(status, lease=lease), now), blocked
 
 
 def read_cluster_policy(transport: Transport, namespace: str, name: str) -> Policy | None:

@@ -20,7 +20,7 @@ from rebalancer.capacity.causes import NotInModeEvict
 from rebalancer.capacity.decision import decide_capacity
 from rebalancer.capacity.placeholders import placeholder_pods, without_pods
 from rebalancer.capacity.requests import Observation
-from rebalancer.cli.controller_state import describe_acting, describe_other_policy, read_blocked
+from rebalancer.cli.controller_state import describe_other_policy, read_acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
@@ -86,8 +86,7 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str, tuple[Blocke
             read_teams = _make_live_reader(transport)
             autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
             snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
-            acting = describe_acting(transport, datetime.now(UTC), options.policy.mode)
-            blocked = read_blocked(transport)
+            acting, blocked = read_acting(transport, datetime.now(UTC), options.policy.mode)
             if options.is_shipped_policy:
                 warn(filter(None, [describe_other_policy(transport, options.policy)]))
         except ClusterError as error:

@@ -99,9 +99,7 @@ class CapacityStage:
         known = self.last.rehearsed if self.last and self.last.assessment is evaluation.assessment else {}
         rehearsals = _Rehearsals(evaluation, known)
         decision = self._decide(cycle, rehearsals)
-        moving = overlay_moves(self.seen, memory.moves)
-        crowded = View(moving, evaluation.inputs.profile) if self._held else evaluation.view
-        gate = self._gate(cycle.admission, decision, crowded)
+        gate = self._gate(cycle.admission, decision, self._view_with_placeholders(cycle))
         freed = frozenset(gate.freed)
         requests = tuple(
             structs.replace(request, placeholders=tuple(name for name in request.placeholders if name not in freed))
@@ -131,6 +129,11 @@ class CapacityStage:
     def _held(self) -> tuple[Pod, ...]:
         """The placeholders' pods."""
         return placeholder_pods(self.seen, self.namespace)
+
+    def _view_with_placeholders(self, cycle: Cycle) -> View:
+        if not self._held:
+            return cycle.evaluation.view
+        return View(overlay_moves(self.seen, cycle.memory.moves), cycle.evaluation.inputs.profile)
 
     def _decide(self, cycle: Cycle, rehearsals: "_Rehearsals") -> CapacityDecision:
         """Decide about requests for capacity; on a stale view they stay as they are."""

@@ -1,12 +1,8 @@
 """What people write into ConfigMaps: the pause and the approval, watched, and the kill switch, read before a request.
 
-The kill switch: a watch on the ConfigMap `rebalancer-control`, so that a pause acts at once.
-
-Approvals: a watch on the ConfigMap `rebalancer-approval`; an approved plan does not wait for the interval.
-
-The kill switch, read afresh right before each request that changes something.
-
-One answer serves the requests of the next half second. So from a second after a pause was stored no request is begun,
+A watch on the ConfigMap `rebalancer-control` has a pause act at once. One on `rebalancer-approval` has an approved plan
+not wait for the interval. Besides, the kill switch is read afresh right before each request that changes something. One
+answer serves the requests of the next half second. So from a second after a pause was stored no request is begun,
 whatever the watches do.
 """
 
