@@ -12,12 +12,14 @@ import yaml
 from structlog.testing import capture_logs
 
 from rebalancer.cli import main as entry
+from rebalancer.cli.controller_state import read_acting
 from rebalancer.cli.errors import Exit
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_documents
+from rebalancer.policy import Mode
 from rebalancer.ports import STATUS_KEY
 from rebalancer.simulator import SimulatedCluster
-from tests.adapters.kubernetes.fake_server import answer
+from tests.adapters.kubernetes.fake_server import answer, served
 from tests.cli.reachable import reachable
 from tests.controller.simulated import Simulation, eager
 from tests.planning.clusters import returned
@@ -274,3 +276,16 @@ def test_an_older_controllers_status_is_read(server: Server, capsys: pytest.Capt
     server.texts = [json.dumps(status)]
     assert entry.main(["status"]) == Exit.FINE
     assert capsys.readouterr().out.startswith("Controller: mode Evict: the controller evicts\n")
+
+
+def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
+    """From the same reading of the status that says what the controller does: it is read once."""
+    blocked = {"namespace": "shop", "workload": {"kind": "Deployment", "name": "web"}, "pod": "web-1", "since": at()}
+    server = Server()
+    status = json.loads(written(working()))
+    status["breaker"]["namespaces"] = [{**blocked, "failure": "exceeded quota"}]
+    server.texts = [json.dumps(status), "a second reading is no status"]
+    with served(server) as transport:
+        acting, namespaces = read_acting(transport, datetime.now(UTC), Mode.EVICT)
+    assert acting == "mode Evict: the controller evicts"
+    assert [(one.namespace, one.pod, one.failure) for one in namespaces] == [("shop", "web-1", "exceeded quota")]
