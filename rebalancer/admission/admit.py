@@ -10,7 +10,7 @@ A window is open if its schedule occurred within the last `duration`. So one que
 after `now - duration` either lies not after now, then the window is open, or it is the moment at which it opens next.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -48,7 +48,7 @@ from rebalancer.admission.causes import (
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.model.breaker import CLOSED, BreakerState
-from rebalancer.model.moves import Memory, Move, Proposal, make_token
+from rebalancer.model.moves import Memory, Move, Proposal, SentRequest, make_place, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
@@ -84,6 +84,8 @@ class Admission:
     evictions: tuple[Eviction, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     proposal: Proposal | None = None
+    next_try: datetime | None = None
+    """When time alone admits more, as far as that is known: no change in the cluster starts a cycle then."""
 
 
 class Overload(NamedTuple):
@@ -161,7 +163,7 @@ def _admit_steps(steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal 
         admitted += step[:number]
         if obstacle is not None:
             waiting += [Waiting(eviction=eviction, refusal=obstacle) for eviction in step[number:]]
-    return Admission(evictions=tuple(admitted), waiting=tuple(waiting))
+    return Admission(evictions=tuple(admitted), waiting=tuple(waiting), next_try=rates.frees_at)
 
 
 def _admit_approved(
@@ -277,51 +279,92 @@ def _find_obstacle(
 
 
 class _Rates:
-    """The rates of the policy, counted down as evictions are admitted."""
+    """The rates of the policy, counted down as evictions are admitted.
+
+    They hold for time, not for cycles: changes in the cluster start cycles at once. `perCycle`, `perNode` and
+    `perNamespace` bound what is sent in any window of `interval`, at most a minute.
+    """
 
     def __init__(self, policy: Policy, snapshot: Snapshot, memory: Memory, now: datetime) -> None:
         self._budgets = policy.budgets
         self._rules_of_team = policy.rules_of
         self._snapshot = snapshot
-        self._last_minute = sum(1 for moment in memory.sent if now - moment < RATE_WINDOW)
+        self._now = now
         self._in_flight = len(memory.in_flight)
-        self._cycle = 0
-        self._nodes: Counter[str] = Counter()
-        self._namespaces: Counter[str] = Counter()
+        self._window = _Sent(now, min(policy.interval, RATE_WINDOW), memory.sent)
+        self._minute = _Sent(now, RATE_WINDOW, memory.sent)
+        self.frees_at: datetime | None = None
+        """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
 
-    def _rates_of(self, eviction: Eviction) -> Iterable[tuple[int, int, str]]:
-        """Yield (evictions sent, evictions allowed, field of `budgets`) for each rate that counts an eviction."""
-        budgets, snapshot = self._budgets, self._snapshot
+    def _rates_of(self, eviction: Eviction) -> Iterable[tuple[Sequence[datetime], "_Sent", int, str]]:
+        """Yield (times of those sent, window, evictions allowed, field of `budgets`) for each rate of an eviction."""
+        budgets, snapshot, window, minute = self._budgets, self._snapshot, self._window, self._minute
         node, namespace = eviction.pod.node or "", eviction.pod.namespace
         everything = len(snapshot.covered_pods)
-        yield self._cycle, budgets.per_cycle.resolve(everything), "perCycle"
-        yield self._last_minute, budgets.per_minute.resolve(everything), "perMinute"
-        yield self._nodes[node], budgets.per_node.resolve(len(snapshot.pods_on.get(node, ()))), "perNode"
+        yield window.all, window, budgets.per_cycle.resolve(everything), "perCycle"
+        yield minute.all, minute, budgets.per_minute.resolve(everything), "perMinute"
+        on_node = budgets.per_node.resolve(len(snapshot.pods_on.get(node, ())))
+        yield window.from_node[make_place(node)], window, on_node, "perNode"
         in_namespace = len(snapshot.pods_in.get(namespace, ()))
-        yield self._namespaces[namespace], budgets.per_namespace.resolve(in_namespace), "perNamespace"
+        sent_there = window.in_namespace[make_place(namespace)]
+        yield sent_there, window, budgets.per_namespace.resolve(in_namespace), "perNamespace"
         of_team = self._rules_of_team(namespace).budgets.per_namespace
         if of_team is not None:
-            yield self._namespaces[namespace], of_team.resolve(in_namespace), f"perNamespace{OF_TEAM}"
+            yield sent_there, window, of_team.resolve(in_namespace), f"perNamespace{OF_TEAM}"
 
     def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
         """Count evictions against every rate, all of them or none; return the rate that does not allow them."""
         for number, eviction in enumerate(evictions):
             limit = self._reached(eviction)
             if limit is not None:
-                for counted in evictions[:number]:
-                    self._count(counted, -1)
+                for counted in reversed(evictions[:number]):
+                    self._window.drop(counted)
+                    self._minute.drop(counted)
+                self._in_flight -= number
                 return Refusal(Reason.RATE_LIMITED, limit)
-            self._count(eviction, 1)
+            self._window.add(eviction, self._now)
+            self._minute.add(eviction, self._now)
+            self._in_flight += 1
         return None
 
     def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
-        for sent, allowed, budget in self._rates_of(eviction):
-            if sent >= allowed:
+        for sent, window, allowed, budget in self._rates_of(eviction):
+            if len(sent) >= allowed:
+                if sent:
+                    frees_at = min(sent) + window.span
+                    self.frees_at = min(frees_at, self.frees_at or frees_at)
                 return RateReached(budget, allowed)
-        return TooManyInFlight(MOST_IN_FLIGHT) if self._in_flight + self._cycle >= MOST_IN_FLIGHT else None
+        return TooManyInFlight(MOST_IN_FLIGHT) if self._in_flight >= MOST_IN_FLIGHT else None
 
-    def _count(self, eviction: Eviction, number: int) -> None:
-        self._cycle += number
-        self._last_minute += number
-        self._nodes[eviction.pod.node or ""] += number
-        self._namespaces[eviction.pod.namespace] += number
+
+class _Sent:
+    """When evictions were sent in the last `span`: all of them, by node and by namespace; the newest are last."""
+
+    def __init__(self, now: datetime, span: timedelta, sent: Iterable[SentRequest]) -> None:
+        self.span = span
+        self.all: list[datetime] = []
+        self.from_node: defaultdict[str, list[datetime]] = defaultdict(list)
+        self.in_namespace: defaultdict[str, list[datetime]] = defaultdict(list)
+        for request in sent:
+            if now - request.at < span:
+                self._note(request.at, request.node, request.namespace)
+
+    def add(self, eviction: Eviction, now: datetime) -> None:
+        """Count an eviction as sent now."""
+        self._note(now, *_places_of(eviction))
+
+    def drop(self, eviction: Eviction) -> None:
+        """Take back the last one that was added."""
+        for times in self._lists_of(*_places_of(eviction)):
+            times.pop()
+
+    def _note(self, at: datetime, node: str, namespace: str) -> None:
+        for times in self._lists_of(node, namespace):
+            times.append(at)
+
+    def _lists_of(self, node: str, namespace: str) -> Iterable[list[datetime]]:
+        return self.all, self.from_node[node], self.in_namespace[namespace]
+
+
+def _places_of(eviction: Eviction) -> tuple[str, str]:
+    return make_place(eviction.pod.node or ""), make_place(eviction.pod.namespace)

@@ -13,11 +13,11 @@ from rebalancer.model.reasons import State
 from rebalancer.planning.causes import NodeSettling
 from rebalancer.planning.plan import Plan
 
-MOST_IN_FLIGHT: Final = 500
+MOST_IN_FLIGHT: Final = 400
 """Evictions in flight at once, of all workloads: the memory must be stored before a request, and is bounded."""
 
 RATE_WINDOW: Final = timedelta(minutes=1)
-"""The window of `budgets.perMinute`."""
+"""The window of `budgets.perMinute`, and the longest one of the other rates."""
 
 
 def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: Plan, now: datetime) -> Memory:
@@ -36,7 +36,11 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
         memory,
         # A time in the future, from another clock, must not delay anything without end.
         seen=tuple(sorted((token, min(now, since.get(token, now))) for token in map(make_token, names))),
-        sent=tuple(min(now, moment) for moment in memory.sent if now - moment < RATE_WINDOW),
+        sent=tuple(
+            msgspec.structs.replace(request, at=min(now, request.at))
+            for request in memory.sent
+            if now - request.at < RATE_WINDOW
+        ),
         failed_predictions=tuple(
             msgspec.structs.replace(failure, last=min(now, failure.last))
             for failure in memory.failed_predictions

@@ -258,10 +258,18 @@ class Runner:
             self._report()
             if self.state.memory.capacity or (capacity is not None and capacity.jobs):
                 self.ask_cycle_within(CAPACITY_SECONDS)
+            self._await_next_try()
             gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
         ended = self._clocks.monotonic()
         self._last_cycle = ended, ended - began
         self._cycle_ended()
+
+    def _await_next_try(self) -> None:
+        """Ask for a cycle when time alone admits more: a rate that is used up must not cost an interval besides."""
+        cycle = self.state.cycle
+        if cycle is not None and cycle.admission.next_try is not None:
+            left = (cycle.admission.next_try - cycle.context.now).total_seconds()
+            self.ask_cycle_within(max(EARLY_SECONDS, left))
 
     def _read_capacity(self, snapshot: Snapshot) -> CapacityReading | None:
         """Read the Jobs of placeholders, where there can be any."""

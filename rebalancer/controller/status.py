@@ -8,7 +8,7 @@ from msgspec import structs
 
 from rebalancer.controller.state import LoopState
 from rebalancer.model.breaker import CLOSED
-from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
 from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY, Document
 from rebalancer.reporting.documents.document import to_json
@@ -58,7 +58,7 @@ def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
     _log.warning(
         "memory cannot be read", key=MEMORY_KEY, consequence="it begins anew, and nothing is evicted for a minute"
     )
-    return structs.replace(NO_MEMORY, sent=(now,) * min(policy.budgets.per_minute.value, _MOST_SENT))
+    return structs.replace(NO_MEMORY, sent=(SentRequest(now),) * min(policy.budgets.per_minute.value, _MOST_SENT))
 
 
 def status_document(state: LoopState, identity: str, policy_source: str) -> StatusDocument:

@@ -16,6 +16,11 @@ def make_token(name: str) -> str:
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
+def make_place(name: str) -> str:
+    """Return a still shorter name of a node or namespace: two of the same share a rate, which only delays."""
+    return blake2b(name.encode(), digest_size=4).hexdigest()
+
+
 class Reference(Struct, frozen=True, gc=False, order=True):
     """A workload by name, as documents and messages show it."""
 
@@ -92,6 +97,14 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """Since when snapshots have shown that its owner can create the replacement and has not; else None."""
     uncreated: str | None = None
     """Set while the replacement is overdue: why it cannot be created, "" where that is not known; else None."""
+
+
+class SentRequest(Struct, frozen=True, gc=False, order=True, array_like=True):
+    """An eviction that was sent, for the rates: when, and the places of its node and namespace (`make_place`)."""
+
+    at: Moment
+    node: str = ""
+    namespace: str = ""
 
 
 MAX_FAILED_PREDICTIONS = 3
@@ -210,14 +223,15 @@ class Memory(Struct, frozen=True, kw_only=True):
     """Everything that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
 
     `moves` are those in progress and the last that ended, oldest first. `seen` is the time since which each violated
-    group has been violated, by the token of the group's name. `sent` are the times of the evictions of the last minute.
+    group has been violated, by the token of the group's name. `sent` are the evictions of the last minute.
     `zones` are the domains seen within the hour, or within `topology.remember`: some limits depend on their number, and
     those that have lost their nodes are reported.
     """
 
     moves: tuple[Move, ...] = ()
     seen: tuple[tuple[str, Moment], ...] = ()
-    sent: tuple[Moment, ...] = ()
+    sent: tuple[SentRequest, ...] = field(default=(), name="requests")
+    """Another JSON key: under `sent` earlier releases stored the times alone."""
     failed_predictions: tuple[FailedPrediction, ...] = field(default=(), name="misses")
     """Of groups that are still violated. The JSON key is older than the attribute's name, as is that of `spares`."""
     refused: tuple[RefusedRequest, ...] = ()

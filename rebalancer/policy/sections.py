@@ -110,11 +110,11 @@ class Budgets(Section):
     per_workload: AmountField = Amount(value=10, percent=True)
     """Evictions in flight at once of a workload; a percentage is of its replicas."""
     per_cycle: AmountField = Amount(value=50)
-    """Evictions sent in a cycle; a percentage is of all pods."""
+    """Evictions sent in any window of `interval`, at most a minute; a percentage is of all pods."""
     per_node: AmountField = Amount(value=2)
-    """Evictions sent in a cycle from one node; a percentage is of the pods on it."""
+    """Evictions sent from one node in such a window; a percentage is of the pods on it."""
     per_namespace: AmountField = Amount(value=20)
-    """Evictions sent in a cycle in one namespace; a percentage is of the pods in it."""
+    """Evictions sent in one namespace in such a window; a percentage is of the pods in it."""
     per_minute: AmountField = Amount(value=60)
     """Evictions sent in a minute; a percentage is of all pods."""
     parallel: Annotated[int, Field(strict=True, ge=1, le=64)] = 4

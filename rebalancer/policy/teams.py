@@ -52,7 +52,7 @@ class TeamBudgets(Section):
     per_workload: AmountField | None = None
     """Evictions in flight at once of a workload; a percentage is of its replicas."""
     per_namespace: AmountField | None = None
-    """Evictions sent in a cycle in the namespace; a percentage is of the pods in it."""
+    """Evictions sent in the namespace in any window of `interval`, at most a minute; a percentage is of its pods."""
 
 
 class TeamRules(Section):

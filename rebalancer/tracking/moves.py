@@ -23,6 +23,7 @@ import msgspec
 from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.replacements import Replacements
+from rebalancer.tracking.requests import sent_request
 from rebalancer.tracking.uncreated import note_creation
 
 ANSWER_TIMEOUT = timedelta(minutes=2)
@@ -130,7 +131,7 @@ def _without_future(move: Move, now: datetime) -> Move:
 def merge_memory(own: Memory, saved: Memory) -> Memory:
     """Return the memory of a process that leads again: the saved one, and what the process has done itself.
 
-    Evictions that were admitted together have one time in `sent`, and count as many times as they are there.
+    Evictions that were admitted together may be equal in `sent`, and count as many times as they are there.
     """
     moves = {move.uid: move for move in saved.moves}
     moves |= {move.uid: _choose(move, moves[move.uid]) if move.uid in moves else move for move in own.moves}
@@ -164,7 +165,7 @@ def adopt_moves(own: Memory, saved: Memory, unsent: Container[tuple[str, datetim
     others = {move.uid: move for move in saved.moves if _is_foreign(move, moves.get(move.uid), unsent)}
     if not others:
         return own
-    sent = tuple(sorted((*own.sent, *(move.requested_at for move in others.values()))))
+    sent = tuple(sorted((*own.sent, *map(sent_request, others.values()))))
     return msgspec.structs.replace(own, moves=tuple((moves | others).values()), sent=sent)
 
 

@@ -2,7 +2,12 @@
 
 import msgspec
 
-from rebalancer.model.moves import ExtraEviction, Memory, Move
+from rebalancer.model.moves import ExtraEviction, Memory, Move, SentRequest, make_place
+
+
+def sent_request(move: Move) -> SentRequest:
+    """Return what the rates count of a move."""
+    return SentRequest(move.requested_at, make_place(move.node), make_place(move.namespace))
 
 
 def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Memory:
@@ -13,7 +18,7 @@ def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Mem
     """
     # A pod whose eviction was requested before, and that stayed, has one move, not two.
     others = (other for other in memory.moves if other.uid != move.uid)
-    memory = msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, move.requested_at))
+    memory = msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, sent_request(move)))
     if extra_goal is None:
         return memory
     # Such a step is a single eviction, so its answer says whether the extra eviction was used.
@@ -28,10 +33,10 @@ def forget_request(memory: Memory, uid: str) -> Memory:
     A process that takes over from what was saved in between still knows the move, as one whose answer was lost: for two
     minutes it counts as in flight, and for one minute it counts against the rate.
     """
-    moment = next((move.requested_at for move in memory.moves if move.uid == uid), None)
+    request = next((sent_request(move) for move in memory.moves if move.uid == uid), None)
     sent = list(memory.sent)
-    if moment in sent:
-        sent.remove(moment)
+    if request in sent:
+        sent.remove(request)
     moves = tuple(move for move in memory.moves if move.uid != uid)
     return forget_extra_eviction(msgspec.structs.replace(memory, moves=moves, sent=tuple(sent)), uid)
 

@@ -26,7 +26,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import Assessment
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, make_token
+from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest, make_place, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -280,9 +280,40 @@ def test_rates(budget: dict[str, Amount], allowed: int) -> None:
 def test_the_last_minute_counts() -> None:
     """What was sent a moment ago counts towards perMinute, what was sent before that does not."""
     now = skewed().taken_at
-    sent = tuple(now - timedelta(seconds=age) for age in (90, 59, 1))
+    sent = tuple(SentRequest(now - timedelta(seconds=age)) for age in (90, 59, 1))
     admission = admitted(rules(per_minute=Amount(value=5)), msgspec.structs.replace(NO_MEMORY, sent=sent))
     assert len(admission.evictions) == 3
+
+
+@pytest.mark.parametrize("interval", [10, 60, 600])
+@pytest.mark.parametrize(
+    ("budget", "node", "namespace", "allowed"),
+    [
+        ({"per_cycle": Amount(value=3)}, "elsewhere", "elsewhere", 1),
+        ({"per_node": Amount(value=1)}, "b-2", "elsewhere", 1),
+        ({"per_namespace": Amount(value=3)}, "elsewhere", "one", 4),
+    ],
+)
+def test_rates_hold_for_time_not_for_cycles(
+    budget: dict[str, Amount], node: str, namespace: str, allowed: int, interval: int
+) -> None:
+    """What was sent within the interval, at most a minute, counts in every cycle; the next one is due when it ends."""
+    now = skewed().taken_at
+    policy = rules(Mode.EVICT, lasting=0, **budget).model_copy(update={"interval": timedelta(seconds=interval)})
+    window = timedelta(seconds=min(interval, 60))
+    for age, counts in ((window - timedelta(seconds=1), True), (window, False)):
+        sent = tuple(SentRequest(now - age, make_place(node), make_place(namespace)) for _ in range(2))
+        admission = admitted(policy, msgspec.structs.replace(NO_MEMORY, sent=sent))
+        assert reasons(admission) == {Reason.RATE_LIMITED}
+        ((_, amount),) = budget.items()
+        without = {"per_cycle": 3, "per_node": 4, "per_namespace": 6}[next(iter(budget))]
+        assert len(admission.evictions) == (allowed if counts else without), amount
+        assert admission.next_try == now + (timedelta(seconds=1) if counts else window)
+
+
+def test_a_rate_of_zero_frees_at_no_time() -> None:
+    admission = admitted(rules(per_cycle=Amount(value=0)))
+    assert admission.next_try is None
 
 
 def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:

@@ -16,7 +16,7 @@ from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.state import Clocks, Leading, LoopEvent
-from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
 from rebalancer.ports import Lease, LeaseRecord
 from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.settings import load_settings
@@ -230,7 +230,7 @@ def test_who_leads_instead_is_logged_once() -> None:
 def test_a_lease_that_is_free_again_begins_a_new_term() -> None:
     """Who was stopped while another process led and went must read what that one stored before it may act again."""
     lease, reported, readable = Shaky(), list[LoopEvent](), [True]
-    saved = Memory(sent=(datetime.now(UTC),))
+    saved = Memory(sent=(SentRequest(datetime.now(UTC)),))
 
     def load_memory() -> Memory:
         if not readable[0]:

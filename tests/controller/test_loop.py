@@ -36,7 +36,7 @@ from rebalancer.controller.state import (
     change,
 )
 from rebalancer.model.events import Regarding
-from rebalancer.model.moves import FailedPrediction, Memory, MoveState
+from rebalancer.model.moves import FailedPrediction, Memory, MoveState, SentRequest
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
@@ -628,7 +628,8 @@ def test_silence_in_three_namespaces_holds_everything() -> None:
 
 def test_an_overloaded_server_is_left_alone() -> None:
     """Nothing is sent to it for as long as it asks; every plan until then says why."""
-    state, requests = after(led(), CycleDue(snapshot=two_workloads()), Saved())
+    budgets = BUDGETS.model_copy(update={"per_node": Amount(value=99)})
+    state, requests = after(led(policy=eager(budgets=budgets)), CycleDue(snapshot=two_workloads()), Saved())
     first, second = evictions(requests)
     overloaded = EvictionAnswer(EvictionResult.THROTTLED, "too many requests", retry_after=20)
     state, requests = after(state, Answered(uid=first.move.uid, answer=overloaded))
@@ -681,7 +682,7 @@ def test_a_clock_that_was_set_back_prolongs_no_wait_after_a_failed_prediction() 
 def test_a_clock_that_was_set_back_prolongs_no_rate() -> None:
     """What was sent in the last minute counts for a minute from the first cycle on."""
     policy = eager(budgets=BUDGETS.model_copy(update={"per_minute": Amount(value=4)}))
-    state = led(policy=policy, memory=Memory(sent=(NOW,) * 4))
+    state = led(policy=policy, memory=Memory(sent=(SentRequest(NOW),) * 4))
     then = NOW - timedelta(hours=6)
     for passed, waits in ((timedelta(0), True), (RATE_WINDOW - SECOND, True), (RATE_WINDOW, False)):
         now = then + passed
@@ -707,7 +708,7 @@ def test_moves_of_another_process_are_in_flight_too() -> None:
     state, requested = evicting()
     other = msgspec.structs.replace(requested.move, uid="another", state=MoveState.EVICTED)
     older = msgspec.structs.replace(requested.move, targets=())
-    state, _ = after(state, MemoryRead(memory=Memory(moves=(older, other), sent=(NOW,))))
+    state, _ = after(state, MemoryRead(memory=Memory(moves=(older, other), sent=(SentRequest(NOW),))))
     known = {move.uid: move for move in state.memory.moves}
     assert (known["another"], known[older.uid]) == (other, requested.move)
     assert len(state.memory.sent) == 5

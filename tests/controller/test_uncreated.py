@@ -1,6 +1,7 @@
 """A namespace in which replacements cannot be created: it stops, is reported, survives restarts, and goes on."""
 
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
@@ -52,7 +53,8 @@ def test_a_namespace_without_replacements_stops_and_goes_on_once_they_are_create
     A StatefulSet does not say what is wrong, and has 30 seconds from when its pod is gone.
     """
     budgets = Budgets(per_namespace=Amount(value=per_cycle), per_node=Amount(value=50))
-    simulation = Simulation(skewed(stateful=stateful), eager(budgets=budgets))
+    policy = eager(budgets=budgets).model_copy(update={"interval": timedelta(seconds=5)})
+    simulation = Simulation(skewed(stateful=stateful), policy)
     simulation.cluster.refuse_pods("shop", QUOTA)
     simulation.cycles(20, apart=5)
     lost = evicted(simulation)["shop"]

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, Memory, MoveState
+from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, Memory, MoveState, SentRequest
 from rebalancer.model.reasons import Reason
 from rebalancer.tracking.backoff import (
     FIRST_WAIT,
@@ -94,16 +94,16 @@ def test_leading_again_forgets_nothing() -> None:
 
     A leader in between has followed such a move to its end: in flight again, it would claim somebody else's pod.
     """
-    saved = Memory(moves=(MOVE, moved(MoveState.VERIFIED, uid="saved")), sent=(NOW,), seen=((GROUP, NOW),))
+    saved = Memory(moves=(MOVE, moved(MoveState.VERIFIED, uid="saved")), sent=(SentRequest(NOW),), seen=((GROUP, NOW),))
     own_moves = (*(moved(MoveState.EVICTED, uid=uid) for uid in ("old", "own")), moved(MoveState.EVICTED, uid="saved"))
-    own = Memory(moves=own_moves, sent=(NOW, NOW))
+    own = Memory(moves=own_moves, sent=(SentRequest(NOW), SentRequest(NOW)))
     after = merge_memory(own, saved)
     assert {move.uid: move.state for move in after.moves} == {
         "old": MoveState.EVICTED,
         "saved": MoveState.VERIFIED,
         "own": MoveState.EVICTED,
     }
-    assert (after.sent, after.seen) == ((NOW, NOW), ((GROUP, NOW),))
+    assert (after.sent, after.seen) == ((SentRequest(NOW), SentRequest(NOW)), ((GROUP, NOW),))
 
 
 def test_each_refused_request_doubles_the_wait() -> None:

@@ -5,18 +5,18 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState
+from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.moves import ANSWER_TIMEOUT, adopt_moves, merge_memory, observe_moves
-from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
+from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request, sent_request
 from tests.planning.build import changed, planned, together
 from tests.scheduling.build import NOW
 from tests.tracking.test_moves import MOVE, OLD, moved, seen
 
 BEFORE = Memory(
-    sent=(NOW,),
+    sent=(SentRequest(NOW),),
     extra_evictions=(ExtraEviction("other", 3, "another"),),
     moves=(moved(MoveState.VERIFIED, uid="another"),),
 )
@@ -37,7 +37,7 @@ def one_to_spare() -> Snapshot:
 def test_what_was_never_sent_leaves_no_trace(goal: int | None) -> None:
     """Neither move, nor time, nor the eviction to spare; what was remembered before stays, of the same moment too."""
     requested = record_request(BEFORE, MOVE, extra_goal=goal)
-    assert requested.sent == (NOW, NOW)
+    assert requested.sent == (SentRequest(NOW), sent_request(MOVE))
     assert [move.uid for move in requested.in_flight] == ["old"]
     assert len(requested.extra_evictions) == (1 if goal is None else 2)
     assert forget_request(requested, "old") == BEFORE
@@ -90,7 +90,7 @@ def test_who_takes_over_in_between_holds_it_for_sent() -> None:
 def test_evictions_of_one_time_count_one_by_one_after_a_change_of_leader() -> None:
     """They were admitted together. Those that both memories have are the same ones."""
     saved, own = replace_sent(NOW, NOW, NOW), replace_sent(NOW, NOW, NOW + timedelta(seconds=1))
-    assert merge_memory(own, saved).sent == (NOW, NOW, NOW, NOW + timedelta(seconds=1))
+    assert merge_memory(own, saved).sent == tuple(map(SentRequest, (NOW, NOW, NOW, NOW + timedelta(seconds=1))))
     assert merge_memory(NO_MEMORY, saved).sent == saved.sent
 
 
@@ -136,18 +136,18 @@ def test_a_request_that_may_be_under_way_is_not_forgotten_for_one_that_was_refus
     )
     takes_other = one.state in {MoveState.REFUSED, MoveState.GONE} and expected == other and not other.state.over
     assert adopted.moves == ((other,) if takes_other else (one,))
-    assert adopted.sent == ((other.requested_at,) if takes_other else ())
+    assert adopted.sent == ((sent_request(other),) if takes_other else ())
 
 
 def replace_sent(*moments: datetime) -> Memory:
-    return msgspec.structs.replace(NO_MEMORY, sent=moments)
+    return msgspec.structs.replace(NO_MEMORY, sent=tuple(map(SentRequest, moments)))
 
 
 def test_moves_that_somebody_else_has_saved_are_in_flight_too() -> None:
     """But not those that are over, that are known, or that this process has stored and did not send."""
     saved = record_request(NO_MEMORY, MOVE, extra_goal=None)
     assert adopt_moves(NO_MEMORY, saved) == msgspec.structs.replace(
-        NO_MEMORY, moves=saved.moves, sent=(MOVE.requested_at,)
+        NO_MEMORY, moves=saved.moves, sent=(sent_request(MOVE),)
     )
     assert adopt_moves(NO_MEMORY, saved, {(MOVE.uid, MOVE.requested_at)}) == NO_MEMORY
     assert adopt_moves(saved, saved) == saved

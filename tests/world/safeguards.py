@@ -29,6 +29,7 @@ from rebalancer.ports import EvictionResult, SaveAnswer
 from rebalancer.reporting.documents import memory as stored_memory
 from rebalancer.tracking import moves as tracking
 from rebalancer.tracking.replacements import Replacements
+from rebalancer.tracking.requests import sent_request
 from tests.world.port import Port
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -181,7 +182,7 @@ def _moves_are_stored(patch: pytest.MonkeyPatch) -> None:
 
 def _with_transient(memory: Any, move: Any) -> Any:
     others = tuple(other for other in memory.moves if other.uid != move.uid)
-    return msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, move.requested_at))
+    return msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, sent_request(move)))
 
 
 def _lost_moves_are_not_forgotten(patch: pytest.MonkeyPatch) -> None:

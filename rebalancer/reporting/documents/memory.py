@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from rebalancer.model.moments import Moment
-from rebalancer.model.moves import NO_MEMORY, Memory, Target
+from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest, Target
 
 _FORMAT: Final = 2
 
@@ -47,6 +47,16 @@ class _StoredMemory(msgspec.Struct, frozen=True):
 
     memory: Memory
     since: dict[str, list[str]]
+
+
+class _EarlierRequests(msgspec.Struct, frozen=True):
+    """What earlier releases stored of the evictions of the last minute: their times alone."""
+
+    sent: tuple[Moment, ...] = ()
+
+
+class _EarlierMemory(msgspec.Struct, frozen=True):
+    memory: _EarlierRequests
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -145,9 +155,15 @@ def parse_memory(text: str) -> Memory:
         data = zlib.decompressobj().decompress(b64decode(envelope.deflated), _LARGEST)
         stored = msgspec.json.decode(data, type=_StoredMemory)
         seen = ((token, _parse_moment(moment)) for moment, tokens in stored.since.items() for token in tokens)
-        return msgspec.structs.replace(stored.memory, seen=tuple(sorted(seen)))
+        sent = stored.memory.sent or _earlier_requests(data)
+        return msgspec.structs.replace(stored.memory, seen=tuple(sorted(seen)), sent=sent)
     except (msgspec.DecodeError, zlib.error, ValueError, RecursionError):
         return NO_MEMORY
+
+
+def _earlier_requests(data: bytes) -> tuple[SentRequest, ...]:
+    """Return the evictions of the last minute as an earlier release has stored them."""
+    return tuple(map(SentRequest, msgspec.json.decode(data, type=_EarlierMemory).memory.sent))
 
 
 def _parse_moment(text: str) -> datetime:

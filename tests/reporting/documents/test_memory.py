@@ -31,6 +31,7 @@ from rebalancer.model.moves import (
     Proposal,
     Reference,
     RefusedRequest,
+    SentRequest,
     Target,
     ZoneSeen,
     make_token,
@@ -40,6 +41,7 @@ from rebalancer.reporting.documents import memory as memory_document
 from rebalancer.reporting.documents.memory import MOST_BYTES, MOST_FAILED, MOST_SINCE, memory_text, parse_memory
 from rebalancer.tracking.changes import MOST_CHANGES
 from rebalancer.tracking.moves import ENDED_MOVES_STORED
+from rebalancer.tracking.requests import sent_request
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
 from tests.tracking.test_moves import MOVE
@@ -48,7 +50,7 @@ MEMORY = Memory(
     moves=(MOVE,),
     seen=(("group", NOW),),
     refused=(RefusedRequest("g", 1, NOW, timedelta(minutes=1)),),
-    sent=(NOW, NOW + timedelta(seconds=1)),
+    sent=(SentRequest(NOW, "a-1", "shop"), SentRequest(NOW + timedelta(seconds=1))),
     failed_predictions=(FailedPrediction("g", 2, NOW),),
     zones=(ZoneSeen("zone", "a", NOW),),
     changes=(ObservedChange(ViolationCause.NODE_LOST, "zone=a", NOW),),
@@ -80,6 +82,8 @@ def test_a_memory_of_an_earlier_release_is_read_whole() -> None:
         elif before != after:
             yield path
 
+    times = recorded["holds"].pop("sent")  # those of the evictions; the nodes were not stored
+    assert [one[:1] for one in read["requests"]] == [[time] for time in times] != []
     assert list(left_out(recorded["holds"], read, "")) == []
     assert recorded["holds"]["proposal"]["approved"] is True, "every part is filled"
 
@@ -165,7 +169,7 @@ def test_its_size_is_bounded() -> None:
     )
     memory = Memory(
         moves=moves,
-        sent=tuple(one.requested_at for one in moves),
+        sent=tuple(map(sent_request, moves)),
         seen=tuple((make_token(name(number)), NOW + timedelta(seconds=number)) for number in range(20_000)),
         failed_predictions=tuple(FailedPrediction(name(number), 2, NOW) for number in range(20_000)),
         refused=tuple(RefusedRequest(name(number), 3, NOW, timedelta(minutes=4)) for number in range(20_000)),
@@ -226,7 +230,7 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
     moves += [in_flight(MoveState.VERIFIED) for _ in range(ENDED_MOVES_STORED)]
     return Memory(
         moves=tuple(moves),
-        sent=tuple(one.requested_at for one in moves),
+        sent=tuple(map(sent_request, moves)),
         seen=tuple((make_token(str(number)), moment()) for number in range(20_000)),
         settling=tuple((make_token(str(number)), moment()) for number in range(20_000)),
         failed_predictions=tuple(FailedPrediction(group(), 2, moment()) for _ in range(2_000)),
