@@ -100,8 +100,15 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.AWAITING_APPROVAL: "The mode is Approve, and nobody has approved the eviction; the message names the plan.",
     Reason.NOT_PERSISTENT: "The violation has not lasted for `spread.for`.",
     Reason.RATE_LIMITED: "`budgets.perCycle`, `.perNode`, `.perNamespace` or `.perMinute` is used up.",
+    Reason.SLOW_START: (
+        "The replacements of the last evictions have not arrived yet: as many are under way as `budgets.slowStart` "
+        "allows now, or one of the same workload or namespace is overdue."
+    ),
     Reason.BACK_OFF: "An earlier move of the group failed, or the API server did not grant its last requests.",
-    Reason.BREAKER_OPEN: "The cluster exceeds a bound of `breaker`, or did within `breaker.clearAfter`.",
+    Reason.BREAKER_OPEN: (
+        "The cluster exceeds a bound of `breaker`, or did within `breaker.clearAfter`, or it does not replace evicted "
+        "pods."
+    ),
     Reason.STALE_DATA: "A watch is not synced, or has been silent for too long.",
     Reason.MEMORY_NOT_SAVED: "The moves in flight could not be stored for the next process.",
     Reason.FORBIDDEN: "The account has no right to evict in the namespace, or to read the workload before that.",

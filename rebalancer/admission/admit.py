@@ -43,19 +43,22 @@ from rebalancer.admission.causes import (
     ServerOverloaded,
     Stale,
     TooManyInFlight,
-    not_created,
+    overdue_replacement,
 )
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
-from rebalancer.model.breaker import CLOSED, BreakerState
-from rebalancer.model.moves import Memory, Move, Proposal, SentRequest, make_place, make_token
+from rebalancer.admission.slow_start import Windows
+from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
+from rebalancer.model.moves import Memory, Proposal, SentRequest, StartWindow, make_place, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy, Window
+from rebalancer.tracking.arrivals import find_next_change
 from rebalancer.tracking.backoff import find_backoff, find_refusals
-from rebalancer.tracking.uncreated import find_uncreated
+from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
+from rebalancer.tracking.windows import store_windows
 
 
 class Opening(Struct, frozen=True, kw_only=True):
@@ -79,13 +82,18 @@ def find_opening(windows: Sequence[Window], now: datetime) -> Opening | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """The evictions admitted now, in order, and those that wait, each with its reason; `proposal` in mode Approve."""
+    """The evictions admitted now, in order, and those that wait, each with its reason; `proposal` in mode Approve.
+
+    `windows` and `queued` are the parts of the memory that are slow start's, after this admission.
+    """
 
     evictions: tuple[Eviction, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     proposal: Proposal | None = None
     next_try: datetime | None = None
     """When time alone admits more, as far as that is known: no change in the cluster starts a cycle then."""
+    windows: tuple[StartWindow, ...] = ()
+    queued: tuple[tuple[str, datetime], ...] = ()
 
 
 class Overload(NamedTuple):
@@ -134,48 +142,95 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
     prefix of the step.
     """
-    since = dict(memory.seen)
-    steps = split_steps(plan.evictions)
-    first = context.turn % len(steps) if steps else 0
-    steps = steps[first:] + steps[:first]
-    common = find_common_obstacle(context)
-    uncreated = find_uncreated(memory.moves)
-    obstacles = [
-        _find_uncreated(step, uncreated, common) or _find_obstacle(step[0], common, since, memory, context)
-        for step in steps
-    ]
+    steps = _order(split_steps(plan.evictions), context)
+    holds = find_holds(memory.moves, snapshot, context.now)
+    held = context.breaker.find(BreakerCause.REPLACEMENTS)
+    obstacles = _find_obstacles(steps, holds, memory, context)
+    probe_at = find_next_probe(memory.moves, held.since, context.now) if held is not None else None
+    if probe_at is not None and context.now >= probe_at:
+        _probe(steps, obstacles, holds, memory, context)
+    windows = Windows(
+        memory,
+        snapshot,
+        context.now,
+        known=() if held is not None else [one for one in memory.windows if one.namespace not in holds.namespaces],
+        enabled=context.policy.budgets.slow_start,
+    )
+    steps, obstacles = _put_first(steps, obstacles, windows)
     rates = _Rates(context.policy, snapshot, memory, context.now)
+    made = _admit(plan, steps, obstacles, _Limits(rates, windows), memory, context)
+    pending_for = context.policy.breaker.pending_for
+    moments = [
+        rates.frees_at,
+        probe_at if probe_at is not None and probe_at > context.now else None,
+        find_next_change(memory.moves, pending_for, context.now) if windows.limited else None,
+    ]
+    return replace(
+        made,
+        next_try=min((moment for moment in moments if moment is not None), default=None),
+        windows=store_windows(memory.windows, windows.sizes, windows.limited, context.now),
+        queued=windows.queued_since(),
+    )
+
+
+def _order(steps: Sequence[tuple[Eviction, ...]], context: AdmissionContext) -> list[tuple[Eviction, ...]]:
+    """Return the steps as they take turns; a proposal must not depend on how many cycles there were before."""
+    first = context.turn % len(steps) if steps and context.mode is not Mode.APPROVE else 0
+    return [*steps[first:], *steps[:first]]
+
+
+def _put_first(
+    steps: Sequence[tuple[Eviction, ...]], obstacles: Sequence[Refusal | None], windows: Windows
+) -> tuple[list[tuple[Eviction, ...]], list[Refusal | None]]:
+    """Return steps and obstacles, those first that nothing may overtake any more."""
+    order = sorted(range(len(steps)), key=lambda index: not windows.waits_long(steps[index]))
+    return [steps[index] for index in order], [obstacles[index] for index in order]
+
+
+def _admit(
+    plan: Plan,
+    steps: Sequence[tuple[Eviction, ...]],
+    obstacles: list[Refusal | None],
+    limits: "_Limits",
+    memory: Memory,
+    context: AdmissionContext,
+) -> Admission:
     if context.mode is Mode.APPROVE:
         proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
         possible = [step for step, obstacle in _pairs(steps, obstacles) if obstacle is None]
         if proposal is not None and holds_back_others(proposal, plan, memory, possible, context.now):
             proposal = None
-        return _admit_approved(steps, obstacles, rates, proposal, context)
-    return _admit_steps(steps, obstacles, rates)
+        return _admit_approved(steps, obstacles, limits, proposal, context)
+    return _admit_steps(steps, obstacles, limits)
 
 
-def _admit_steps(steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], rates: "_Rates") -> Admission:
-    """Admit as many evictions of the steps without an obstacle as the rates allow."""
-    numbers = _share_rates(steps, obstacles, rates)
+def _admit_steps(
+    steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], limits: "_Limits | _Rates"
+) -> Admission:
+    """Admit as many evictions of the steps without an obstacle as the limits allow."""
+    numbers = _share(steps, obstacles, limits)
     admitted: list[Eviction] = []
     waiting: list[Waiting] = []
     for step, number, obstacle in zip(steps, numbers, obstacles, strict=True):
         admitted += step[:number]
         if obstacle is not None:
             waiting += [Waiting(eviction=eviction, refusal=obstacle) for eviction in step[number:]]
-    return Admission(evictions=tuple(admitted), waiting=tuple(waiting), next_try=rates.frees_at)
+    return Admission(evictions=tuple(admitted), waiting=tuple(waiting))
 
 
 def _admit_approved(
     steps: Sequence[tuple[Eviction, ...]],
     obstacles: list[Refusal | None],
-    rates: "_Rates",
+    limits: "_Limits",
     proposal: Proposal | None,
     context: AdmissionContext,
 ) -> Admission:
-    """Admit what is approved. Where nothing is, propose what would be admitted, unless a proposal is in force."""
+    """Admit what is approved. Where nothing is, propose what would be admitted, unless a proposal is in force.
+
+    Slow start limits what is carried out, not what is proposed: a person is not asked for each pair of pods.
+    """
     if proposal is None or not proposal.approved:
-        would = _admit_steps(steps, obstacles, rates)
+        would = _admit_steps(steps, obstacles, limits.rates)
         proposal = proposal or propose(would.evictions, context.policy, context.now)
         held = tuple(_await_approval(eviction, proposal, context.policy) for eviction in would.evictions)
         return Admission(waiting=(*held, *would.waiting), proposal=proposal)
@@ -186,7 +241,7 @@ def _admit_approved(
         for eviction in step[len(part) :]
     ]
     chosen = [(part, obstacle) for part, obstacle in _pairs(parts, obstacles) if part]
-    made = _admit_steps([part for part, _ in chosen], [obstacle for _, obstacle in chosen], rates)
+    made = _admit_steps([part for part, _ in chosen], [obstacle for _, obstacle in chosen], limits)
     if made.evictions:
         proposal = structs.replace(proposal, since=context.now)
     return replace(made, waiting=(*made.waiting, *others), proposal=proposal)
@@ -206,15 +261,17 @@ def _await_approval(eviction: Eviction, proposal: Proposal | None, policy: Polic
     return Waiting(eviction=eviction, refusal=Refusal(Reason.AWAITING_APPROVAL, cause))
 
 
-def _share_rates(steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], rates: "_Rates") -> list[int]:
-    """Return how many evictions of each step are admitted; note the rate that limits a step in `obstacles`."""
+def _share(
+    steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], limits: "_Limits | _Rates"
+) -> list[int]:
+    """Return how many evictions of each step are admitted; note in `obstacles` what limits a step."""
     numbers = [0] * len(steps)
     open_steps = [index for index, obstacle in enumerate(obstacles) if obstacle is None]
     while open_steps:
         still_open = []
         for index in open_steps:
             more = steps[index][numbers[index] : max(numbers[index] + 1, steps[index][0].needed)]
-            obstacle = rates.take(more)
+            obstacle = limits.take(more)
             if obstacle is not None:
                 obstacles[index] = obstacle
                 continue
@@ -247,13 +304,52 @@ def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     return None
 
 
-def _find_uncreated(step: Sequence[Eviction], uncreated: Mapping[str, Move], common: Refusal | None) -> Refusal | None:
-    """Return why a step has to wait if a replacement is overdue in the namespace of one of its pods."""
-    overdue = next((uncreated[one.pod.namespace] for one in step if one.pod.namespace in uncreated), None)
-    # That no pod can be created is why moves fail, for which the breaker opens, too; that it is open would hide why.
-    if overdue is None or (common is not None and common.reason is not Reason.BREAKER_OPEN):
+def _find_obstacles(
+    steps: Sequence[tuple[Eviction, ...]], holds: Holds, memory: Memory, context: AdmissionContext
+) -> list[Refusal | None]:
+    """Return for each step what other than a limit keeps it from being admitted."""
+    since, common = dict(memory.seen), find_common_obstacle(context)
+    return [
+        _find_overdue(step, holds, common) or _find_obstacle(step[0], common, since, memory, context) for step in steps
+    ]
+
+
+def _find_overdue(step: Sequence[Eviction], holds: Holds, common: Refusal | None) -> Refusal | None:
+    """Return why a step has to wait if a replacement is overdue that holds the namespace or workload of its pods."""
+    # That replacements do not arrive is why moves fail, for which the breaker opens, too: it would hide why.
+    if common is not None and common.reason is not Reason.BREAKER_OPEN:
         return None
-    return not_created(overdue)
+    for eviction in step:
+        of_namespace = holds.namespaces.get(eviction.pod.namespace)
+        if of_namespace is not None:
+            return overdue_replacement(of_namespace, holds_namespace=True)
+        of_workload = holds.workloads.get(eviction.workload)
+        if of_workload is not None:
+            return overdue_replacement(of_workload, holds_namespace=False)
+    return None
+
+
+def _probe(
+    steps: list[tuple[Eviction, ...]],
+    obstacles: list[Refusal | None],
+    holds: Holds,
+    memory: Memory,
+    context: AdmissionContext,
+) -> None:
+    """Let one eviction go, in a namespace without overdue replacements, to see whether the cluster replaces pods.
+
+    The rest of its step, and all other steps, wait as before.
+    """
+    causes = tuple(known for known in context.breaker.causes if known.cause is not BreakerCause.REPLACEMENTS)
+    without = _find_obstacles(steps, holds, memory, replace(context, breaker=BreakerState(causes)))
+    avoided = {workload.namespace for workload in holds.workloads}
+    for index, step in enumerate(steps):
+        if without[index] is None and step[0].needed == 1 and step[0].pod.namespace not in avoided:
+            if step[1:]:
+                steps.insert(index + 1, step[1:])
+                obstacles.insert(index + 1, obstacles[index])
+            steps[index], obstacles[index] = step[:1], None
+            return
 
 
 def _find_obstacle(
@@ -317,15 +413,19 @@ class _Rates:
         for number, eviction in enumerate(evictions):
             limit = self._reached(eviction)
             if limit is not None:
-                for counted in reversed(evictions[:number]):
-                    self._window.drop(counted)
-                    self._minute.drop(counted)
-                self._in_flight -= number
+                self.give_back(evictions[:number])
                 return Refusal(Reason.RATE_LIMITED, limit)
             self._window.add(eviction, self._now)
             self._minute.add(eviction, self._now)
             self._in_flight += 1
         return None
+
+    def give_back(self, evictions: Sequence[Eviction]) -> None:
+        """Take back the last evictions that were counted."""
+        for counted in reversed(evictions):
+            self._window.drop(counted)
+            self._minute.drop(counted)
+        self._in_flight -= len(evictions)
 
     def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
         for sent, window, allowed, budget in self._rates_of(eviction):
@@ -335,6 +435,22 @@ class _Rates:
                     self.frees_at = min(frees_at, self.frees_at or frees_at)
                 return RateReached(budget, allowed)
         return TooManyInFlight(MOST_IN_FLIGHT) if self._in_flight >= MOST_IN_FLIGHT else None
+
+
+class _Limits(NamedTuple):
+    """All that limits how many evictions are admitted: the rates, then slow start, for what the rates allow."""
+
+    rates: _Rates
+    windows: Windows
+
+    def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
+        """Count evictions of one step, all of them or none; return what does not allow them."""
+        refusal = self.rates.take(evictions)
+        if refusal is None:
+            refusal = self.windows.take(evictions)
+            if refusal is not None:
+                self.rates.give_back(evictions)
+        return refusal
 
 
 class _Sent:

@@ -5,11 +5,14 @@ one zone; pods that wait for a node; requests that failed; moves that failed. A 
 pod of a small cluster from opening it. The breaker opens for a cause at once, and closes for it once the cause has been
 absent for `breaker.clearAfter`, so that a cluster at a bound does not open and close it in every cycle.
 
+The cause `replacements` is another one: no percentage, but overdue replacements in two namespaces, while nothing that
+was requested after them was replaced (`tracking.holds`). It lasts as long as that does; a probe shows whether it does.
+
 A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -20,9 +23,14 @@ from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Breaker, Percentage
+from rebalancer.tracking.holds import find_unreplaced
 
 _ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 """The label of a node's zone and the name that it had before, as Kubernetes' node controller reads them."""
+
+_MOST_NAMED: Final = 3
+_LONGEST_NOTE: Final = 200
+"""How many workloads whose replacements are overdue are named, and characters of what is said of each."""
 
 _FAILED: Final = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 _ENDED: Final = _FAILED | {MoveState.VERIFIED}
@@ -101,11 +109,18 @@ def _read_pods(snapshot: Snapshot, replacements: frozenset[str], bounds: Breaker
     return Reading(cause=BreakerCause.PENDING_PODS, part=pending, total=placed + len(snapshot.unplaced))
 
 
-def update_breaker(state: BreakerState, readings: Iterable[Reading], bounds: Breaker, now: datetime) -> BreakerState:
-    """Return the breaker's state after an observation."""
+def update_breaker(
+    state: BreakerState,
+    readings: Iterable[Reading],
+    bounds: Breaker,
+    now: datetime,
+    *,
+    moves: Collection[Move] = (),
+) -> BreakerState:
+    """Return the breaker's state after an observation; `moves` are those of the memory."""
     exceeded = _find_worst(readings, bounds)
     causes = []
-    for cause in BreakerCause:
+    for cause in _LEAST:
         before, reading = state.find(cause), exceeded.get(cause)
         if reading is not None:
             causes.append(
@@ -124,7 +139,30 @@ def update_breaker(state: BreakerState, readings: Iterable[Reading], bounds: Bre
             last = min(before.last, now)
             if now - last < bounds.clear_after:
                 causes.append(structs.replace(before, last=last, since=min(before.since, now)))
-    return BreakerState(tuple(causes))
+    return BreakerState((*causes, *_hold_unreplaced(state.find(BreakerCause.REPLACEMENTS), moves, now)))
+
+
+def _hold_unreplaced(before: OpenCause | None, moves: Collection[Move], now: datetime) -> Iterable[OpenCause]:
+    """Yield the cause that the cluster does not replace evicted pods, if that is so."""
+    unreplaced = find_unreplaced(moves, now)
+    if unreplaced:
+        named = {move.workload: move for move in reversed(unreplaced)}
+        first = sorted(
+            named.values(), key=lambda move: (not (move.uncreated or move.unstarted), move.requested_at, move.pod)
+        )
+        yield OpenCause(
+            cause=BreakerCause.REPLACEMENTS,
+            part=len(unreplaced),
+            total=max(len(unreplaced), sum(not move.state.over or move.overdue for move in moves)),
+            bound=0,
+            since=min(before.since, now) if before is not None else now,
+            last=now,
+            note="; ".join(f"{move.workload}: {_describe(move)}" for move in first[:_MOST_NAMED]),
+        )
+
+
+def _describe(move: Move) -> str:
+    return (move.uncreated or move.unstarted or "no pod was created, and nothing says why")[:_LONGEST_NOTE]
 
 
 def _find_worst(readings: Iterable[Reading], bounds: Breaker) -> Mapping[BreakerCause, Reading]:

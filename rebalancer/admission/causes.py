@@ -95,6 +95,48 @@ def not_created(move: Move) -> Refusal:
     return Refusal(Reason.CANNOT_CREATE, ReplacementNotCreated(move.workload, move.pod, move.uncreated or ""))
 
 
+class ReplacementNotRunning(Fact, frozen=True, gc=False):
+    """The replacement of an evicted pod was created and does not run; `why` is what its kubelet says.
+
+    The pod's workload waits, and where `holds_namespace` the whole namespace: this is so in several of its workloads.
+    """
+
+    workload: Reference
+    pod: str
+    why: str
+    holds_namespace: bool
+
+
+class PodEnding(Fact, frozen=True, gc=False):
+    """An evicted pod of the same workload takes long to end."""
+
+    pod: str
+
+
+class WindowFull(Fact, frozen=True, gc=False):
+    """As many replacements as slow start allows have not arrived, in a namespace or in the cluster ("")."""
+
+    namespace: str
+    allowed: int
+    under_way: int
+
+
+class StepQueued(Fact, frozen=True, gc=False):
+    """A step of another workload has waited for long to evict `needed` pods at once, and goes first."""
+
+    workload: Reference
+    needed: int
+
+
+def overdue_replacement(move: Move, *, holds_namespace: bool) -> Refusal:
+    """Return why evictions wait for a move whose replacement is overdue, or whose victim takes long to end."""
+    if move.uncreated is not None:
+        return not_created(move)
+    if move.unstarted is None:
+        return Refusal(Reason.SLOW_START, PodEnding(move.pod))
+    return Refusal(Reason.SLOW_START, ReplacementNotRunning(move.workload, move.pod, move.unstarted, holds_namespace))
+
+
 class ServerOverloaded(Fact, frozen=True, gc=False):
     """The API server is overloaded: it asked to send nothing for some time, of which `left` remains."""
 

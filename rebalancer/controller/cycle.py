@@ -160,7 +160,9 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
             evaluation=evaluation,
             plan=evaluation.plan,
             admission=admission,
-            memory=structs.replace(memory, proposal=admission.proposal),
+            memory=structs.replace(
+                memory, proposal=admission.proposal, windows=admission.windows, queued=admission.queued
+            ),
             context=context,
         )
         return reduce(lambda done, feature: feature.after(done), inputs.features, cycle)
@@ -194,7 +196,7 @@ def _observe(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory) -> Breake
     context = inputs.context
     bounds = context.policy.breaker
     readings = observe_cluster(snapshot, tracked.moves, context.requests, bounds, context.now)
-    return update_breaker(inputs.memory.breaker, readings, bounds, context.now)
+    return update_breaker(inputs.memory.breaker, readings, bounds, context.now, moves=tracked.moves)
 
 
 def _remember(inputs: CycleInputs, evaluation: Evaluation, tracked: Memory, breaker: BreakerState) -> Memory:

@@ -64,11 +64,11 @@ from rebalancer.reporting.events import (
     deadlock_events,
     ended_move_events,
     limit_events,
+    overdue_events,
     prevention_events,
     problem_events,
     skew_events,
     team_events,
-    uncreated_events,
 )
 from rebalancer.tracking.moves import adopt_moves, merge_memory
 
@@ -172,7 +172,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     events = [*skew_events(state.reported.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
     for move in ended:
         events += ended_move_events(move)
-    events += uncreated_events(state.memory.moves, cycle.memory.moves)
+    events += overdue_events(state.memory.moves, cycle.memory.moves)
     if cycle.capacity is not None:
         events += capacity_events(cycle.capacity.decision)
     if state.process.approval_object is not None:

@@ -11,6 +11,7 @@ from msgspec import Struct, field, structs
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.slow_start import WindowUses, describe_windows
 from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
@@ -367,6 +368,13 @@ class LoopState(Struct, frozen=True, kw_only=True):
     def mode(self) -> Mode:
         """The mode in force: the policy's, or the process's own if that is safer."""
         return self.in_force.policy.mode.at_most(self.process.furthest_mode)
+
+
+def find_windows(state: LoopState) -> WindowUses | None:
+    """Return how slow start stands; None where it is off, or before the first cycle."""
+    if state.cycle is None or not state.in_force.policy.budgets.slow_start:
+        return None
+    return describe_windows(state.memory, state.cycle.snapshot, state.cycle.context.now)
 
 
 def change(state: LoopState, part: str, **fields: Any) -> LoopState:

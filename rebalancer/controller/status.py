@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 from msgspec import structs
 
-from rebalancer.controller.state import LoopState
+from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
 from rebalancer.policy import Policy
@@ -22,6 +22,7 @@ from rebalancer.reporting.documents.status import (
     move_entry,
     pause_status,
     prevention_status,
+    slow_start_status,
     team_errors,
 )
 from rebalancer.reporting.plan_numbers import PlanNumbers, plan_numbers
@@ -73,6 +74,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         last_cycle=cycle.context.now if cycle else None,
         stale=cycle.context.stale if cycle else "",
         breaker=breaker_status(cycle.context.breaker if cycle else CLOSED, moves),
+        slow_start=slow_start_status(find_windows(state)),
         in_flight=tuple(move_entry(move) for move in moves if not move.state.over),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),

@@ -30,7 +30,7 @@ from rebalancer.assessment.findings.domains import worst_rows
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.request_window import RequestWindow
-from rebalancer.controller.state import LoopState
+from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.locations import Address
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.reasons import FindingKind, Reason
@@ -265,6 +265,7 @@ def _outcome(move: Move) -> MoveOutcome | None:
 
 def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
     """Return the samples of a state of the loop, given those of its cycle."""
+    uses = find_windows(state)
     unsafe = Counter({FindingKind.SCALE_DOWN_UNSAFE: len(state.reported.prevention.findings)})
     return replace(
         samples,
@@ -279,6 +280,9 @@ def loop_samples(state: LoopState, samples: CycleSamples) -> CycleSamples:
         policy_read_at=state.in_force.policy_since,
         team_policies={name: name not in state.in_force.team_problems for name in _list_teams(state)},
         in_flight=len(state.memory.in_flight),
+        slow_start_window=uses.cluster.at_once if uses is not None else 0,
+        under_way=uses.cluster.under_way if uses is not None else 0,
+        overdue=sum(move.overdue for move in state.memory.moves),
     )
 
 

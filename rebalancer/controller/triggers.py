@@ -2,7 +2,8 @@
 
 A watch delivers thousands of changes a minute, of which almost none matters before the next interval. Those that do: a
 node begins or ceases to take pods, a workload is scaled down or has finished its rollout, a pod of an owner whose
-replacement is awaited becomes Ready or is gone, a budget that an eviction waits for allows more.
+replacement is awaited becomes Ready or is gone, such an owner says that it cannot create one, a budget that an eviction
+waits for allows more.
 """
 
 from typing import NamedTuple
@@ -19,6 +20,8 @@ class Awaited(NamedTuple):
 
     owners: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
+    arrivals: bool = False
+    """Whether evictions wait until replacements arrive: then it matters that one is bound, or why it does not run."""
 
 
 NOTHING_AWAITED = Awaited()
@@ -29,7 +32,8 @@ def find_awaited(state: LoopState) -> Awaited:
     if not state.leadership.leads:
         return NOTHING_AWAITED
     owners = frozenset(move.owner_uid for move in state.memory.in_flight)
-    return Awaited(owners, state.cycle.waiting_namespaces if state.cycle is not None else frozenset())
+    arrivals = any(window.limited for window in state.memory.windows)
+    return Awaited(owners, state.cycle.waiting_namespaces if state.cycle is not None else frozenset(), arrivals)
 
 
 def calls_for_cycle(before: object, after: object, awaited: Awaited) -> bool:
@@ -40,7 +44,9 @@ def calls_for_cycle(before: object, after: object, awaited: Awaited) -> bool:
         case Node():
             return _takes_pods(before) != _takes_pods(after)
         case Workload():
-            return isinstance(before, Workload) and isinstance(after, Workload) and _workload_matters(before, after)
+            if not (isinstance(before, Workload) and isinstance(after, Workload)):
+                return False
+            return _workload_matters(before, after) or _refuses_pods(before, after, awaited)
         case DisruptionBudget() as budget:
             grew = isinstance(before, DisruptionBudget) and budget.allowed > before.allowed
             return grew and budget.namespace in awaited.namespaces
@@ -53,7 +59,18 @@ def _pod_matters(before: object, after: object, awaited: Awaited) -> bool:
     if not isinstance(pod, Pod) or pod.owner is None or pod.owner.uid not in awaited.owners:
         return False
     was_ready = isinstance(before, Pod) and before.ready
-    return after is None or pod.ready != was_ready
+    return after is None or pod.ready != was_ready or (awaited.arrivals and _starts(before, pod))
+
+
+def _starts(before: object, pod: Pod) -> bool:
+    """Return whether a pod has been bound, or something else is wrong with its start."""
+    node, failure = (before.node, before.start_failure) if isinstance(before, Pod) else (None, "")
+    return pod.node != node or pod.start_failure != failure
+
+
+def _refuses_pods(before: Workload, after: Workload, awaited: Awaited) -> bool:
+    """Return whether an owner whose replacement is awaited says now that it cannot create pods."""
+    return after.uid in awaited.owners and bool(after.creation_failure) and not before.creation_failure
 
 
 def _takes_pods(node: object) -> bool:

@@ -15,12 +15,37 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
 from rebalancer.model.labels import NO_LABELS, Labels
-from rebalancer.model.pods import HostPort, LocalStorage, LocalVolume, OwnerReference, Pod, PodPhase, PodSpec, Resources
+from rebalancer.model.pods import (
+    NO_SANDBOX,
+    HostPort,
+    LocalStorage,
+    LocalVolume,
+    OwnerReference,
+    Pod,
+    PodPhase,
+    PodSpec,
+    Resources,
+)
 from rebalancer.model.workloads import PodTemplate
 
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
 _MIRROR = "kubernetes.io/config.mirror"
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
+_START_FAILURES: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerError",
+        "CreateContainerConfigError",
+        "RunContainerError",
+        "CrashLoopBackOff",
+    }
+)
+"""Why a container waits that will not run by itself; ContainerCreating and PodInitializing are no failure."""
+_DEFAULT_GRACE: Final = 30
+"""Seconds; the API server's default of terminationGracePeriodSeconds."""
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
 
 
@@ -54,9 +79,9 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
     decoding and conversion of a spec take longer than all the rest.
     """
     metadata, spec, status = source.metadata, source.spec, source.status
-    node, volumes = spec.node_name, spec.volumes
+    node, volumes, grace = spec.node_name, spec.volumes, spec.termination_grace_period_seconds
     claims, local, disks = _read_volumes(volumes, metadata.name)
-    ready, ready_since, disruption_target, resizes = _read_conditions(status.conditions or ())
+    ready, ready_since, disruption_target, resizes, has_sandbox = _read_conditions(status.conditions or ())
     # The pod's own, which would make every text another one. The names of volumes are drawn.
     spec.node_name, spec.volumes = "", volumes if disks else None
     text = _ENCODE(
@@ -88,8 +113,19 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         mirror=_MIRROR in (metadata.annotations or ()),
         local_volumes=intern(local) if local else (),
         disruption_target=disruption_target,
+        start_failure="" if ready else _read_start_failure(status) or ("" if has_sandbox else NO_SANDBOX),
+        grace_seconds=_DEFAULT_GRACE if grace is None else grace,
         resource_version=metadata.resource_version,
     )
+
+
+def _read_start_failure(status: wire.RawPodStatus) -> str:
+    """Return why a container of a pod does not run, as its kubelet says it; "" where nothing is wrong."""
+    for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = container.state.waiting if container.state is not None else None
+        if waiting is not None and waiting.reason in _START_FAILURES:
+            return sys.intern(waiting.reason)
+    return ""
 
 
 def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
@@ -102,9 +138,12 @@ def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
 
 def _read_conditions(
     conditions: Sequence[wire.Condition],
-) -> tuple[bool, datetime | None, bool, Sequence[wire.Condition]]:
-    """Return whether and since when a pod is Ready, whether it is to be disrupted, and what is said of its resize."""
-    ready, ready_since, disruption_target = False, None, False
+) -> tuple[bool, datetime | None, bool, Sequence[wire.Condition], bool]:
+    """Return whether and since when a pod is Ready, whether it is to be disrupted, what is said of its resize.
+
+    And whether it has a sandbox, as far as the kubelet says: older ones do not.
+    """
+    ready, ready_since, disruption_target, has_sandbox = False, None, False, True
     resizes = []
     for condition in conditions:
         match condition.type:
@@ -114,7 +153,9 @@ def _read_conditions(
                 disruption_target = condition.status == "True"
             case "PodResizePending":
                 resizes.append(condition)
-    return ready, ready_since, disruption_target, resizes
+            case "PodReadyToStartContainers":
+                has_sandbox = condition.status != "False"
+    return ready, ready_since, disruption_target, resizes, has_sandbox
 
 
 def _convert_shared(intern: Interner, text: bytes) -> _Shared:

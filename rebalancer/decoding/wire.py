@@ -237,6 +237,16 @@ class Condition(Wire, frozen=True):
     last_transition_time: Moment | None = None
 
 
+class Waiting(Wire, frozen=True):
+    reason: str = ""
+
+
+class ContainerState(Wire, frozen=True):
+    """Of a container's state only why it waits is read."""
+
+    waiting: Waiting | None = None
+
+
 class ContainerStatus(Wire, frozen=True):
     name: str
     allocated_resources: dict[str, Quantity] | None = None
@@ -270,6 +280,7 @@ class RawContainer(Wire, frozen=True):
 
 class RawContainerStatus(Wire, frozen=True):
     name: str
+    state: ContainerState | None = None
     allocated_resources: Raw = _NULL
     resources: Raw = _NULL
 
@@ -278,6 +289,7 @@ class RawPodSpec(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=T
     """A pod's spec in which what all pods of an owner have in common is left as it was sent; see `decode_pod`."""
 
     node_name: str = ""
+    termination_grace_period_seconds: int | None = None
     scheduler_name: str = "default-scheduler"
     node_selector: Raw = _NULL
     affinity: Raw = _NULL

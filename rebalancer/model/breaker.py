@@ -16,6 +16,7 @@ class BreakerCause(StrEnum):
     PENDING_PODS = "pending_pods"
     API_ERRORS = "api_errors"
     FAILED_MOVES = "failed_moves"
+    REPLACEMENTS = "replacements"
 
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -24,7 +25,8 @@ _Count = Annotated[int, Meta(ge=0)]
 class OpenCause(Struct, frozen=True, gc=False, kw_only=True):
     """A cause for which the breaker is open: at `last`, `part` of `total` exceeded `bound` percent.
 
-    `since` is when it opened, `zone` the worst zone where the cause is one, else "".
+    `since` is when it opened, `zone` the worst zone where the cause is one, else "". For REPLACEMENTS there is no
+    bound: `part` of `total` moves in flight have an overdue replacement, and `note` says of which workloads and why.
     """
 
     cause: BreakerCause
@@ -34,6 +36,7 @@ class OpenCause(Struct, frozen=True, gc=False, kw_only=True):
     since: Moment
     last: Moment
     zone: str = ""
+    note: str = ""
 
 
 class BreakerState(Struct, frozen=True, gc=False):

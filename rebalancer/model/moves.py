@@ -96,7 +96,20 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     awaited_since: Moment | None = None
     """Since when snapshots have shown that its owner can create the replacement and has not; else None."""
     uncreated: str | None = None
-    """Set while the replacement is overdue: why it cannot be created, "" where that is not known; else None."""
+    """Set while the replacement is not created in time: why it cannot be, "" where that is not known; else None."""
+    bound_since: Moment | None = None
+    """Since when snapshots have shown the replacement bound to a node without a reason why it does not run."""
+    arrived: bool = False
+    """Whether the replacement has arrived: it is Ready, or has been bound for some time without such a reason."""
+    unstarted: str | None = None
+    """Set while a replacement was created and does not run: why."""
+    victim_seen: Moment | None = None
+    """When the evicted pod was last seen to end within its grace period, where that is longer than a minute."""
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the replacement should be there by now: it was not created, or does not run."""
+        return self.uncreated is not None or self.unstarted is not None
 
 
 class SentRequest(Struct, frozen=True, gc=False, order=True, array_like=True):
@@ -142,6 +155,18 @@ class ObservedChange(Struct, frozen=True, gc=False):
     cause: ViolationCause
     subject: str
     at: Moment
+
+
+class StartWindow(Struct, frozen=True, gc=False, kw_only=True, order=True):
+    """How many moves may be under way at once: in a namespace, or in the cluster (namespace "").
+
+    `limited`: the last admission refused evictions because of it. `moved_at` is when the last move was requested there.
+    """
+
+    namespace: str = ""
+    size: int
+    limited: bool = False
+    moved_at: Moment
 
 
 class ExtraEviction(Struct, frozen=True, gc=False, order=True):
@@ -255,6 +280,10 @@ class Memory(Struct, frozen=True, kw_only=True):
     """The time since which a repair has lacked nothing but capacity, by token."""
     settling: tuple[tuple[str, Moment], ...] = ()
     """When a repair that is not done yet first waited for a node to settle, by token."""
+    windows: tuple[StartWindow, ...] = ()
+    """Those of slow start that differ from the first ones, the cluster's first."""
+    queued: tuple[tuple[str, Moment], ...] = ()
+    """Since when a step that needs several concurrent evictions has waited for slow start alone, by token."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

@@ -98,6 +98,10 @@ class LocalVolume(Struct, frozen=True, gc=False, order=True):
     kind: LocalStorage
 
 
+NO_SANDBOX = "PodReadyToStartContainers is False"
+"""Of a pod that is bound: its node has made no sandbox and network for it. So it is for some seconds in every start."""
+
+
 class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """A pod as the API server returns it.
 
@@ -105,7 +109,9 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     volumes create. `requests` are the spec's, or more during an in-place resize. `local_volumes` do not affect
     scheduling, so they are no part of the spec. `deleted` is its deletionTimestamp: such a pod is terminating.
     `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
-    `finished` means Succeeded or Failed.
+    `finished` means Succeeded or Failed. `start_failure` is why a container of it does not run, as the kubelet says it
+    (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `grace_seconds` is its
+    terminationGracePeriodSeconds.
     """
 
     namespace: str
@@ -129,6 +135,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     mirror: bool = False
     local_volumes: tuple[LocalVolume, ...] = ()
     disruption_target: bool = False
+    start_failure: str = ""
+    grace_seconds: int = 30
     resource_version: str = ""
 
     @property

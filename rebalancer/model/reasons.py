@@ -56,6 +56,7 @@ class Reason(StrEnum):
     AWAITING_APPROVAL = "AwaitingApproval"
     NOT_PERSISTENT = "NotPersistent"
     RATE_LIMITED = "RateLimited"
+    SLOW_START = "SlowStart"
     BACK_OFF = "BackOff"
     BREAKER_OPEN = "BreakerOpen"
     STALE_DATA = "StaleData"

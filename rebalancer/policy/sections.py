@@ -119,6 +119,8 @@ class Budgets(Section):
     """Evictions sent in a minute; a percentage is of all pods."""
     parallel: Annotated[int, Field(strict=True, ge=1, le=64)] = 4
     """Eviction requests under way at once, each for another group of workloads."""
+    slow_start: Annotated[bool, Field(strict=True)] = True
+    """Whether moves under way are at most 2 in the cluster and 1 in a namespace, and one more for each that arrived."""
 
 
 class Nodes(Section):

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.policy import Mode
-from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
+from rebalancer.reporting.documents.status import LeaseStatus, SlowStartStatus, StatusDocument
 from rebalancer.reporting.phrases import ago
 
 _ACTING: Final = {
@@ -54,6 +54,15 @@ def describe_controller(status: StatusDocument, now: datetime) -> str:
     if status.paused is None and last is not None and now - last > late:
         return f"mode {status.mode}, but {lease.holder} leads and is late: {ran}"
     return describe_status(status)
+
+
+def slow_start_text(windows: SlowStartStatus) -> str:
+    """Say how many moves may be under way at once, and how many are."""
+    places = [
+        f"{windows.at_once} at once in the cluster ({windows.under_way} under way)",
+        *(f"{one.at_once} in {one.namespace} ({one.under_way} under way)" for one in windows.namespaces),
+    ]
+    return f"Slow start: {', '.join(places)}."
 
 
 def describe_no_leader(lease: LeaseStatus, ran: str) -> str:

@@ -23,7 +23,7 @@ from typing import Final
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.approval import expires_at
-from rebalancer.admission.causes import not_created
+from rebalancer.admission.causes import overdue_replacement
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.deadlocks import Deadlock
@@ -52,14 +52,17 @@ def move_events(reason: EventReason, note: str, move: Move) -> tuple[Event, Even
     return about_pod, workload_event(reason, f"Pod {move.pod}: {note}", move.workload)
 
 
-def uncreated_events(before: Iterable[Move], after: Iterable[Move]) -> list[Event]:
+def overdue_events(before: Iterable[Move], after: Iterable[Move]) -> list[Event]:
     """Create the events for replacements that have become overdue, or for which a reason has become known."""
-    known = {move.uid: move.uncreated for move in before}
-    return [
-        workload_event(EventReason.EVICTION_BLOCKED, refusal_text(not_created(move)), move.workload)
-        for move in after
-        if move.uncreated is not None and move.uncreated != known.get(move.uid) and not known.get(move.uid)
-    ]
+    known = {move.uid: (move.uncreated, move.unstarted) for move in before}
+    events = []
+    for move in after:
+        uncreated, unstarted = known.get(move.uid, (None, None))
+        is_new = move.uncreated is not None and move.uncreated != uncreated and not uncreated
+        if is_new or (move.unstarted is not None and unstarted is None):
+            note = refusal_text(overdue_replacement(move, holds_namespace=False))
+            events.append(workload_event(EventReason.EVICTION_BLOCKED, note, move.workload))
+    return events
 
 
 def skew_events(before: Iterable[str], assessment: Assessment, causes: Causes) -> list[Event]:

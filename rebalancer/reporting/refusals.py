@@ -203,15 +203,26 @@ def _not_created(cause: admission.ReplacementNotCreated) -> str:
 def _breaker_open(cause: admission.BreakerOpen) -> str:
     excesses = []
     for known in cause.causes:
+        if known.cause is BreakerCause.REPLACEMENTS:
+            continue
         what, field = _EXCESSES[known.cause]
         share = f"{round(100 * known.part / known.total)}%"
         ago = f", {_seconds(cause.at - known.last)} ago" if cause.at > known.last else ""
         counted = f"{known.part} of {known.total} {what.format(zone=known.zone)} ({share}{ago})"
         excesses.append(f"{counted}, breaker.{field} is {known.bound}%")
-    return (
-        f"the breaker is open: {'; '.join(excesses)}. It closes when no bound has been exceeded for "
-        f"{format_duration(cause.clear_after)}"
-    )
+    sentences = [
+        f"the cluster does not replace evicted pods: {plural(known.part, 'replacement')} of {known.total} "
+        f"{'is' if known.part == 1 else 'are'} overdue ({known.note}). "
+        "One eviction at a time, the first after a minute, shows whether it does again"
+        for known in cause.causes
+        if known.cause is BreakerCause.REPLACEMENTS
+    ]
+    if excesses:
+        sentences.append(
+            f"the breaker is open: {'; '.join(excesses)}. It closes when no bound has been exceeded for "
+            f"{format_duration(cause.clear_after)}"
+        )
+    return "; ".join(sentences)
 
 
 def _pods_stay(cause: planning.PodsStay) -> str:
@@ -481,6 +492,18 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in {_whole_seconds(c.left)}"
     ),
     admission.ReplacementNotCreated: _not_created,
+    admission.ReplacementNotRunning: lambda c: (
+        f"the replacement of pod {c.pod} of {c.workload} does not run: {c.why}. Nothing more is evicted in the "
+        f"{'namespace, in which this is so in several workloads,' if c.holds_namespace else 'workload'} until it does"
+    ),
+    admission.PodEnding: lambda c: f"waiting for pod {c.pod} of the same workload to end: its grace period is long",
+    admission.WindowFull: lambda c: (
+        f"waiting for the replacements of the last evictions to arrive: {c.under_way} {'is' if c.under_way == 1 else 'are'} under way, slow start allows "
+        f"{c.allowed} at once in {f'namespace {c.namespace}' if c.namespace else 'the cluster'} now"
+    ),
+    admission.StepQueued: lambda c: (
+        f"a step of {c.workload} that needs {c.needed} concurrent evictions has waited for long, and goes first"
+    ),
     admission.ServerOverloaded: lambda c: f"the API server is overloaded; next attempt in {_whole_seconds(c.left)}",
     admission.BackingOff: _backing_off,
     admission.RequestsRefused: lambda c: (

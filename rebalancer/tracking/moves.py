@@ -17,11 +17,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
+from typing import Final
 
 import msgspec
 
 from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.tracking.arrivals import note_arrival, note_victim
 from rebalancer.tracking.replacements import Replacements
 from rebalancer.tracking.requests import sent_request
 from rebalancer.tracking.uncreated import note_creation
@@ -30,10 +32,16 @@ ANSWER_TIMEOUT = timedelta(minutes=2)
 """After an answer was lost: how long an unchanged pod may still be evicted by it (docs/semantics.md)."""
 
 REPLACEMENT_TIMEOUT = timedelta(minutes=10)
-"""After an eviction: how long its replacement may take to become Ready."""
+"""After an eviction, or the end of a long grace period: how long its replacement may take to become Ready."""
+
+_PENDING_FOR: Final = timedelta(minutes=1)
+"""The default of `breaker.pendingFor`."""
 
 _UNMOVED = frozenset({MoveState.REFUSED, MoveState.GONE})
 """States of a request that has moved nothing: another leader's for the same pod may have."""
+
+_TIMES: Final = ("requested_at", "changed_at", "awaited_since", "bound_since", "victim_seen")
+"""Every time that is stored of a move."""
 
 ENDED_MOVES_STORED = 20
 """How many ended moves are stored, for the status."""
@@ -78,13 +86,18 @@ def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = 
 
 
 def observe_moves(
-    moves: tuple[Move, ...], before: Snapshot | None, snapshot: Snapshot, now: datetime
+    moves: tuple[Move, ...],
+    before: Snapshot | None,
+    snapshot: Snapshot,
+    now: datetime,
+    *,
+    pending_for: timedelta = _PENDING_FOR,
 ) -> tuple[Move, ...]:
     """Return the moves after a snapshot, several transitions at once where it shows them.
 
     `before` is the snapshot of the last cycle, None in the first cycle of a leader. The last `ENDED_MOVES_STORED` moves
     that ended are included, and those whose pod a watch still shows or whose replacement is overdue; older ones are
-    dropped.
+    dropped. `pending_for` is how long a replacement may wait for a node.
     """
     moves = tuple(_without_future(move, now) for move in moves)
     replacements = Replacements(moves, before, snapshot)
@@ -96,8 +109,10 @@ def observe_moves(
             if after is current:
                 break
             current = after
-        followed.append(note_creation(current, move, replacements, snapshot, now))
-    over = [move for move in followed if move.state.over and move.uncreated is None]
+        current = note_creation(current, move, replacements, snapshot, now)
+        current = note_arrival(current, move, snapshot, pending_for, now)
+        followed.append(note_victim(current, snapshot, now))
+    over = [move for move in followed if move.state.over and not move.overdue]
     forgotten = {move.uid for move in over[:-ENDED_MOVES_STORED] if not overlays(move, snapshot)}
     return tuple(move for move in followed if move.uid not in forgotten)
 
@@ -118,14 +133,9 @@ def overlays(move: Move, snapshot: Snapshot) -> bool:
 
 def _without_future(move: Move, now: datetime) -> Move:
     """Return the move with no time after `now`: a clock that was set back must not delay its end."""
-    if move.requested_at <= now and move.changed_at <= now and (move.awaited_since or now) <= now:
-        return move
-    return msgspec.structs.replace(
-        move,
-        requested_at=min(move.requested_at, now),
-        changed_at=min(move.changed_at, now),
-        awaited_since=min(move.awaited_since, now) if move.awaited_since is not None else None,
-    )
+    times = {name: getattr(move, name) for name in _TIMES}
+    late = {name: now for name, moment in times.items() if moment is not None and moment > now}
+    return msgspec.structs.replace(move, **late) if late else move
 
 
 def merge_memory(own: Memory, saved: Memory) -> Memory:
@@ -196,9 +206,16 @@ def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, no
             if arrived.ready and arrived.node is not None:
                 there = _is_as_predicted(move, arrived.node, snapshot)
                 return advance_move(move, MoveEvent.READY_THERE if there else MoveEvent.READY_ELSEWHERE, now)
-    if now - move.changed_at >= REPLACEMENT_TIMEOUT:
+    since = max(move.changed_at, move.victim_seen or move.changed_at)
+    if now - since >= REPLACEMENT_TIMEOUT and not _is_in_grace(move, snapshot, now):
         return advance_move(move, MoveEvent.OVERDUE, now)
     return move
+
+
+def _is_in_grace(move: Move, snapshot: Snapshot, now: datetime) -> bool:
+    """Return whether the evicted pod still ends as its grace period allows: a week, say, until a queue is empty."""
+    victim = snapshot.pod.get(move.uid)
+    return victim is not None and victim.deleted is not None and now < victim.deleted
 
 
 def _resolve_unanswered(move: Move, snapshot: Snapshot, now: datetime) -> Move:

@@ -10,6 +10,7 @@ from rebalancer.policy import Policy
 from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.changes import observe_changes
 from rebalancer.tracking.moves import observe_moves
+from rebalancer.tracking.windows import grow_windows
 from rebalancer.tracking.zones import zones_seen
 
 
@@ -18,11 +19,11 @@ def track(memory: Memory, before: Snapshot | None, snapshot: Snapshot, policy: P
     keys = _topology_keys(snapshot, policy)
     observed = msgspec.structs.replace(
         memory,
-        moves=observe_moves(memory.moves, before, snapshot, now),
+        moves=observe_moves(memory.moves, before, snapshot, now, pending_for=policy.breaker.pending_for),
         zones=zones_seen(memory, snapshot, policy, keys, now),
         changes=observe_changes(memory, before, snapshot, keys),
     )
-    return record_outcomes(observed, memory.moves, now)
+    return record_outcomes(grow_windows(observed, memory.moves, now), memory.moves, now)
 
 
 def _topology_keys(snapshot: Snapshot, policy: Policy) -> frozenset[str]:

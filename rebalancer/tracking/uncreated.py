@@ -38,12 +38,20 @@ def note_creation(move: Move, before: Move, replacements: Replacements, snapshot
     missing = move.state is MoveState.EVICTED or (lost and (move.uncreated is not None or not before.state.over))
     if not missing or replacements.is_overtaken(move) or not replacements.can_be_created(move):
         return _with(move, None, None)
-    stateful = move.workload.kind == "StatefulSet"
-    since = move.awaited_since or (now if stateful else move.changed_at)
+    since = move.awaited_since or (now if _is_stateful(move) else move.changed_at)
     failure = snapshot.workload[move.owner_uid].creation_failure[:_LONGEST_MESSAGE]
-    patience = _STATEFUL_PATIENCE if stateful else _PATIENCE
-    overdue = failure or lost or move.uncreated is not None or now - since >= patience
+    awaited = _with(move, since, None)
+    overdue = failure or lost or move.uncreated is not None or now >= creation_deadline(awaited)
     return _with(move, since, failure if overdue else None)
+
+
+def creation_deadline(move: Move) -> datetime:
+    """Return when the replacement of an evicted pod is overdue, as far as is known: a StatefulSet waits for its end."""
+    return (move.awaited_since or move.changed_at) + (_STATEFUL_PATIENCE if _is_stateful(move) else _PATIENCE)
+
+
+def _is_stateful(move: Move) -> bool:
+    return move.workload.kind == "StatefulSet"
 
 
 def _with(move: Move, since: datetime | None, uncreated: str | None) -> Move:

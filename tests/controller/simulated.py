@@ -15,9 +15,9 @@ from rebalancer.simulator import SimulatedCluster
 NONE = timedelta(0)
 
 
-def eager(mode: Mode = Mode.EVICT, **changes: object) -> Policy:
-    """Return the default policy with all waiting times taken out."""
-    return default_policy().model_copy(
+def eager(mode: Mode = Mode.EVICT, *, slow_start: bool = False, **changes: object) -> Policy:
+    """Return the default policy with all waiting times taken out, and without slow start."""
+    policy = default_policy().model_copy(
         update={
             "mode": mode,
             "spread": Spread(for_=NONE),
@@ -26,6 +26,8 @@ def eager(mode: Mode = Mode.EVICT, **changes: object) -> Policy:
             **changes,
         }
     )
+    budgets = policy.budgets.model_copy(update={"slow_start": slow_start})
+    return policy.model_copy(update={"budgets": budgets})
 
 
 class Watching:

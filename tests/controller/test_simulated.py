@@ -167,7 +167,7 @@ def test_observing() -> None:
     assert cycle.plan.lower_bound == 4
 
 
-def approving(cluster: SimulatedCluster, **changes: object) -> Simulation:
+def approving(cluster: SimulatedCluster, **changes: Any) -> Simulation:
     return Simulation(cluster, eager(Mode.APPROVE, **changes))
 
 

@@ -466,6 +466,61 @@ SENTENCES: list[tuple[Fact, str]] = [
             "shop until it has. See kubectl get events -n shop for the reason, or scale the workload down"
         ),
     ),
+    (
+        admission.BreakerOpen(
+            (
+                structs.replace(
+                    excess(BreakerCause.REPLACEMENTS, 2, 3, 0), note="shop/web (Deployment): failed calling webhook"
+                ),
+            ),
+            BREAKER_AT,
+            5 * MINUTE,
+        ),
+        (
+            "the cluster does not replace evicted pods: 2 replacements of 3 are overdue (shop/web (Deployment): failed "
+            "calling webhook). One eviction at a time, the first after a minute, shows whether it does again"
+        ),
+    ),
+    (
+        admission.ReplacementNotRunning(
+            Reference("shop", "Deployment", "web"), "web-0", "ImagePullBackOff", holds_namespace=False
+        ),
+        (
+            "the replacement of pod web-0 of shop/web (Deployment) does not run: ImagePullBackOff. Nothing more is "
+            "evicted in the workload until it does"
+        ),
+    ),
+    (
+        admission.ReplacementNotRunning(
+            Reference("shop", "Deployment", "web"), "web-0", "ImagePullBackOff", holds_namespace=True
+        ),
+        (
+            "the replacement of pod web-0 of shop/web (Deployment) does not run: ImagePullBackOff. Nothing more is "
+            "evicted in the namespace, in which this is so in several workloads, until it does"
+        ),
+    ),
+    (
+        admission.PodEnding("db-0"),
+        "waiting for pod db-0 of the same workload to end: its grace period is long",
+    ),
+    (
+        admission.WindowFull("", 4, 4),
+        (
+            "waiting for the replacements of the last evictions to arrive: 4 are under way, slow start allows 4 at once in "
+            "the cluster now"
+        ),
+    ),
+    (
+        admission.WindowFull("shop", 1, 1),
+        (
+            "waiting for the replacements of the last evictions to arrive: 1 is under way, slow start allows 1 at once in "
+            "namespace shop now"
+        ),
+    ),
+    (
+        admission.StepQueued(Reference("shop", "Deployment", "web"), 3),
+        "a step of shop/web (Deployment) that needs 3 concurrent evictions has waited for long, and goes first",
+    ),
     (admission.ServerOverloaded(timedelta(seconds=5)), "the API server is overloaded; next attempt in 5s"),
     (
         admission.MemoryUnsaved("HTTP 409"),

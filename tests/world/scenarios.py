@@ -249,6 +249,7 @@ def draw_policy(random: Random, scenario: Scenario) -> Policy:
     )
     return eager(
         mode=scenario.mode,
+        slow_start=True,
         budgets=budgets,
         interval=timedelta(seconds=random.choice([30, 60, 60])),
         plan_ttl=timedelta(minutes=random.choice([2, 15])),

@@ -211,6 +211,21 @@ MEMORY_SAVED: Final = Metric(
     help="1 if the last attempt to save the memory succeeded; while it is 0, nothing is evicted.",
     leader_only=True,
 )
+SLOW_START_WINDOW: Final = Metric(
+    name="rebalancer_slow_start_window",
+    help="How many moves may be under way at once in the cluster now (budgets.slowStart); 0 while slow start is off.",
+    leader_only=True,
+)
+MOVES_UNDER_WAY: Final = Metric(
+    name="rebalancer_moves_under_way",
+    help="Moves whose replacement has not arrived yet and is not overdue: not Ready, nor bound for 15 seconds.",
+    leader_only=True,
+)
+REPLACEMENTS_OVERDUE: Final = Metric(
+    name="rebalancer_replacements_overdue",
+    help="Moves whose replacement was not created, is not bound or does not run.",
+    leader_only=True,
+)
 POLICY_RELOAD_SUCCESSFUL: Final = Metric(
     name="rebalancer_policy_last_reload_successful",
     help="1 if the newest policy is in force, 0 if it is invalid and an older one stays in force.",
@@ -322,6 +337,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     PAUSED,
     BREAKER_OPEN,
     MEMORY_SAVED,
+    SLOW_START_WINDOW,
+    MOVES_UNDER_WAY,
+    REPLACEMENTS_OVERDUE,
     POLICY_RELOAD_SUCCESSFUL,
     POLICY_RELOADED,
     TEAM_POLICY_VALID,

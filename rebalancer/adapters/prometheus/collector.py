@@ -160,6 +160,9 @@ def _collect_cycle(samples: CycleSamples) -> Iterator[GaugeMetricFamily]:
     rows_of_teams = [((name,), int(valid)) for name, valid in samples.team_policies.items()]
     yield _make_gauge(catalog.TEAM_POLICY_VALID, rows_of_teams)
     yield _make_gauge(catalog.IN_FLIGHT, [((), samples.in_flight)])
+    yield _make_gauge(catalog.SLOW_START_WINDOW, [((), samples.slow_start_window)])
+    yield _make_gauge(catalog.MOVES_UNDER_WAY, [((), samples.under_way)])
+    yield _make_gauge(catalog.REPLACEMENTS_OVERDUE, [((), samples.overdue)])
     counts = {str(reason): count for reason, count in samples.refusals.items()}
     yield _make_gauge(catalog.REFUSALS, [((reason,), counts.get(reason, 0)) for reason in catalog.REFUSALS.values])
     yield _make_time_gauge(catalog.LAST_CYCLE, samples.cycle_ended_at)

@@ -160,6 +160,9 @@ class CycleSamples:
     minimum_evictions: int = 0
     plan_pending: int = 0
     in_flight: int = 0
+    slow_start_window: int = 0
+    under_way: int = 0
+    overdue: int = 0
     placeholders: int = 0
     refusals: Mapping[Reason, int] = field(default_factory=dict)
 

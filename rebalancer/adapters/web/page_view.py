@@ -10,6 +10,7 @@ from typing import Final, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
 
 from rebalancer.model.reasons import State, ViolationCause
+from rebalancer.reporting.acting import slow_start_text
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import PlannedEviction
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFinding, ReportedLimit
@@ -280,6 +281,12 @@ class PageView:
     def blocked(self) -> Sequence[str]:
         """Why nothing is evicted in some namespaces."""
         return [refusal_text(blocked.refusal) for blocked in self._page.status.breaker.namespaces]
+
+    @property
+    def slow_start(self) -> str:
+        """How many moves may be under way at once, "" where slow start is off."""
+        windows = self._page.status.slow_start
+        return slow_start_text(windows) if windows is not None else ""
 
     @property
     def last_moves(self) -> Sequence[MoveEntry]:

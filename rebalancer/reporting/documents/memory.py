@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from rebalancer.model.moments import Moment
-from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest, Target
+from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest, StartWindow, Target
 
 _FORMAT: Final = 2
 
@@ -31,6 +31,12 @@ MOST_FAILED: Final = 1_000
 
 MOST_SETTLING: Final = 1_000
 """Groups for which it is stored when they first waited for a node to settle, the oldest."""
+
+MOST_WINDOWS: Final = 400
+"""Windows of slow start that are stored: the cluster's, and those of the namespaces that moved last."""
+
+MOST_QUEUED: Final = 400
+"""Groups for which it is stored since when they have waited for slow start, the oldest."""
 
 MOST_BYTES: Final = 240 * 1024
 """Of the text; the ConfigMap may have 256 KiB, and people read the status beside it."""
@@ -76,6 +82,8 @@ def memory_text(memory: Memory) -> str:
         failed_predictions=tuple(sorted(memory.failed_predictions, key=lambda failure: failure.last)[-MOST_FAILED:]),
         refused=tuple(sorted(memory.refused, key=lambda refused: refused.last)[-MOST_FAILED:]),
         settling=tuple(sorted(memory.settling, key=itemgetter(1, 0))[:MOST_SETTLING]),
+        windows=tuple(sorted(sorted(memory.windows, key=_of_window)[:MOST_WINDOWS])),
+        queued=tuple(sorted(memory.queued, key=itemgetter(1, 0))[:MOST_QUEUED]),
     )
     text = _encode(bounded)
     for reduce in _REDUCTIONS:
@@ -94,12 +102,16 @@ def _encode(memory: Memory) -> str:
     return msgspec.json.encode(_Envelope(_FORMAT, b64encode(zlib.compress(data)).decode())).decode()
 
 
+def _of_window(window: StartWindow) -> tuple[bool, float, str]:
+    return window.namespace != "", -window.moved_at.timestamp(), window.namespace
+
+
 def _shorten_since(memory: Memory) -> Memory:
     return msgspec.structs.replace(memory, seen=memory.seen[: MOST_SINCE // 5])
 
 
 def _drop_delaying(memory: Memory) -> Memory:
-    return msgspec.structs.replace(memory, seen=(), changes=(), causes=(), settling=())
+    return msgspec.structs.replace(memory, seen=(), changes=(), causes=(), settling=(), windows=(), queued=())
 
 
 def _drop_ended_moves(memory: Memory) -> Memory:

@@ -8,8 +8,9 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from rebalancer.admission.admit import Admission
-from rebalancer.admission.causes import ReplacementNotCreated
+from rebalancer.admission.causes import ReplacementNotCreated, ReplacementNotRunning
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.slow_start import WindowUses
 from rebalancer.model.breaker import BreakerCause, BreakerState
 from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.moves import Move, Reference
@@ -25,7 +26,7 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
-from rebalancer.tracking.uncreated import find_uncreated
+from rebalancer.tracking.holds import find_held_namespaces
 
 _MOST_TEAMS: Final = 20
 _MOST_NAMESPACES: Final = 20
@@ -78,7 +79,7 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
     """A namespace in which nothing is evicted until a workload has a pod in place of `pod`.
 
     `failure` says why that pod cannot be created, as the workload's condition says it, "" if nothing does. `since` is
-    when `pod` was evicted.
+    when `pod` was evicted. `not_running` is why a pod that was created does not run, "" where none was.
     """
 
     namespace: Text
@@ -86,11 +87,15 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
     pod: Text
     since: datetime
     failure: str
+    not_running: str = ""
 
     @property
     def refusal(self) -> Refusal:
         """Why its evictions wait."""
         workload = Reference(self.namespace, self.workload.kind, self.workload.name)
+        if self.not_running:
+            why = ReplacementNotRunning(workload, self.pod, self.not_running, holds_namespace=True)
+            return Refusal(Reason.SLOW_START, why)
         return Refusal(Reason.CANNOT_CREATE, ReplacementNotCreated(workload, self.pod, self.failure))
 
 
@@ -114,6 +119,25 @@ class BreakerStatus(CamelCaseStruct, frozen=True, kw_only=True):
     open: bool
     causes: tuple[BreakerCause, ...]
     namespaces: tuple[BlockedNamespace, ...] = ()
+
+
+class SlowStartWindow(CamelCaseStruct, frozen=True, kw_only=True):
+    """How many moves may be under way at once in a namespace, and how many are."""
+
+    namespace: Text
+    at_once: Number
+    under_way: Number
+
+
+class SlowStartStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """How many moves may be under way at once in the cluster, and how many are.
+
+    `namespaces` are the first twenty in which evictions wait for their window.
+    """
+
+    at_once: Number
+    under_way: Number
+    namespaces: tuple[SlowStartWindow, ...] = ()
 
 
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
@@ -151,6 +175,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     last_cycle: datetime | None
     stale: str
     breaker: BreakerStatus
+    slow_start: SlowStartStatus | None = None
     in_flight: tuple[MoveEntry, ...]
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
@@ -161,7 +186,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 def _blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:
     """Return the entries of the first namespaces in which nothing is evicted because of these moves."""
-    overdue = sorted(find_uncreated(moves).items())[:_MOST_NAMESPACES]
+    overdue = sorted(find_held_namespaces(moves).items())[:_MOST_NAMESPACES]
     return tuple(
         BlockedNamespace(
             namespace=namespace,
@@ -169,6 +194,7 @@ def _blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:
             pod=move.pod,
             since=move.requested_at,
             failure=move.uncreated or "",
+            not_running=move.unstarted or "" if move.uncreated is None else "",
         )
         for namespace, move in overdue
     )
@@ -217,6 +243,20 @@ def breaker_status(state: BreakerState, moves: Iterable[Move]) -> BreakerStatus:
     """Convert the breaker's state to its status; `moves` are those of the memory."""
     causes = tuple(known.cause for known in state.causes)
     return BreakerStatus(open=state.is_open, causes=causes, namespaces=_blocked_namespaces(moves))
+
+
+def slow_start_status(uses: WindowUses | None) -> SlowStartStatus | None:
+    """Convert the windows of slow start to their entry, None where it is off."""
+    if uses is None:
+        return None
+    return SlowStartStatus(
+        at_once=uses.cluster.at_once,
+        under_way=uses.cluster.under_way,
+        namespaces=tuple(
+            SlowStartWindow(namespace=namespace, at_once=use.at_once, under_way=use.under_way)
+            for namespace, use in list(uses.namespaces.items())[:_MOST_NAMESPACES]
+        ),
+    )
 
 
 def count_refusals(plan: Plan, admission: Admission, deadlocks: int) -> dict[str, int]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from rebalancer.reporting.acting import slow_start_text
 from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
 from rebalancer.reporting.phrases import ago, plural, proof_text
 from rebalancer.reporting.refusals import refusal_text
@@ -40,6 +41,8 @@ def _facts(status: StatusDocument, now: datetime) -> Iterator[str]:
     yield f"{ran}, {_leader(status)}, policy {status.policy.hash} ({status.policy.source})"
     plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
     yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} in flight."
+    if status.slow_start is not None:
+        yield slow_start_text(status.slow_start)
     if status.paused is not None and status.paused.until is not None:
         yield f"Paused until {status.paused.until:%Y-%m-%d %H:%M:%SZ}; rebalancer resume ends it."
     elif status.paused is not None:

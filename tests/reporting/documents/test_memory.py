@@ -32,13 +32,22 @@ from rebalancer.model.moves import (
     Reference,
     RefusedRequest,
     SentRequest,
+    StartWindow,
     Target,
     ZoneSeen,
     make_token,
 )
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.reporting.documents import memory as memory_document
-from rebalancer.reporting.documents.memory import MOST_BYTES, MOST_FAILED, MOST_SINCE, memory_text, parse_memory
+from rebalancer.reporting.documents.memory import (
+    MOST_BYTES,
+    MOST_FAILED,
+    MOST_QUEUED,
+    MOST_SINCE,
+    MOST_WINDOWS,
+    memory_text,
+    parse_memory,
+)
 from rebalancer.tracking.changes import MOST_CHANGES
 from rebalancer.tracking.moves import ENDED_MOVES_STORED
 from rebalancer.tracking.requests import sent_request
@@ -58,6 +67,8 @@ MEMORY = Memory(
     breaker=BreakerState((OpenCause(cause=BreakerCause.API_ERRORS, part=3, total=5, bound=20, since=NOW, last=NOW),)),
     proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=("u1", "u2"), approved=True),
     settling=(("fedcba9876543210", NOW),),
+    windows=(StartWindow(size=8, limited=True, moved_at=NOW), StartWindow(namespace="shop", size=4, moved_at=NOW)),
+    queued=(("0011223344556677", NOW),),
 )
 
 
@@ -181,6 +192,11 @@ def test_its_size_is_bounded() -> None:
         causes=tuple((make_token(f"c{number}"), ViolationCause.SCALE_DOWN) for number in range(MOST_STORED)),
         proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=tuple(uid() for _ in range(MOST_PROPOSED))),
         settling=tuple((make_token(name(number)), NOW) for number in range(20_000)),
+        windows=tuple(
+            StartWindow(namespace=f"team-{n}" if n else "", size=n + 1, moved_at=NOW + timedelta(seconds=n))
+            for n in range(20_000)
+        ),
+        queued=tuple((make_token(name(number)), NOW) for number in range(20_000)),
     )
     text = memory_text(memory)
     assert len(text) <= LIMIT
@@ -188,6 +204,9 @@ def test_its_size_is_bounded() -> None:
     assert stored.moves == moves
     assert stored.sent == memory.sent
     assert stored.proposal == memory.proposal
+    assert stored.windows[0] == memory.windows[0]
+    assert set(stored.windows) == {memory.windows[0], *memory.windows[-MOST_WINDOWS + 1 :]}
+    assert len(stored.queued) == MOST_QUEUED
     assert {token for token, _ in stored.seen} == {make_token(name(number)) for number in range(MOST_SINCE)}
 
 

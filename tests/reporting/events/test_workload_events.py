@@ -4,7 +4,7 @@ import pytest
 
 from rebalancer.model.events import EventReason
 from rebalancer.model.moves import MoveState
-from rebalancer.reporting.events import uncreated_events
+from rebalancer.reporting.events import overdue_events
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
 
@@ -27,6 +27,6 @@ def test_a_replacement_is_reported_when_it_becomes_overdue_and_when_the_reason_b
     before: str | None, after: str | None, published: bool
 ) -> None:
     moves = [move("web-0", NOW, state=MoveState.EVICTED, uncreated=uncreated) for uncreated in (before, after)]
-    events = uncreated_events(moves[:1], moves[1:])
+    events = overdue_events(moves[:1], moves[1:])
     assert [event.reason for event in events] == [EventReason.EVICTION_BLOCKED] * published
     assert all((after or "") in event.note and event.regarding.name == "web" for event in events)

@@ -1,0 +1,149 @@
+"""Which replacements have arrived, and which are overdue because they do not run.
+
+Whether a cluster replaces what is evicted cannot be seen beforehand: an image that is gone, a registry that does not
+answer, a scheduler that places nothing. So a move is under way until its replacement has arrived: it is Ready, or it
+has been bound to a node for `ARRIVAL` and nothing is wrong with it. Many applications take minutes until they are
+Ready; that a node has taken their pod says enough.
+
+A replacement that was created is overdue when it is not bound within `breaker.pendingFor`, when its kubelet says why a
+container does not run, when it has failed, or when its node has made no sandbox for it within `SANDBOX`. One that
+merely starts slowly is not. Replacements that are not even created: `tracking.uncreated`.
+
+All times are by this controller's clock, from the snapshot that first shows a state.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.pods import NO_SANDBOX, Pod, PodPhase
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.tracking.uncreated import creation_deadline
+
+ARRIVAL: Final = timedelta(seconds=15)
+"""Bound for this long without a reason why it does not run, a replacement has arrived."""
+
+SANDBOX: Final = timedelta(minutes=2)
+"""How long a node may take for a pod's sandbox: its network and volumes come first."""
+
+LONG_GRACE: Final = timedelta(minutes=1)
+"""A pod that still terminates after this time keeps no place in the windows of slow start, only its workload waits."""
+
+PROOF: Final = timedelta(minutes=2)
+"""Bound for this long, a replacement proves that the cluster replaces pods, though it is not Ready: an image that
+cannot be pulled shows within that time."""
+
+UNSCHEDULABLE: Final = "it is not bound to a node"
+FAILED: Final = "it has failed"
+
+
+def note_arrival(move: Move, before: Move, snapshot: Snapshot, pending_for: timedelta, now: datetime) -> Move:
+    """Return a move with whether its replacement has arrived or is overdue; `before` is the move before this snapshot.
+
+    `pending_for` is how long a replacement may wait for a node.
+    """
+    match move.state:
+        case MoveState.VERIFIED | MoveState.INEFFECTIVE:
+            return _with(move, arrived=True)
+        case MoveState.EVICTED:
+            # A replacement that failed is followed by the next one, which has to run for anything to be proved.
+            failed = snapshot.pod.get(before.replacement) if before.state is MoveState.PENDING else None
+            has_failed = failed is not None and failed.phase is PodPhase.FAILED
+            return _with(move, unstarted=FAILED if has_failed else move.unstarted)
+        case MoveState.PENDING | MoveState.LOST if move.replacement:
+            pod = snapshot.pod.get(move.replacement)
+            if pod is None or pod.ready or (move.state is MoveState.LOST and not _is_followed(move, before)):
+                return _with(move, arrived=move.arrived)
+            return _follow(move, pod, pending_for, now)
+        case _:
+            return _with(move)
+
+
+def _is_followed(move: Move, before: Move) -> bool:
+    """Return whether a lost move still says something: until its replacement runs, or is gone."""
+    return move.unstarted is not None or not before.state.over
+
+
+def _follow(move: Move, pod: Pod, pending_for: timedelta, now: datetime) -> Move:
+    """Return a move whose replacement exists and is not Ready."""
+    if pod.node is None:
+        late = now - move.changed_at >= pending_for
+        return _with(move, unstarted=UNSCHEDULABLE if late else move.unstarted)
+    since = move.bound_since or now
+    if pod.start_failure == NO_SANDBOX:
+        late = move.unstarted == NO_SANDBOX or now - since >= SANDBOX
+        return _with(move, bound_since=since, unstarted=NO_SANDBOX) if late else _wait(move, since, now)
+    if pod.start_failure:
+        return _with(move, unstarted=pod.start_failure)
+    return _wait(move, since, now)
+
+
+def _wait(move: Move, since: datetime, now: datetime) -> Move:
+    """Return a move whose replacement has been bound since then, and nothing is wrong with it."""
+    arrived = move.arrived or now - since >= ARRIVAL
+    return _with(move, bound_since=since, arrived=arrived, unstarted=None if arrived else move.unstarted)
+
+
+def _with(
+    move: Move, *, bound_since: datetime | None = None, arrived: bool = False, unstarted: str | None = None
+) -> Move:
+    if (move.bound_since, move.arrived, move.unstarted) == (bound_since, arrived, unstarted):
+        return move
+    return structs.replace(move, bound_since=bound_since, arrived=arrived, unstarted=unstarted)
+
+
+def note_victim(move: Move, snapshot: Snapshot, now: datetime) -> Move:
+    """Return a move with when its victim was last seen to end within a grace period that is longer than most."""
+    if move.state.over or now - move.requested_at < LONG_GRACE:
+        return move
+    victim = snapshot.pod.get(move.uid)
+    ends = victim.deleted if victim is not None else None
+    return structs.replace(move, victim_seen=now) if ends is not None and now < ends else move
+
+
+def is_under_way(move: Move, snapshot: Snapshot, now: datetime) -> bool:
+    """Return whether a move takes a place in the windows of slow start: its replacement has still to arrive.
+
+    One that is overdue holds its workload or namespace instead, one whose victim takes long to end its workload.
+    """
+    return not (move.state.over or move.arrived or move.overdue or is_ending(move, snapshot, now))
+
+
+def is_ending(move: Move, snapshot: Snapshot, now: datetime) -> bool:
+    """Return whether a move's victim still terminates, after a time in which most pods are gone."""
+    if move.state is not MoveState.EVICTED or now - move.changed_at < LONG_GRACE:
+        return False
+    victim = snapshot.pod.get(move.uid)
+    return victim is not None and victim.terminating
+
+
+def is_proof(move: Move, now: datetime) -> bool:
+    """Return whether a move proves that the cluster replaces pods: its replacement became Ready, or ran for `PROOF`."""
+    if move.state in {MoveState.VERIFIED, MoveState.INEFFECTIVE}:
+        return True
+    return move.arrived and move.bound_since is not None and now - move.bound_since >= PROOF
+
+
+def find_next_change(moves: Iterable[Move], pending_for: timedelta, now: datetime) -> datetime | None:
+    """Return when time alone may change whether a move is under way, None if nothing is known to."""
+    due = (
+        moment
+        for move in moves
+        if not (move.state.over or move.arrived or move.overdue)
+        for moment in _deadlines(move, pending_for)
+        if moment > now
+    )
+    return min(due, default=None)
+
+
+def _deadlines(move: Move, pending_for: timedelta) -> Iterator[datetime]:
+    """Yield when a replacement has arrived, or is overdue, and when a victim has terminated for long."""
+    if move.bound_since is not None:
+        yield from (move.bound_since + ARRIVAL, move.bound_since + SANDBOX)
+    elif move.state is MoveState.PENDING:
+        yield move.changed_at + pending_for
+    else:
+        yield from (move.changed_at + LONG_GRACE, creation_deadline(move))

@@ -1,0 +1,98 @@
+"""What overdue replacements hold back: their workload, their namespace, or the whole cluster.
+
+A replacement that does not run holds its workload: its other pods run, and nothing says that they would again. One that
+cannot be created holds its namespace, and so do replacements of two of its workloads that do not run. Where they stand
+in two namespaces, for no reason that concerns a namespace alone, and nothing that was requested after them has been
+replaced anywhere, the cluster does not replace pods: nothing is evicted but a probe, after a minute, then after twice
+the time of the last one.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.tracking.arrivals import is_ending, is_proof
+from rebalancer.tracking.uncreated import find_uncreated
+
+FIRST_PROBE: Final = timedelta(minutes=1)
+LONGEST_PROBE: Final = timedelta(hours=1)
+
+_OF_NAMESPACE: Final = re.compile(
+    r"exceeded quota: |failed quota: |violates PodSecurity "
+    r"|(maximum|minimum) \S+ (usage|limit|request) per (Container|Pod)|limit to request ratio per (Container|Pod)"
+)
+"""How the API server words why a pod cannot be created where the reason is the namespace's own: its ResourceQuota, its
+LimitRange, its Pod Security level. Source: `plugin/pkg/admission/resourcequota`, `plugin/pkg/admission/limitranger`,
+`staging/src/k8s.io/pod-security-admission`."""
+
+_NO_ANSWER: Final = frozenset({MoveState.REFUSED, MoveState.GONE, MoveState.OVERTAKEN})
+"""Moves that say nothing about replacements."""
+
+
+class Holds(NamedTuple):
+    """What waits for overdue replacements: for each namespace and each workload the move that holds it."""
+
+    namespaces: Mapping[str, Move]
+    workloads: Mapping[Reference, Move]
+
+
+def find_holds(moves: Collection[Move], snapshot: Snapshot, now: datetime) -> Holds:
+    """Return what waits for a replacement that is not created or does not run, or for a pod that takes long to end."""
+    workloads: dict[Reference, Move] = {}
+    for move in moves:
+        if move.overdue or is_ending(move, snapshot, now):
+            workloads.setdefault(move.workload, move)
+    return Holds(find_held_namespaces(moves), workloads)
+
+
+def find_held_namespaces(moves: Iterable[Move]) -> Mapping[str, Move]:
+    """Return for each namespace in which nothing is evicted the move whose replacement is overdue."""
+    known = tuple(moves)
+    overdue: defaultdict[str, dict[Reference, Move]] = defaultdict(dict)
+    for move in sorted(known, key=_age):
+        if move.overdue:
+            overdue[move.namespace].setdefault(move.workload, move)
+    several = {space: next(iter(those.values())) for space, those in overdue.items() if len(those) > 1}
+    return {**several, **find_uncreated(known)}
+
+
+def _age(move: Move) -> tuple[datetime, str]:
+    return move.requested_at, move.pod
+
+
+def find_unreplaced(moves: Collection[Move], now: datetime) -> tuple[Move, ...]:
+    """Return the overdue moves that say that the cluster does not replace pods, the oldest first; none if it does.
+
+    Nothing that was requested after any of them was replaced.
+    """
+    replaced = max((move.requested_at for move in moves if is_proof(move, now)), default=None)
+    unreplaced = sorted(
+        (
+            move
+            for move in moves
+            if move.overdue
+            and (replaced is None or move.requested_at >= replaced)
+            and not _OF_NAMESPACE.search(move.uncreated or "")
+        ),
+        key=_age,
+    )
+    return tuple(unreplaced) if len({move.namespace for move in unreplaced}) > 1 else ()
+
+
+def find_next_probe(moves: Iterable[Move], since: datetime, now: datetime) -> datetime | None:
+    """Return when an eviction may show whether a cluster that is held `since` replaces pods; None while one is tried.
+
+    Each one whose replacement is overdue doubles the wait.
+    """
+    last, failed = since, 0
+    for move in moves:
+        if move.requested_at > since and move.state not in _NO_ANSWER:
+            if not (move.overdue or move.state is MoveState.LOST or is_proof(move, now)):
+                return None
+            last, failed = max(last, move.requested_at), failed + move.overdue
+    wait: timedelta = FIRST_PROBE * 2 ** min(failed, 10)
+    return last + min(wait, LONGEST_PROBE)

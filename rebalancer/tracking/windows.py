@@ -1,0 +1,70 @@
+"""The windows of slow start: how many moves may be under way at once, in the cluster and in a namespace.
+
+As the ReplicaSet controller creates pods: few at first, and twice as many each time while all goes well. Whatever keeps
+replacements from arriving and cannot be seen beforehand then costs a few pods, not one of every workload. A window
+grows by one for every replacement that arrives, and only while it is what limits: a window that nothing has filled says
+nothing about how many moves the cluster can take. It begins anew after `IDLE` without a move.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.model.moves import Memory, Move, MoveState, StartWindow
+
+FIRST_IN_CLUSTER: Final = 2
+FIRST_IN_NAMESPACE: Final = 1
+
+IDLE: Final = timedelta(minutes=10)
+"""Without a move for this long a window begins anew: what it has shown is no longer known."""
+
+_NEVER_GRANTED: Final = frozenset({MoveState.REFUSED, MoveState.GONE})
+
+
+def first_size(namespace: str) -> int:
+    """Return how many moves may be under way at first, in a namespace or in the cluster ("")."""
+    return FIRST_IN_NAMESPACE if namespace else FIRST_IN_CLUSTER
+
+
+def grow_windows(memory: Memory, before: Iterable[Move], now: datetime) -> Memory:
+    """Return the memory with the windows after a snapshot; `before` are the moves before it."""
+    known = {move.uid: move.arrived for move in before}
+    arrived = Counter[str]()
+    last: dict[str, datetime] = {}
+    for move in memory.moves:
+        if move.state not in _NEVER_GRANTED:
+            for namespace in ("", move.namespace):
+                arrived[namespace] += move.arrived and not known.get(move.uid, True)
+                last[namespace] = max(last.get(namespace, move.requested_at), move.requested_at)
+    windows = (
+        structs.replace(
+            window,
+            size=window.size + (arrived[window.namespace] if window.limited else 0),
+            moved_at=min(now, max(window.moved_at, last.get(window.namespace, window.moved_at))),
+        )
+        for window in memory.windows
+    )
+    return structs.replace(memory, windows=tuple(window for window in windows if now - window.moved_at < IDLE))
+
+
+def store_windows(
+    before: Iterable[StartWindow], sizes: Mapping[str, int], limited: Collection[str], now: datetime
+) -> tuple[StartWindow, ...]:
+    """Return the windows to store after an admission: those that are not as at first, by namespace.
+
+    `before` are those of the memory, `sizes` those in force, `limited` the namespaces whose window refused evictions.
+    """
+    moved = {window.namespace: window.moved_at for window in before}
+    windows = (
+        StartWindow(
+            namespace=namespace,
+            size=sizes.get(namespace, first_size(namespace)),
+            limited=namespace in limited,
+            moved_at=moved.get(namespace, now),
+        )
+        for namespace in sorted({*sizes, *limited})
+    )
+    return tuple(window for window in windows if window.limited or window.size > first_size(window.namespace))

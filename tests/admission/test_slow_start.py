@@ -1,0 +1,349 @@
+"""Slow start: few moves are under way at first, steps of several get their turn, and a cluster that holds is probed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.admission.admit import Admission, AdmissionContext, admit
+from rebalancer.admission.breaker import update_breaker
+from rebalancer.admission.causes import (
+    BreakerOpen,
+    PodEnding,
+    ReplacementNotCreated,
+    ReplacementNotRunning,
+    StepQueued,
+    WindowFull,
+)
+from rebalancer.admission.memory import update_memory
+from rebalancer.admission.slow_start import PATIENCE, WindowUse, describe_windows
+from rebalancer.engine import evaluate
+from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Reference, StartWindow
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plan import Plan
+from rebalancer.policy import Amount, Breaker, Budgets, Mode, Policy
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.tracking.holds import FIRST_PROBE
+from rebalancer.tracking.windows import grow_windows
+from tests.controller.simulated import eager
+from tests.tracking.build import move
+
+PLENTY = dict.fromkeys(
+    ("max_unavailable", "per_workload", "per_cycle", "per_node", "per_namespace", "per_minute"), Amount(value=100)
+)
+POLICY = eager(budgets=Budgets(**PLENTY), slow_start=True)
+SECOND = timedelta(seconds=1)
+
+
+def rules(**budgets: Any) -> Policy:
+    return eager(budgets=Budgets(**{**PLENTY, **budgets}), slow_start=True)
+
+
+def violated(namespaces: int = 3) -> Snapshot:
+    """Workloads in as many namespaces, four evictions each."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    for number in range(namespaces):
+        on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
+        blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1}, namespace=f"team-{number}")
+    return blueprint.snapshot()
+
+
+SNAPSHOT = violated()
+EVALUATION = evaluate(SNAPSHOT, POLICY)
+PLAN = EVALUATION.plan
+NOW = SNAPSHOT.taken_at
+
+
+def needing(number: int, *namespaces: str) -> Plan:
+    """Return the plan in which the steps of some namespaces need that many evictions at once."""
+    evictions = tuple(
+        structs.replace(one, repair=structs.replace(one.repair, needed=number))
+        if one.pod.namespace in namespaces
+        else one
+        for one in PLAN.evictions
+    )
+    return structs.replace(PLAN, evictions=evictions)
+
+
+def admitted(
+    memory: Memory = NO_MEMORY,
+    *,
+    made: Plan = PLAN,
+    snapshot: Snapshot = SNAPSHOT,
+    policy: Policy = POLICY,
+    now: datetime = NOW,
+    **fields: Any,
+) -> Admission:
+    memory = update_memory(memory, EVALUATION.assessment, {}, made, now)
+    memory = structs.replace(memory, seen=tuple((token, NOW) for token, _ in memory.seen))
+    return admit(made, snapshot, memory, AdmissionContext(policy=policy, mode=Mode.EVICT, now=now, **fields))
+
+
+def under_way(uid: str, namespace: str, **fields: Any) -> Move:
+    """Return a move of another workload, whose replacement has not arrived."""
+    fields = {"state": MoveState.EVICTED, "workload": Reference(namespace, "Deployment", uid), **fields}
+    return move(uid, fields.pop("at", NOW), namespace=namespace, **fields)
+
+
+def spaces(admission: Admission) -> Counter[str]:
+    return Counter(one.pod.namespace for one in admission.evictions)
+
+
+def causes(admission: Admission) -> set[object]:
+    return {one.refusal.cause for one in admission.waiting}
+
+
+def windows(admission: Admission) -> dict[str, tuple[int, bool]]:
+    return {one.namespace: (one.size, one.limited) for one in admission.windows}
+
+
+def test_at_first_two_moves_in_the_cluster_and_one_in_a_namespace() -> None:
+    """The rest waits, and says for what; the windows that limit are stored."""
+    admission = admitted()
+    assert sorted(spaces(admission).values()) == [1, 1]
+    assert {one.reason for one in admission.waiting} == {Reason.SLOW_START}
+    full = set(spaces(admission))
+    assert causes(admission) == {WindowFull("", 2, 2)}
+    assert windows(admission) == {"": (2, True), **dict.fromkeys(full, (1, True))}
+
+
+def test_where_only_the_namespace_limits_the_cluster_does_not() -> None:
+    one = structs.replace(PLAN, evictions=tuple(x for x in PLAN.evictions if x.pod.namespace == "team-0"))
+    admission = admitted(made=one)
+    assert spaces(admission) == {"team-0": 1}
+    assert causes(admission) == {WindowFull("team-0", 1, 1)}
+    assert windows(admission) == {"team-0": (1, True)}
+    memory = Memory(moves=(under_way("x", "team-0"),))
+    assert causes(admitted(memory, made=one)) == {WindowFull("team-0", 1, 1)}
+
+
+def test_without_slow_start_everything_goes() -> None:
+    """`budgets.slowStart: false`."""
+    admission = admitted(policy=eager(budgets=Budgets(**PLENTY)))
+    assert (len(admission.evictions), admission.windows, admission.queued) == (12, (), ())
+
+
+def test_what_a_rate_refuses_takes_no_place() -> None:
+    """And a window that a rate does not fill does not limit."""
+    admission = admitted(policy=rules(per_cycle=Amount(value=1)))
+    assert len(admission.evictions) == 1
+    assert {one.reason for one in admission.waiting} == {Reason.RATE_LIMITED}
+    assert admission.windows == ()
+
+
+def test_moves_that_have_not_arrived_take_the_places() -> None:
+    """Those that have arrived, are overdue elsewhere or over do not."""
+    memory = Memory(moves=(under_way("x", "elsewhere"),))
+    assert len(admitted(memory).evictions) == 1
+    for fields in ({"arrived": True}, {"state": MoveState.VERIFIED}, {"state": MoveState.REFUSED}, {"uncreated": ""}):
+        assert len(admitted(Memory(moves=(under_way("x", "elsewhere", **fields),))).evictions) == 2
+    waits = admitted(Memory(moves=(under_way("x", "elsewhere"),)))
+    assert waits.next_try == NOW + 10 * SECOND, "when its replacement is overdue"
+
+
+def test_ramping_doubles() -> None:
+    """2, 4, 8, …: each replacement that arrives lets one more go, as long as enough wait."""
+    snapshot = violated(40)
+    made = evaluate(snapshot, POLICY).plan
+    memory, numbers = NO_MEMORY, []
+    for second in range(4):
+        now = snapshot.taken_at + second * SECOND
+        context = AdmissionContext(policy=POLICY, mode=Mode.EVICT, now=now)
+        admission = admit(made, snapshot, memory, context)
+        numbers.append(len(admission.evictions))
+        moves = tuple(
+            under_way(one.pod.uid, one.pod.namespace, at=now, workload=one.workload) for one in admission.evictions
+        )
+        arrived = tuple(structs.replace(one, arrived=True, state=MoveState.VERIFIED) for one in moves)
+        memory = grow_windows(Memory(moves=arrived, windows=admission.windows), moves, now)
+    assert numbers == [2, 4, 8, 16]
+
+
+def test_a_step_of_several_goes_once_nothing_else_is_under_way() -> None:
+    """It may exceed the windows then; what it waits for is said, and since when it waits is stored."""
+    made = needing(3, "team-0")
+    alone = structs.replace(made, evictions=tuple(one for one in made.evictions if one.pod.namespace == "team-0"))
+    assert len(admitted(made=alone).evictions) == 3
+    busy = admitted(Memory(moves=(under_way("x", "elsewhere"),)), made=alone)
+    assert (busy.evictions, causes(busy)) == ((), {WindowFull("", 2, 1)})
+    assert [since for _, since in busy.queued] == [NOW]
+    roomy = Memory(
+        moves=(under_way("x", "elsewhere"),),
+        windows=(
+            StartWindow(size=4, moved_at=NOW),
+            StartWindow(namespace="team-0", size=3, moved_at=NOW),
+        ),
+    )
+    assert len(admitted(roomy, made=alone).evictions) == 3
+    assert not admitted(roomy, made=alone).queued
+
+
+def test_nothing_overtakes_a_step_that_has_waited_for_two_minutes() -> None:
+    """Others go before that, and after it when it has gone."""
+    made = needing(3, "team-0")
+    memory = Memory(moves=(under_way("x", "elsewhere"),))
+    first = admitted(memory, made=made)
+    assert set(spaces(first)) <= {"team-1", "team-2"}
+    assert len(first.evictions) == 1
+    later = structs.replace(memory, queued=first.queued)
+    soon = admitted(later, made=made, now=NOW + PATIENCE - SECOND)
+    assert len(soon.evictions) == 1
+    assert soon.queued == first.queued
+    late = NOW + PATIENCE
+    held = admitted(structs.replace(later, moves=(under_way("x", "elsewhere", at=late),)), made=made, now=late, turn=1)
+    assert held.evictions == ()
+    assert causes(held) == {WindowFull("", 2, 1), StepQueued(Reference("team-0", "Deployment", "web"), 3)}
+    free = admitted(structs.replace(later, moves=()), made=made, now=late)
+    assert spaces(free) == {"team-0": 3}
+    ahead = structs.replace(later, queued=tuple((token, late + PATIENCE) for token, _ in first.queued))
+    assert admitted(ahead, made=made).queued == first.queued, "a clock that was set back delays nothing"
+
+
+def test_a_replacement_that_does_not_run_stops_its_workload_alone() -> None:
+    """With its kubelet's words; a second workload's stops the namespace, whose window begins anew."""
+    web = Reference("team-0", "Deployment", "web")
+    overdue = under_way("x", "team-0", workload=web, state=MoveState.PENDING, unstarted="ImagePullBackOff")
+    admission = admitted(Memory(moves=(overdue,)), policy=eager(budgets=Budgets(**PLENTY)))
+    assert spaces(admission) == {"team-1": 4, "team-2": 4}
+    assert causes(admission) == {ReplacementNotRunning(web, "x", "ImagePullBackOff", holds_namespace=False)}
+    assert {one.reason for one in admission.waiting} == {Reason.SLOW_START}
+    db = structs.replace(overdue, uid="y", pod="y", workload=Reference("team-0", "Deployment", "db"))
+    api = structs.replace(overdue, uid="z", pod="z", workload=Reference("team-0", "Deployment", "api"))
+    grown = (StartWindow(size=9, moved_at=NOW), StartWindow(namespace="team-0", size=9, moved_at=NOW))
+    several = admitted(Memory(moves=(api, db), windows=grown))
+    assert not spaces(several)["team-0"]
+    assert ReplacementNotRunning(db.workload, "y", "ImagePullBackOff", holds_namespace=True) in causes(several)
+    assert windows(several)[""][0] == 9
+    assert "team-0" not in windows(several)
+
+
+def test_a_pod_that_takes_long_to_end_stops_its_workload_alone() -> None:
+    """A broker that hands over its queues for an hour, say."""
+    victim = next(pod for pod in SNAPSHOT.pods if pod.namespace == "team-0")
+    ending = structs.replace(victim, deleted=NOW + timedelta(hours=1))
+    snapshot = replace(SNAPSHOT, pods=(ending, *(pod for pod in SNAPSHOT.pods if pod is not victim)))
+    going = under_way(
+        victim.uid, "team-0", workload=Reference("team-0", "Deployment", "web"), pod="web-7", at=NOW - 60 * SECOND
+    )
+    admission = admitted(Memory(moves=(going,)), snapshot=snapshot)
+    assert set(spaces(admission)) == {"team-1", "team-2"}
+    assert PodEnding("web-7") in causes(admission)
+
+
+def held_cluster(*moves: Move, now: datetime, before: BreakerState = CLOSED) -> BreakerState:
+    return update_breaker(before, (), Breaker(), now, moves=moves)
+
+
+DOWN = (
+    under_way("x", "one", uncreated="failed calling webhook"),
+    under_way("y", "two", state=MoveState.PENDING, unstarted="ImagePullBackOff"),
+)
+
+
+def test_a_cluster_that_does_not_replace_is_left_alone() -> None:
+    """The breaker names the workloads and what is said of them, keeps its beginning, and closes with its cause."""
+    state = held_cluster(*DOWN, now=NOW)
+    (cause,) = state.causes
+    assert (cause.cause, cause.part, cause.total, cause.since) == (BreakerCause.REPLACEMENTS, 2, 2, NOW)
+    assert cause.note == "one/x (Deployment): failed calling webhook; two/y (Deployment): ImagePullBackOff"
+    later = held_cluster(*DOWN, now=NOW + SECOND, before=state)
+    assert (later.causes[0].since, later.causes[0].last) == (NOW, NOW + SECOND)
+    ahead = held_cluster(*DOWN, now=NOW - SECOND, before=state)
+    assert ahead.causes[0].since == NOW - SECOND
+    silent = held_cluster(structs.replace(DOWN[0], uncreated=""), DOWN[1], now=NOW)
+    assert silent.causes[0].note.endswith("one/x (Deployment): no pod was created, and nothing says why")
+    assert held_cluster(DOWN[0], now=NOW, before=state) == CLOSED
+    grown = (StartWindow(size=9, moved_at=NOW), StartWindow(namespace="team-0", size=9, moved_at=NOW))
+    admission = admitted(Memory(moves=DOWN, windows=grown), breaker=state)
+    assert (admission.evictions, admission.windows) == ((), ())
+    assert causes(admission) == {BreakerOpen(state.causes, NOW, timedelta(minutes=5))}
+    assert admission.next_try == NOW + FIRST_PROBE
+
+
+def test_a_probe_goes_elsewhere_after_a_minute() -> None:
+    """One eviction, in a namespace without overdue replacements; while it is tried nothing else goes."""
+    at_probe = NOW + FIRST_PROBE
+    avoided = under_way("z", "team-0", uncreated="failed calling webhook")
+    moves = (*DOWN, avoided)
+    state = held_cluster(*moves, now=NOW)
+    assert not admitted(Memory(moves=moves), breaker=state, now=at_probe - SECOND).evictions
+    admission = admitted(Memory(moves=moves), breaker=state, now=at_probe)
+    (probe,) = admission.evictions
+    assert probe.pod.namespace != "team-0"
+    assert len(admission.waiting) == 11
+    tried = under_way("p", probe.pod.namespace, at=at_probe, state=MoveState.PLANNED)
+    during = admitted(Memory(moves=(*moves, tried)), breaker=state, now=at_probe + SECOND)
+    assert (during.evictions, during.next_try) == ((), None)
+
+
+def test_a_probe_is_a_single_eviction() -> None:
+    """Not a step that needs several, and none where the breaker is open for another cause, too."""
+    now = NOW + FIRST_PROBE
+    state = held_cluster(*DOWN, now=NOW)
+    memory = Memory(moves=DOWN)
+    assert not admitted(memory, made=needing(2, "team-0", "team-1", "team-2"), breaker=state, now=now).evictions
+    assert spaces(admitted(memory, made=needing(2, "team-0", "team-1"), breaker=state, now=now)) == {"team-2": 1}
+    others = held_cluster(*DOWN, now=NOW).causes
+    unready = structs.replace(others[0], cause=BreakerCause.UNREADY_NODES)
+    assert not admitted(memory, breaker=BreakerState((unready, *others)), now=now).evictions
+    one = structs.replace(PLAN, evictions=PLAN.evictions[:1])
+    assert len(admitted(memory, made=one, breaker=state, now=now).evictions) == 1
+
+
+def test_how_slow_start_stands() -> None:
+    """For status, page and metrics: the cluster, and the namespaces whose window limits."""
+    memory = Memory(
+        moves=(under_way("x", "shop"), under_way("y", "cart")),
+        windows=(
+            StartWindow(size=4, limited=True, moved_at=NOW),
+            StartWindow(namespace="cart", size=5, moved_at=NOW),
+            StartWindow(namespace="shop", size=1, limited=True, moved_at=NOW),
+        ),
+    )
+    uses = describe_windows(memory, SNAPSHOT, NOW)
+    assert uses.cluster == WindowUse(4, 2)
+    assert uses.namespaces == {"shop": WindowUse(1, 1)}
+
+
+@given(st.data())
+def test_no_window_is_exceeded(data: st.DataObject) -> None:
+    """Whatever is under way and whatever the windows are, but by one step of several where nothing else is."""
+    names = [f"team-{number}" for number in range(3)]
+    sizes = {name: data.draw(st.integers(1, 4)) for name in names} | {"": data.draw(st.integers(2, 6))}
+    moves = tuple(
+        under_way(f"m{number}", data.draw(st.sampled_from(names))) for number in range(data.draw(st.integers(0, 5)))
+    )
+    memory = Memory(
+        moves=moves, windows=tuple(StartWindow(namespace=name, size=size, moved_at=NOW) for name, size in sizes.items())
+    )
+    needed = data.draw(st.integers(1, 4))
+    admission = admitted(memory, made=needing(needed, "team-1"), turn=data.draw(st.integers(0, 3)))
+    before = Counter(one.namespace for one in moves)
+    after = before + spaces(admission)
+    assert_within(sizes, before, after, admission.evictions)
+
+
+def assert_within(sizes: dict[str, int], before: Counter[str], after: Counter[str], evictions: Sequence[Any]) -> None:
+    whole = {name: after[name] for name in sizes if name} | {"": after.total()}
+    began = {name: before[name] for name in sizes if name} | {"": before.total()}
+    several = max((one.needed for one in evictions), default=1)
+    for name, number in whole.items():
+        own = [one for one in evictions if name in {"", one.pod.namespace}]
+        assert (
+            number <= sizes[name] or not own or (began[name] == 0 and several > 1 and number <= sizes[name] + several)
+        )
+
+
+def test_a_replacement_that_is_not_created_is_named_before_the_window() -> None:
+    """What an operator can do something about comes first."""
+    refused = under_way("x", "team-0", uncreated="exceeded quota: pods")
+    admission = admitted(Memory(moves=(refused,)))
+    assert ReplacementNotCreated(refused.workload, "x", "exceeded quota: pods") in causes(admission)

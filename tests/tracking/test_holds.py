@@ -1,0 +1,133 @@
+"""What overdue replacements hold back: a workload, a namespace, the cluster; and when a probe may go."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec import structs
+
+from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.tracking.arrivals import PROOF
+from rebalancer.tracking.holds import (
+    FIRST_PROBE,
+    LONGEST_PROBE,
+    find_held_namespaces,
+    find_holds,
+    find_next_probe,
+    find_unreplaced,
+)
+from tests.scheduling.build import NOW
+from tests.tracking.build import move
+from tests.tracking.test_moves import OLD, moved, seen
+
+PULLING = "ImagePullBackOff"
+DOWN = 'Internal error occurred: failed calling webhook "pods.example.com"'
+REAL_REFUSALS = [
+    'pods "web-x" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=60, limited: pods=60',
+    'pods "web-x" is forbidden: failed quota: cpu: must specify limits.cpu for: app',
+    'pods "web-x" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false',
+    'pods "web-x" is forbidden: maximum cpu usage per Container is 500m, but limit is 1',
+    'pods "web-x" is forbidden: [minimum memory usage per Pod is 1Gi, but request is 1Mi]',
+    'pods "web-x" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000',
+]
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def overdue(uid: str, namespace: str, *, seconds: float = 0, name: str = "web", **fields: object) -> Move:
+    """Return a move whose replacement is overdue: not created, where no field says otherwise."""
+    fields = {"state": MoveState.EVICTED, "uncreated": "", **fields}
+    return move(uid, at(seconds), namespace=namespace, workload=Reference(namespace, "Deployment", name), **fields)
+
+
+def unstarted(uid: str, namespace: str, *, seconds: float = 0, name: str = "web", why: str = PULLING) -> Move:
+    return overdue(
+        uid,
+        namespace,
+        seconds=seconds,
+        name=name,
+        state=MoveState.PENDING,
+        uncreated=None,
+        unstarted=why,
+        replacement="r",
+    )
+
+
+def replaced(uid: str, namespace: str, *, seconds: float) -> Move:
+    return move(uid, at(seconds), namespace=namespace, state=MoveState.VERIFIED, arrived=True)
+
+
+def held(*moves: Move) -> dict[str, str]:
+    return {space: one.uid for space, one in find_held_namespaces(moves).items()}
+
+
+def test_a_replacement_that_does_not_run_holds_its_workload_alone() -> None:
+    """The pods of others may have another image."""
+    holds = find_holds((unstarted("a", "shop"), replaced("b", "shop", seconds=1)), seen(), at(10))
+    assert (dict(holds.namespaces), set(holds.workloads)) == ({}, {Reference("shop", "Deployment", "web")})
+
+
+def test_one_that_cannot_be_created_or_a_second_workload_holds_the_namespace() -> None:
+    """Two pods of one workload do not. What is reported is one that cannot be created, else the oldest."""
+    assert held(overdue("a", "shop")) == {"shop": "a"}
+    assert held(unstarted("a", "shop"), unstarted("b", "shop", seconds=1)) == {}
+    two = (unstarted("b", "shop", seconds=1, name="db"), unstarted("a", "shop"))
+    assert held(*two, unstarted("c", "cart", name="db")) == {"shop": "a"}
+    assert held(*two, overdue("d", "shop", seconds=2, name="api")) == {"shop": "d"}
+
+
+def test_a_pod_that_takes_long_to_end_holds_its_workload() -> None:
+    going = structs.replace(OLD, deleted=at(1200))
+    ending = moved(MoveState.EVICTED)
+    assert set(find_holds((ending,), seen(going), at(60)).workloads) == {ending.workload}
+    assert not find_holds((ending,), seen(going), at(59)).workloads
+
+
+def test_the_cluster_holds_where_replacements_are_overdue_in_two_namespaces() -> None:
+    """Whatever is wrong with them; not for one namespace, however many of its workloads."""
+    assert find_unreplaced((overdue("a", "shop"), overdue("b", "shop", name="db")), at(10)) == ()
+    two = (unstarted("b", "cart", seconds=1), overdue("a", "shop", uncreated=DOWN))
+    assert [one.uid for one in find_unreplaced(two, at(10))] == ["a", "b"]
+
+
+@pytest.mark.parametrize("refusal", REAL_REFUSALS)
+def test_what_concerns_a_namespace_alone_does_not_hold_the_cluster(refusal: str) -> None:
+    """Two tenants without quota are no sign of a cluster in trouble; a webhook that is down is."""
+    full = (overdue("a", "shop", uncreated=refusal), overdue("b", "cart", uncreated=refusal))
+    assert find_unreplaced(full, at(10)) == ()
+    assert find_unreplaced((*full, overdue("c", "api", uncreated=DOWN)), at(10)) == ()
+    assert len(find_unreplaced((*full, overdue("c", "api", uncreated=DOWN), unstarted("d", "web")), at(10))) == 2
+
+
+def test_a_replacement_that_arrived_later_says_that_the_cluster_replaces() -> None:
+    """It was requested after them, and became Ready or has run for long; one of the same time says nothing."""
+    two = (overdue("a", "shop"), overdue("b", "cart", seconds=5))
+    assert find_unreplaced((*two, replaced("c", "api", seconds=5.1)), at(10)) == ()
+    assert len(find_unreplaced((*two, replaced("c", "api", seconds=0)), at(10))) == 2
+    assert find_unreplaced((*two, replaced("c", "api", seconds=3)), at(10)) == (), "after the first one: one is left"
+    running = structs.replace(
+        replaced("c", "api", seconds=6), state=MoveState.PENDING, arrived=True, bound_since=at(7), replacement="r"
+    )
+    assert len(find_unreplaced((*two, running), at(7) + PROOF - timedelta(seconds=1))) == 2
+    assert find_unreplaced((*two, running), at(7) + PROOF) == ()
+
+
+def test_a_probe_goes_after_a_minute_and_each_that_fails_doubles_the_wait() -> None:
+    """None while one is tried; one that was refused, or that its owner has overtaken, says nothing."""
+    two = (overdue("a", "shop"), overdue("b", "cart"))
+    since = at(10)
+    assert find_next_probe(two, since, at(20)) == since + FIRST_PROBE
+    probe = move("p", at(70), namespace="api", state=MoveState.EVICTED)
+    assert find_next_probe((*two, probe), since, at(71)) is None
+    failed = (*two, overdue("p", "api", seconds=70))
+    assert find_next_probe(failed, since, at(80)) == at(70) + 2 * FIRST_PROBE
+    twice = (*failed, overdue("q", "web", seconds=200))
+    assert find_next_probe(twice, since, at(210)) == at(200) + 4 * FIRST_PROBE
+    for state in (MoveState.REFUSED, MoveState.GONE, MoveState.OVERTAKEN):
+        ended = structs.replace(probe, state=state)
+        assert find_next_probe((*two, ended), since, at(80)) == since + FIRST_PROBE
+    lost = structs.replace(probe, state=MoveState.LOST)
+    assert find_next_probe((*two, lost), since, at(800)) == at(70) + FIRST_PROBE
+    many = (*two, *(overdue(str(number), f"s{number}", seconds=100 + number) for number in range(30)))
+    assert find_next_probe(many, since, at(200)) == at(129) + LONGEST_PROBE
