@@ -3,14 +3,15 @@
 Each cause is a part of a total that exceeds a percentage of the policy: nodes that are not Ready, in the cluster or in
 one zone; pods that wait for a node; requests that failed; moves that failed. A minimum number keeps a single node or
 pod of a small cluster from opening it. The breaker opens for a cause at once, and closes for it once the cause has been
-absent for `breaker.clearAfter`, so that a cluster at a bound does not open and close it in every cycle.
+absent for `breaker.clearAfter`, so that a cluster at a bound does not open and close it in every cycle. After an outage
+of the API server that time begins with the first view that is fresh again.
 
 A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct, structs
@@ -39,22 +40,31 @@ _LEAST: Final[Mapping[BreakerCause, int]] = {
 
 
 class RequestCounts(Struct, frozen=True, gc=False, kw_only=True):
-    """The requests to the API server within `breaker.window`, and how many of them failed."""
+    """The requests to the API server within `breaker.window`, and how many of them failed.
+
+    Requests without an answer between two answers are one failure. `outage_ended` is how long ago the API server
+    answered again, where the last failure was such an outage; None where it lasts, or the last failure was another.
+    """
 
     total: int = 0
     failed: int = 0
+    outage_ended: timedelta | None = None
 
 
 NO_REQUESTS: Final = RequestCounts()
 
 
 class Reading(Struct, frozen=True, gc=False, kw_only=True):
-    """A part of a total, to be compared with the bound of a cause; `zone` is the zone that it is about, else ""."""
+    """A part of a total, to be compared with the bound of a cause; `zone` is the zone that it is about, else "".
+
+    `ended` is how long ago the last of it ended, where it is counted for a time after its end; else 0.
+    """
 
     cause: BreakerCause
     part: int
     total: int
     zone: str = ""
+    ended: timedelta = timedelta(0)
 
 
 def observe_cluster(
@@ -66,7 +76,12 @@ def observe_cluster(
     return (
         *_read_nodes(snapshot.nodes),
         _read_pods(snapshot, frozenset(move.replacement for move in known), bounds, now),
-        Reading(cause=BreakerCause.API_ERRORS, part=requests.failed, total=requests.total),
+        Reading(
+            cause=BreakerCause.API_ERRORS,
+            part=requests.failed,
+            total=requests.total,
+            ended=requests.outage_ended or timedelta(0),
+        ),
         Reading(cause=BreakerCause.FAILED_MOVES, part=sum(1 for state in ended if state in _FAILED), total=len(ended)),
     )
 
@@ -107,7 +122,9 @@ def update_breaker(state: BreakerState, readings: Iterable[Reading], bounds: Bre
     causes = []
     for cause in BreakerCause:
         before, reading = state.find(cause), exceeded.get(cause)
-        if reading is not None:
+        # What is over is counted until it is out of the window; the time to clear must not begin anew until then.
+        if reading is not None and (not reading.ended or reading.ended < bounds.clear_after):
+            last = now - reading.ended
             causes.append(
                 OpenCause(
                     cause=cause,
@@ -116,7 +133,7 @@ def update_breaker(state: BreakerState, readings: Iterable[Reading], bounds: Bre
                     bound=_bound_of(cause, bounds).value,
                     # A time in the future, from another clock, must not delay anything without end.
                     since=min(before.since, now) if before is not None else now,
-                    last=now,
+                    last=max(last, min(before.last, now)) if before is not None else last,
                     zone=reading.zone,
                 )
             )

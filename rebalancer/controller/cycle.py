@@ -192,8 +192,10 @@ def _evaluate(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory, stopwatc
 def _observe(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory) -> BreakerState:
     """Return the breaker's state after this cycle; that after the last one is in the memory."""
     context = inputs.context
-    bounds = context.policy.breaker
-    readings = observe_cluster(snapshot, tracked.moves, context.requests, bounds, context.now)
+    bounds, requests = context.policy.breaker, context.requests
+    if context.stale:  # for the view an outage ends when the watches have caught up, not with the first answer
+        requests = structs.replace(requests, outage_ended=None)
+    readings = observe_cluster(snapshot, tracked.moves, requests, bounds, context.now)
     return update_breaker(inputs.memory.breaker, readings, bounds, context.now)
 
 

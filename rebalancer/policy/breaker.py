@@ -72,7 +72,7 @@ class Breaker(Section):
     pending_for: Annotated[Duration, at_most(timedelta(hours=1))] = timedelta(minutes=1)
     """How long a pod must have waited, since it was created, to count for `pendingPods` for `window`; at most 1h."""
     api_errors: PercentageField = Percentage(20)
-    """Failed requests to the API server within `window`; at least 5."""
+    """Failed requests to the API server within `window`; at least 5. An outage of the API server is one failure."""
     failed_moves: PercentageField = Percentage(20)
     """Moves whose replacement was not Ready where predicted, of those that ended within `window`; at least 5."""
     window: Annotated[PositiveDuration, at_most(timedelta(hours=1))] = timedelta(minutes=5)

@@ -166,6 +166,43 @@ def test_requests_that_failed(failed: int, total: int, is_open: bool) -> None:
     assert opened(cluster(), requests=RequestCounts(total=total, failed=failed)) == expected
 
 
+def test_an_outage_that_is_over_counts_until_clear_after_even_while_it_is_in_the_window() -> None:
+    """Else the time to clear would begin anew in each cycle until the failures are out of the window: ten minutes."""
+    state, opened_at = CLOSED, NOW
+    for seconds, ended, is_open in (
+        (0, None, True),
+        (40, 10, True),
+        (328, 298, True),
+        (329, 299, True),
+        (330, 300, False),
+    ):
+        now = opened_at + seconds * SECOND
+        counted = RequestCounts(total=20, failed=5, outage_ended=None if ended is None else ended * SECOND)
+        state = update_breaker(state, observe_cluster(cluster(), (), counted, BOUNDS, now), BOUNDS, now)
+        assert state.is_open is is_open, seconds
+        assert [known.last for known in state.causes] == [now - (ended or 0) * SECOND] * is_open
+
+
+def test_other_failures_count_from_cycle_to_cycle_for_as_long_as_they_are_in_the_window() -> None:
+    """Refused rights and server errors are no outage: nobody can say when they are over."""
+    state = CLOSED
+    for minutes in range(5):
+        now = NOW + minutes * MINUTE
+        readings = observe_cluster(cluster(), (), RequestCounts(total=20, failed=5), BOUNDS, now)
+        state = update_breaker(state, readings, BOUNDS, now)
+    assert update_breaker(state, (), BOUNDS, NOW + 9 * MINUTE - SECOND).is_open
+    assert not update_breaker(state, (), BOUNDS, NOW + 9 * MINUTE).is_open
+
+
+def test_the_time_to_clear_does_not_begin_before_the_view_was_fresh() -> None:
+    """A stale view counts the outage as lasting, though the API server answers already: `last` does not go back."""
+    stale, fresh = (RequestCounts(total=20, failed=5, outage_ended=ended) for ended in (None, 30 * SECOND))
+    state = update_breaker(CLOSED, observe_cluster(cluster(), (), stale, BOUNDS, NOW), BOUNDS, NOW)
+    later = NOW + SECOND
+    state = update_breaker(state, observe_cluster(cluster(), (), fresh, BOUNDS, later), BOUNDS, later)
+    assert [known.last for known in state.causes] == [NOW]
+
+
 def test_moves_that_failed() -> None:
     """Of those that ended within the window; an eviction that the API refused, or one under way, is none of them."""
 

@@ -77,6 +77,17 @@ def test_failed_requests_open_it() -> None:
     assert evicts
 
 
+def test_after_an_outage_evictions_wait_for_clear_after_from_the_first_fresh_view_on() -> None:
+    """Five outages in a row open it; the time to clear begins once the watches have caught up, and only once."""
+    counted = RequestCounts(total=20, failed=5, outage_ended=timedelta(seconds=20))
+    event = CycleDue(snapshot=SNAPSHOT, requests=counted, stale="the watch has failed for 70s")
+    state, _ = step(led(), event, NOW)
+    for seconds, expected in ((1, False), (299, False), (300, True)):
+        late = structs.replace(counted, outage_ended=timedelta(seconds=20 + seconds))
+        state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=seconds), late)
+        assert evicts is expected, seconds
+
+
 def test_a_repair_of_many_pods_does_not_stop_itself() -> None:
     """Six replacements that nobody has seen before wait for a node: they are the moves' own. Other pods are not."""
     gone, staying = SNAPSHOT.pods[:6], SNAPSHOT.pods[6:]
