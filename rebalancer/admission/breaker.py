@@ -1,10 +1,11 @@
 """The breaker: a cluster in trouble is left alone, because evictions during an outage make it worse.
 
 Each cause is a part of a total that exceeds a percentage of the policy: nodes that are not Ready, in the cluster or in
-one zone; pods that wait for a node; requests that failed; moves that failed. A minimum number keeps a single node or
-pod of a small cluster from opening it. The breaker opens for a cause at once, and closes for it once the cause has been
-absent for `breaker.clearAfter`, so that a cluster at a bound does not open and close it in every cycle. After an outage
-of the API server that time begins with the first view that is fresh again.
+one zone; pods that wait for a node, where that is a sign of trouble (`pending`); requests that failed; moves that
+failed. A minimum number keeps a single node or pod of a small cluster from opening it. The breaker opens for a cause at
+once, and closes for it once the cause has been absent for `breaker.clearAfter`, so that a cluster at a bound does not
+open and close it in every cycle. After an outage of the API server that time begins with the first view that is fresh
+again.
 
 A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it.
 """
@@ -16,11 +17,13 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from rebalancer.admission.pending import count_troubled
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.moves import Move, MoveState, ObservedChange
 from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Breaker, Percentage
+from rebalancer.scheduling.view import View
 
 _ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 """The label of a node's zone and the name that it had before, as Kubernetes' node controller reads them."""
@@ -68,14 +71,25 @@ class Reading(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def observe_cluster(
-    snapshot: Snapshot, moves: Iterable[Move], requests: RequestCounts, bounds: Breaker, now: datetime
+    snapshot: Snapshot,
+    moves: Iterable[Move],
+    requests: RequestCounts,
+    bounds: Breaker,
+    now: datetime,
+    *,
+    view: View | None = None,
+    changes: Iterable[ObservedChange] = (),
 ) -> tuple[Reading, ...]:
-    """Return what the breaker goes by; of the zones each one, of every other cause one reading."""
+    """Return what the breaker goes by; of the zones each one, of every other cause one reading.
+
+    `view` is the state in which the scheduling model is asked, None: the snapshot with the default profile. `changes`
+    are those of the last hour.
+    """
     known = tuple(moves)
     ended = [move.state for move in known if move.state in _ENDED and now - move.changed_at < bounds.window]
     return (
         *_read_nodes(snapshot.nodes),
-        _read_pods(snapshot, frozenset(move.replacement for move in known), bounds, now),
+        _read_pods(snapshot, frozenset(move.replacement for move in known), bounds, now, view, changes),
         Reading(
             cause=BreakerCause.API_ERRORS,
             part=requests.failed,
@@ -99,21 +113,34 @@ def _read_nodes(nodes: Iterable[Node]) -> Iterable[Reading]:
             yield Reading(cause=BreakerCause.UNREADY_ZONE, part=unready[zone], total=totals[zone], zone=zone)
 
 
-def _read_pods(snapshot: Snapshot, replacements: frozenset[str], bounds: Breaker, now: datetime) -> Reading:
+def _read_pods(  # all that it depends on
+    snapshot: Snapshot,
+    replacements: frozenset[str],
+    bounds: Breaker,
+    now: datetime,
+    view: View | None,
+    changes: Iterable[ObservedChange],
+) -> Reading:
     """Count pods that have waited for a node for `pending_for`, and for less than `window` more: a surge.
 
     In every scale-up and every CronJob pods wait for some seconds. Those that wait for longer than both are no news,
     and may wait for what an eviction makes possible. A gated pod waits for somebody's permission, not for the cluster.
+    Where there are more than the bound, only those count that are a sign of trouble: a Job that waits for a type of
+    node that is not there is none.
     """
     latest = now - bounds.pending_for
     earliest = latest - bounds.window
-    pending = sum(
-        1
+    waiting = [
+        pod
         for pod in snapshot.unplaced
         if earliest < pod.created <= latest and not pod.spec.gated and pod.uid not in replacements
-    )
+    ]
     placed = sum(map(len, snapshot.pods_on.values()))
-    return Reading(cause=BreakerCause.PENDING_PODS, part=pending, total=placed + len(snapshot.unplaced))
+    reading = Reading(cause=BreakerCause.PENDING_PODS, part=len(waiting), total=placed + len(snapshot.unplaced))
+    if not _exceeds(reading, bounds):  # nearly always, and then nothing is asked
+        return reading
+    troubled = count_troubled(waiting, View(snapshot) if view is None else view, changes, latest)
+    return structs.replace(reading, part=troubled)
 
 
 def update_breaker(state: BreakerState, readings: Iterable[Reading], bounds: Breaker, now: datetime) -> BreakerState:
@@ -148,12 +175,16 @@ def _find_worst(readings: Iterable[Reading], bounds: Breaker) -> Mapping[Breaker
     """Return for each exceeded bound the reading that exceeds it most; of equal ones the first."""
     worst: dict[BreakerCause, Reading] = {}
     for reading in readings:
-        bound = _bound_of(reading.cause, bounds)
-        if reading.part >= _LEAST[reading.cause] and bound.is_exceeded(reading.part, reading.total):
+        if _exceeds(reading, bounds):
             other = worst.get(reading.cause)
             if other is None or reading.part * other.total > other.part * reading.total:
                 worst[reading.cause] = reading
     return worst
+
+
+def _exceeds(reading: Reading, bounds: Breaker) -> bool:
+    bound = _bound_of(reading.cause, bounds)
+    return reading.part >= _LEAST[reading.cause] and bound.is_exceeded(reading.part, reading.total)
 
 
 def _bound_of(cause: BreakerCause, bounds: Breaker) -> Percentage:
