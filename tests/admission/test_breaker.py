@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.admission.breaker import Reading, RequestCounts, observe_cluster, update_breaker
+from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.moves import Move, MoveState, ObservedChange
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec
+from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Breaker
+from rebalancer.scheduling.view import View
 from rebalancer.simulator import ClusterBuilder
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
@@ -48,7 +51,7 @@ def with_nodes(snapshot: Snapshot, names: Sequence[str], **fields: Any) -> Snaps
 def with_pending(snapshot: Snapshot, number: int, *, created: datetime = NOW - MINUTE, **fields: Any) -> Snapshot:
     waiting = tuple(
         Pod(namespace="default", name=f"new-{n}", uid=f"new-{n}", created=created, phase=PodPhase.PENDING, **fields)
-        for n in range(number)
+        for n in range(len(snapshot.unplaced), len(snapshot.unplaced) + number)
     )
     return replace(snapshot, pods=(*snapshot.pods, *waiting))
 
@@ -143,6 +146,48 @@ def test_waiting_pods_count_from_pending_for_until_the_window_is_over(
         at = NOW + seconds * SECOND
         readings = observe_cluster(snapshot, (), NONE, bounds, at)
         assert update_breaker(CLOSED, readings, bounds, at).is_open is is_open
+
+
+GPU = PodSpec(node_affinity=NodeAffinity(selector=Labels({"accelerator": "gpu"})))
+
+
+def test_pods_that_wait_for_a_type_of_node_that_is_not_there_do_not_open_it() -> None:
+    """However many they are; of a mixture those count that a node admits, and those whose node was lost."""
+    batch = with_pending(cluster(pods=30), 100, spec=GPU)
+    assert opened(batch) == {}
+    mixed = replace(batch, pods=(*with_pending(batch, 14).pods,))
+    assert opened(mixed) == {}  # 14 of 144 are less than 10%
+    mixed = replace(batch, pods=(*with_pending(batch, 15).pods,))
+    assert opened(mixed) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}
+    owner = OwnerReference(group="batch", kind="Job", name="job", uid="job")
+    lost = Pod(namespace="default", name="lost", uid="lost", created=NOW - MINUTE, owner=owner, node="gone")
+    with_owner = with_pending(batch, 15, spec=GPU, owner=owner)
+    assert opened(with_owner) == {}
+    assert opened(replace(with_owner, pods=(*with_owner.pods, lost))) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}
+
+
+def test_the_scheduling_model_is_asked_only_where_waiting_pods_exceed_the_bound() -> None:
+    """A quiet cluster pays nothing: what is no state of a cluster cannot be asked."""
+    no_view = cast("View", object())
+    for pending in (0, 4, 5):
+        observe_cluster(with_pending(cluster(pods=45), pending), (), NONE, BOUNDS, NOW, view=no_view)
+    with pytest.raises(AttributeError):
+        observe_cluster(with_pending(cluster(pods=45), 6), (), NONE, BOUNDS, NOW, view=no_view)
+
+
+def test_the_state_that_is_planned_for_is_asked_and_what_is_stored_of_lost_nodes_counts() -> None:
+    """In the evaluated state nodes may be missing; the stored changes say which were lost."""
+    snapshot = with_pending(cluster(), 6, owner=OwnerReference(group="batch", kind="Job", name="job", uid="job"))
+    older = Pod(
+        namespace="default", name="o", uid="o", created=NOW - 9 * MINUTE, owner=snapshot.pods[0].owner, node="a-1"
+    )
+    snapshot = replace(snapshot, pods=(*snapshot.pods, older))
+    nothing = View(snapshot).without_nodes([node.name for node in snapshot.nodes if node.name != "a-1"])
+    full = View(with_nodes(nothing.snapshot, ["a-1"], pods=1))
+    change = ObservedChange(ViolationCause.NODE_LOST, "zone=b", NOW - 2 * MINUTE)
+    for changes, part in (((), 0), ((change,), 6)):
+        readings = observe_cluster(snapshot, (), NONE, BOUNDS, NOW, view=full, changes=changes)
+        assert [reading.part for reading in readings if reading.cause is BreakerCause.PENDING_PODS] == [part]
 
 
 def test_own_moves_and_gated_pods_do_not_count_as_pending() -> None:

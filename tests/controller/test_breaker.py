@@ -115,6 +115,37 @@ def test_a_repair_of_many_pods_does_not_stop_itself() -> None:
         assert [known.cause for known in state.cycle.context.breaker.causes] == causes
 
 
+def test_pods_that_replace_those_of_a_node_that_is_gone_open_it() -> None:
+    """They wait for a type of node that is lost: the loss was observed minutes ago, and nothing else is left of it."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.node("big", cpu=200_000, zone="d")
+    blueprint.deployment("web", on=dict.fromkeys(("a-1", "a-2", "b-1", "b-2", "c-1", "c-2"), 2), spread={ZONE: 1})
+    blueprint.deployment("batch", on={"big": 6}, cpu=20_000)
+    whole = blueprint.snapshot()
+    new = tuple(
+        structs.replace(
+            pod,
+            uid=f"{pod.uid}-new",
+            node=None,
+            ready=False,
+            phase=PodPhase.PENDING,
+            created=NOW + timedelta(seconds=2),
+        )
+        for pod in whole.pods
+        if pod.node == "big"
+    )
+    left = tuple(pod for pod in whole.pods if pod.node != "big")
+    nodes = tuple(node for node in whole.nodes if node.name != "big")
+    lost = replace(whole, nodes=nodes, pods=(*left, *new))
+    for first, causes in ((whole, [BreakerCause.PENDING_PODS]), (replace(whole, nodes=nodes, pods=left), [])):
+        state, _ = cycle(led(), first, NOW)
+        for seconds in (5, 70):
+            state, _ = cycle(state, lost, NOW + timedelta(seconds=seconds))
+        assert state.cycle is not None
+        assert [known.cause for known in state.cycle.context.breaker.causes] == causes
+
+
 def test_a_quiet_cluster_whose_pods_have_waited_long_enough_opens_it() -> None:
     """Time alone does it: no object changes, and the assessment of the cycle before still holds."""
     blueprint = ClusterBuilder()
