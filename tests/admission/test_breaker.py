@@ -155,10 +155,10 @@ def test_pods_that_wait_for_a_type_of_node_that_is_not_there_do_not_open_it() ->
     """However many they are; of a mixture those count that a node admits, and those whose node was lost."""
     batch = with_pending(cluster(pods=30), 100, spec=GPU)
     assert opened(batch) == {}
-    mixed = replace(batch, pods=(*with_pending(batch, 14).pods,))
-    assert opened(mixed) == {}  # 14 of 144 are less than 10%
-    mixed = replace(batch, pods=(*with_pending(batch, 15).pods,))
-    assert opened(mixed) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}
+    both = with_pending(batch, 14)
+    assert opened(both) == {}  # 14 of 144 are less than 10%
+    both = with_pending(batch, 15)
+    assert opened(both) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}
     owner = OwnerReference(group="batch", kind="Job", name="job", uid="job")
     lost = Pod(namespace="default", name="lost", uid="lost", created=NOW - MINUTE, owner=owner, node="gone")
     with_owner = with_pending(batch, 15, spec=GPU, owner=owner)
@@ -166,8 +166,8 @@ def test_pods_that_wait_for_a_type_of_node_that_is_not_there_do_not_open_it() ->
     assert opened(replace(with_owner, pods=(*with_owner.pods, lost))) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}
 
 
-def test_the_scheduling_model_is_asked_only_where_waiting_pods_exceed_the_bound() -> None:
-    """A quiet cluster pays nothing: what is no state of a cluster cannot be asked."""
+def test_nodes_are_searched_only_where_waiting_pods_exceed_the_bound() -> None:
+    """A quiet cluster pays nothing: the view that it is given here is none."""
     no_view = cast("View", object())
     for pending in (0, 4, 5):
         observe_cluster(with_pending(cluster(pods=45), pending), (), NONE, BOUNDS, NOW, view=no_view)
@@ -175,7 +175,7 @@ def test_the_scheduling_model_is_asked_only_where_waiting_pods_exceed_the_bound(
         observe_cluster(with_pending(cluster(pods=45), 6), (), NONE, BOUNDS, NOW, view=no_view)
 
 
-def test_the_state_that_is_planned_for_is_asked_and_what_is_stored_of_lost_nodes_counts() -> None:
+def test_the_evaluated_state_decides_and_what_is_stored_of_lost_nodes_counts() -> None:
     """In the evaluated state nodes may be missing; the stored changes say which were lost."""
     snapshot = with_pending(cluster(), 6, owner=OwnerReference(group="batch", kind="Job", name="job", uid="job"))
     older = Pod(

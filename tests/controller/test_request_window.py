@@ -44,8 +44,8 @@ def test_it_counts_the_requests_of_the_window_to_the_second(requests: list[tuple
         for (moment, code), again in zip(ordered, repeated, strict=True)
         if int(moment) > now - window and not again
     ]
-    found = counted.read(timedelta(seconds=window))
-    assert (found.total, found.failed) == (len(recent), sum(code != 200 for code in recent))
+    counts = counted.read(timedelta(seconds=window))
+    assert (counts.total, counts.failed) == (len(recent), sum(code != 200 for code in recent))
 
 
 def read(*requests: tuple[float, int, float], at: float) -> RequestCounts:
@@ -63,10 +63,10 @@ def test_an_outage_is_one_failure_whatever_number_of_watches_there_are() -> None
     """Forty seconds without an answer, with thirty watches that try again every five seconds."""
     before = [(float(second), 200, 0.0) for second in range(10)]
     outage = [(10.0 + second, 0, 0.1) for second in range(0, 40, 5) for _ in range(30)]
-    found = read(*before, *outage, at=50)
-    assert found == RequestCounts(total=11, failed=1)
-    found = read(*before, *outage, (50.0, 200, 0.0), (53.0, 200, 0.0), at=55)
-    assert found == RequestCounts(total=13, failed=1, outage_ended=timedelta(seconds=5))
+    counts = read(*before, *outage, at=50)
+    assert counts == RequestCounts(total=11, failed=1)
+    counts = read(*before, *outage, (50.0, 200, 0.0), (53.0, 200, 0.0), at=55)
+    assert counts == RequestCounts(total=13, failed=1, outage_ended=timedelta(seconds=5))
 
 
 def test_a_request_from_the_outage_that_fails_after_it_is_part_of_it() -> None:
