@@ -3,9 +3,9 @@
 The adapter for a real cluster and the simulator implement the same Protocols, so every run can be simulated.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -183,6 +183,10 @@ class PodAnnotator(Protocol):
         ...
 
 
+LONGEST_LEASE: Final = timedelta(minutes=10)
+"""No process may be set to a longer Lease; a longer one was written by mistake."""
+
+
 class LeaseRecord(Struct, frozen=True, kw_only=True):
     """The state of a Lease: who holds it, for how many seconds after its renewal, 0 if it does not say.
 
@@ -195,6 +199,14 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     renewed: datetime | None = None
     transitions: int = 0
     version: str = ""
+
+    def expires_after(self, usual: float) -> float:
+        """Return for how many seconds after a renewal its holder may count on it.
+
+        That is what the holder has written, up to LONGEST_LEASE: the holder acts by that, whatever this process is set
+        to. `usual` seconds where it has written nothing, or more than that.
+        """
+        return self.duration if 0 < self.duration <= LONGEST_LEASE.total_seconds() else usual
 
 
 class LeaseUnavailable(Exception):  # noqa: N818  # callers read it as a state

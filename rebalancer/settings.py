@@ -29,9 +29,10 @@ from rebalancer.locations import (
     parse_policy_location,
 )
 from rebalancer.policy.base import unexpected
-from rebalancer.policy.durations import PositiveDuration, format_duration
+from rebalancer.policy.durations import PositiveDuration, at_most, format_duration
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.wording import describe_value
+from rebalancer.ports import LONGEST_LEASE
 
 _JITTER = 1.2
 """A renewal may come this much later than the retry period, as in client-go's leader election."""
@@ -128,8 +129,8 @@ class Settings(BaseSettings):
     """Where /metrics, /healthz and /readyz are served; without a host, on all addresses; with --once only if given."""
     page_address: Annotated[ListenAddress, HelpText("HOST:PORT")] = Address("127.0.0.1", 8081)
     """Where the status page is served, for `kubectl port-forward`; not with --once."""
-    lease_duration: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=15)
-    """How long other processes wait for a silent leader before they take over."""
+    lease_duration: Annotated[PositiveDuration, at_most(LONGEST_LEASE), _DURATION] = timedelta(seconds=15)
+    """How long other processes wait for a silent leader before they take over; at most 10m."""
     renew_deadline: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=10)
     """How long a leader tries to renew its lease before it stops acting; shorter than the lease."""
     retry_period: Annotated[PositiveDuration, _DURATION] = timedelta(seconds=2)

@@ -165,7 +165,7 @@ def test_where_metrics_can_be_served(text: str, address: Address) -> None:
         *[("policy", text) for text in ("", "configmap:", "configmap:a", "configmap:a/", "configmap:a/b/c")],
         *[("namespace", text) for text in ("", "A", "a.b")],
         *[("workload_namespaces", text) for text in ("", "a,", "a, b", "team-*")],
-        *[("lease_duration", text) for text in ("15", "0s", "soon")],
+        *[("lease_duration", text) for text in ("15", "0s", "soon", "10m1s", "24h")],
         ("mode", "Ask"),
         ("log_level", "trace"),
         ("log_format", "xml"),
@@ -192,6 +192,12 @@ def test_a_wrong_value_is_refused_with_its_flag(name: str, value: str) -> None:
 def test_lease_times_that_allow_two_leaders_are_refused(flags: dict[str, str], problem: str) -> None:
     """A leader must have stopped before another one may start, with an attempt left over."""
     assert refused(**flags) == problem
+
+
+def test_a_lease_of_more_than_ten_minutes_is_refused() -> None:
+    """Other processes would not honour it, so two could act at once."""
+    assert load_settings({"lease_duration": "10m"}).lease_duration == timedelta(minutes=10)
+    assert refused(lease_duration="11m") == '--lease-duration: found "11m"; expected at most 10m'
 
 
 def test_workloads_of_some_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
 """The breaker: a cluster in trouble is left alone, because evictions during an outage make it worse.
 
 Each cause is a part of a total that exceeds a percentage of the policy: nodes that are not Ready, in the cluster or in
-one zone; pods that wait for a node; requests that failed; moves that failed. A minimum number keeps a single node or
-pod of a small cluster from opening it. The breaker opens for a cause at once, and closes for it once the cause has been
-absent for `breaker.clearAfter`, so that a cluster at a bound does not open and close it in every cycle.
+one zone; pods that wait for a node, where that is a sign of trouble (`pending`); requests that failed; moves that
+failed. A minimum number keeps a single node or pod of a small cluster from opening it. The breaker opens for a cause at
+once, and closes for it once the cause has been absent for `breaker.clearAfter`, so that a cluster at a bound does not
+open and close it in every cycle. After an outage of the API server that time begins with the first view that is fresh
+again.
 
 The cause `replacements` is another one: no percentage, but overdue replacements in two namespaces, while nothing that
 was requested after them was replaced (`tracking.holds`). It lasts as long as that does; a probe shows whether it does.
@@ -13,16 +15,18 @@ A cordoned node is neither Ready nor unready here: somebody works on it, or on i
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct, structs
 
+from rebalancer.admission.pending import count_troubled
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.moves import Move, MoveState, ObservedChange
 from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Breaker, Percentage
+from rebalancer.scheduling.view import View
 from rebalancer.tracking.holds import find_unreplaced
 
 _ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -47,34 +51,59 @@ _LEAST: Final[Mapping[BreakerCause, int]] = {
 
 
 class RequestCounts(Struct, frozen=True, gc=False, kw_only=True):
-    """The requests to the API server within `breaker.window`, and how many of them failed."""
+    """The requests to the API server within `breaker.window`, and how many of them failed.
+
+    Requests without an answer between two answers are one failure. `outage_ended` is how long ago the API server
+    answered again, where the last failure was such an outage; None where it lasts, or the last failure was another.
+    """
 
     total: int = 0
     failed: int = 0
+    outage_ended: timedelta | None = None
 
 
 NO_REQUESTS: Final = RequestCounts()
 
 
 class Reading(Struct, frozen=True, gc=False, kw_only=True):
-    """A part of a total, to be compared with the bound of a cause; `zone` is the zone that it is about, else ""."""
+    """A part of a total, to be compared with the bound of a cause; `zone` is the zone that it is about, else "".
+
+    `ended` is how long ago the last of it ended, where it is counted for a time after its end; else 0.
+    """
 
     cause: BreakerCause
     part: int
     total: int
     zone: str = ""
+    ended: timedelta = timedelta(0)
 
 
 def observe_cluster(
-    snapshot: Snapshot, moves: Iterable[Move], requests: RequestCounts, bounds: Breaker, now: datetime
+    snapshot: Snapshot,
+    moves: Iterable[Move],
+    requests: RequestCounts,
+    bounds: Breaker,
+    now: datetime,
+    *,
+    view: View | None = None,
+    changes: Iterable[ObservedChange] = (),
 ) -> tuple[Reading, ...]:
-    """Return what the breaker goes by; of the zones each one, of every other cause one reading."""
+    """Return what the breaker goes by; of the zones each one, of every other cause one reading.
+
+    `view` is the state in which the scheduling model is asked, None: the snapshot with the default profile. `changes`
+    are those of the last hour.
+    """
     known = tuple(moves)
     ended = [move.state for move in known if move.state in _ENDED and now - move.changed_at < bounds.window]
     return (
         *_read_nodes(snapshot.nodes),
-        _read_pods(snapshot, frozenset(move.replacement for move in known), bounds, now),
-        Reading(cause=BreakerCause.API_ERRORS, part=requests.failed, total=requests.total),
+        _read_pods(snapshot, frozenset(move.replacement for move in known), bounds, now, view, changes),
+        Reading(
+            cause=BreakerCause.API_ERRORS,
+            part=requests.failed,
+            total=requests.total,
+            ended=requests.outage_ended or timedelta(0),
+        ),
         Reading(cause=BreakerCause.FAILED_MOVES, part=sum(1 for state in ended if state in _FAILED), total=len(ended)),
     )
 
@@ -92,21 +121,34 @@ def _read_nodes(nodes: Iterable[Node]) -> Iterable[Reading]:
             yield Reading(cause=BreakerCause.UNREADY_ZONE, part=unready[zone], total=totals[zone], zone=zone)
 
 
-def _read_pods(snapshot: Snapshot, replacements: frozenset[str], bounds: Breaker, now: datetime) -> Reading:
+def _read_pods(  # all that it depends on
+    snapshot: Snapshot,
+    replacements: frozenset[str],
+    bounds: Breaker,
+    now: datetime,
+    view: View | None,
+    changes: Iterable[ObservedChange],
+) -> Reading:
     """Count pods that have waited for a node for `pending_for`, and for less than `window` more: a surge.
 
     In every scale-up and every CronJob pods wait for some seconds. Those that wait for longer than both are no news,
     and may wait for what an eviction makes possible. A gated pod waits for somebody's permission, not for the cluster.
+    Where there are more than the bound, only those count that are a sign of trouble: a Job that waits for a type of
+    node that is not there is none.
     """
     latest = now - bounds.pending_for
     earliest = latest - bounds.window
-    pending = sum(
-        1
+    waiting = [
+        pod
         for pod in snapshot.unplaced
         if earliest < pod.created <= latest and not pod.spec.gated and pod.uid not in replacements
-    )
+    ]
     placed = sum(map(len, snapshot.pods_on.values()))
-    return Reading(cause=BreakerCause.PENDING_PODS, part=pending, total=placed + len(snapshot.unplaced))
+    reading = Reading(cause=BreakerCause.PENDING_PODS, part=len(waiting), total=placed + len(snapshot.unplaced))
+    if not _exceeds(reading, bounds):  # nearly always, and then nothing is asked
+        return reading
+    troubled = count_troubled(waiting, View(snapshot) if view is None else view, changes, latest)
+    return structs.replace(reading, part=troubled)
 
 
 def update_breaker(
@@ -122,7 +164,9 @@ def update_breaker(
     causes = []
     for cause in _LEAST:
         before, reading = state.find(cause), exceeded.get(cause)
-        if reading is not None:
+        # What is over is counted until it is out of the window; the time to clear must not begin anew until then.
+        if reading is not None and (not reading.ended or reading.ended < bounds.clear_after):
+            last = now - reading.ended
             causes.append(
                 OpenCause(
                     cause=cause,
@@ -131,7 +175,7 @@ def update_breaker(
                     bound=_bound_of(cause, bounds).value,
                     # A time in the future, from another clock, must not delay anything without end.
                     since=min(before.since, now) if before is not None else now,
-                    last=now,
+                    last=max(last, min(before.last, now)) if before is not None else last,
                     zone=reading.zone,
                 )
             )
@@ -169,12 +213,16 @@ def _find_worst(readings: Iterable[Reading], bounds: Breaker) -> Mapping[Breaker
     """Return for each exceeded bound the reading that exceeds it most; of equal ones the first."""
     worst: dict[BreakerCause, Reading] = {}
     for reading in readings:
-        bound = _bound_of(reading.cause, bounds)
-        if reading.part >= _LEAST[reading.cause] and bound.is_exceeded(reading.part, reading.total):
+        if _exceeds(reading, bounds):
             other = worst.get(reading.cause)
             if other is None or reading.part * other.total > other.part * reading.total:
                 worst[reading.cause] = reading
     return worst
+
+
+def _exceeds(reading: Reading, bounds: Breaker) -> bool:
+    bound = _bound_of(reading.cause, bounds)
+    return reading.part >= _LEAST[reading.cause] and bound.is_exceeded(reading.part, reading.total)
 
 
 def _bound_of(cause: BreakerCause, bounds: Breaker) -> Percentage:

@@ -87,9 +87,10 @@ def await_free_lease(
         now = clock()
         if record.renewed != renewed:
             renewed, since = record.renewed, now
-        if now - since > record.duration:
+        duration = record.expires_after(settings.lease_duration.total_seconds())
+        if now - since > duration:
             return
-        if now - began > record.duration + _GRACE:
+        if now - began > duration + _GRACE:
             raise CliError(
                 f"{record.holder} still leads: a controller runs that is not of Deployment "
                 f"{settings.namespace}/{DEPLOYMENT}. End it, then run this again"

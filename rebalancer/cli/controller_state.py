@@ -22,6 +22,9 @@ from rebalancer.reporting.documents.status import BlockedNamespace, LeaseStatus,
 _LEASE_SECONDS: Final = 5.0
 """How long the answer to a read of the Lease may take."""
 
+_USUAL_SECONDS: Final = 15.0
+"""How long a Lease lasts that does not say so, or says something absurd: the default of `--lease-duration`."""
+
 _RENEWAL_SECONDS: Final = 3.0
 """A leader renews the Lease more often than this: every 2 seconds by default."""
 
@@ -64,13 +67,18 @@ def read_lease(transport: Transport, namespace: str, now: datetime) -> LeaseStat
         return LeaseStatus()
     if _is_held(record, now):
         return LeaseStatus(holder=record.holder)
-    return LeaseStatus(free_since=record.renewed + timedelta(seconds=record.duration if record.holder else 0))
+    return LeaseStatus(free_since=record.renewed + (_lifetime(record) if record.holder else timedelta(0)))
 
 
 def _is_held(record: LeaseRecord, now: datetime) -> bool:
     """Return whether a Lease has a holder and has not run out; one without `renewTime` has."""
-    fresh = record.renewed is not None and now - record.renewed < timedelta(seconds=record.duration)
+    fresh = record.renewed is not None and now - record.renewed < _lifetime(record)
     return bool(record.holder) and fresh
+
+
+def _lifetime(record: LeaseRecord) -> timedelta:
+    """Return how long after its last renewal a Lease is free, as processes that wait for it count."""
+    return timedelta(seconds=record.expires_after(_USUAL_SECONDS))
 
 
 def read_acting(transport: Transport, now: datetime, mode: Mode) -> tuple[str, tuple[BlockedNamespace, ...]]:

@@ -151,7 +151,7 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
     tracked = _track(inputs, snapshot)
     evaluation = _evaluate(inputs, snapshot, tracked, stopwatch)
     with stopwatch("admit"):
-        breaker = _observe(inputs, snapshot, tracked)
+        breaker = _observe(inputs, evaluation.view, snapshot, tracked)
         memory = _remember(inputs, evaluation, tracked, breaker)
         context = replace(inputs.context, breaker=breaker)
         admission = admit(evaluation.plan, snapshot, memory, context)
@@ -191,11 +191,15 @@ def _evaluate(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory, stopwatc
     return evaluate(snapshot, policy, profile=profile, memory=tracked, stopwatch=stopwatch)
 
 
-def _observe(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory) -> BreakerState:
+def _observe(inputs: CycleInputs, view: View, snapshot: Snapshot, tracked: Memory) -> BreakerState:
     """Return the breaker's state after this cycle; that after the last one is in the memory."""
     context = inputs.context
-    bounds = context.policy.breaker
-    readings = observe_cluster(snapshot, tracked.moves, context.requests, bounds, context.now)
+    bounds, requests = context.policy.breaker, context.requests
+    if context.stale:  # for the view an outage ends when the watches have caught up, not with the first answer
+        requests = structs.replace(requests, outage_ended=None)
+    readings = observe_cluster(
+        snapshot, tracked.moves, requests, bounds, context.now, view=view, changes=tracked.changes
+    )
     return update_breaker(inputs.memory.breaker, readings, bounds, context.now, moves=tracked.moves)
 
 

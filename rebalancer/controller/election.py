@@ -4,6 +4,10 @@ A lease is no fence: two processes can believe to lead for a moment. So a leader
 for `deadline` seconds by its own monotonic clock, well before anybody else may take over after `duration`, and every
 eviction is safe if it is duplicated. Another process's renewals are timed by when
 this process saw them, never by the other's clock.
+
+The duration that counts is the one that the holder has written. In a rolling update that shortens it, the old process
+still acts by the longer one: with 60 s written and a deadline of 40 s, a new process that waited for its own 15 s would
+act beside the old one for 25 s.
 """
 
 from datetime import datetime
@@ -38,15 +42,15 @@ def observe_lease(election: Election, record: LeaseRecord | None, at: float) -> 
 def has_expired(election: Election, at: float) -> bool:
     """Return whether the lease that was seen has not been renewed for its duration.
 
-    One without a duration has the candidate's own, and a longer one is cut to that: whatever somebody has written into
-    it, the lease of a leader that is gone can be taken.
+    One without a duration, or with one beyond LONGEST_LEASE, has the candidate's own: whatever somebody has written
+    into it, the lease of a leader that is gone can be taken.
     """
     return at - election.seen_at >= _patience(election)
 
 
 def _patience(election: Election) -> float:
-    duration = election.seen.duration if election.seen is not None else 0
-    return min(duration or election.duration, election.duration)
+    """Return after how many seconds without a renewal the lease that was seen can be taken."""
+    return election.duration if election.seen is None else election.seen.expires_after(election.duration)
 
 
 def free_since(election: Election, at: float) -> float | None:

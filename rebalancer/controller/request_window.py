@@ -2,8 +2,14 @@
 
 The metric of the same requests only grows, and is read from outside. The breaker needs a number of its own, per second:
 at most 3,600 entries, however many requests there are.
+
+An outage is one failure, however many watches and retries there were in it: requests without an answer count once until
+there is an answer. A request that was sent before that answer and fails after it belongs to the same outage.
+
+    answers, and `-` for none:  200 200 - - - - 200 - 200     6 requests, 2 failures
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -33,12 +39,25 @@ class RequestWindow:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seconds: deque[tuple[int, int, int]] = deque()
+        self._answered_at: float | None = -math.inf
+        """When there was an answer again after the last outage, None while it lasts."""
+        self._ended_in_outage = False
+        """Whether the last failure was an outage."""
         self._lock = threading.Lock()
 
-    def count(self, code: int) -> None:
-        """Count a request by its HTTP code, 0 without an answer."""
+    def count(self, code: int, waited: float = 0.0) -> None:
+        """Count a request by its HTTP code, 0 without an answer; then it was sent `waited` seconds ago."""
         with self._lock:
-            second, failed = int(self._clock()), int(is_failure(code))
+            now, failed = self._clock(), int(is_failure(code))
+            if failed:
+                self._ended_in_outage = code == 0
+            if code:
+                self._answered_at = now if self._answered_at is None else self._answered_at
+            elif self._answered_at is None or now - waited < self._answered_at:
+                return
+            else:
+                self._answered_at = None
+            second = int(now)
             total = 1
             if self._seconds and self._seconds[-1][0] == second:
                 _, total_before, failed_before = self._seconds.pop()
@@ -50,6 +69,12 @@ class RequestWindow:
     def read(self, window: timedelta) -> RequestCounts:
         """Return the requests of the last seconds."""
         with self._lock:
-            earliest = self._clock() - window.total_seconds()
+            now = self._clock()
+            earliest = now - window.total_seconds()
             recent = [(total, failed) for second, total, failed in self._seconds if second > earliest]
-        return RequestCounts(total=sum(total for total, _ in recent), failed=sum(failed for _, failed in recent))
+            ended = self._answered_at if self._ended_in_outage else None
+        return RequestCounts(
+            total=sum(total for total, _ in recent),
+            failed=sum(failed for _, failed in recent),
+            outage_ended=timedelta(seconds=now - ended) if ended is not None else None,
+        )

@@ -144,13 +144,13 @@ class Telemetry:
         """Note that a cycle has ended, or that another process leads."""
         self._last_beat = time.monotonic()
 
-    def _count_request(self, method: str, path: str, code: int, gone: bool = False) -> None:
+    def _count_request(self, method: str, path: str, code: int, gone: bool, seconds: float) -> None:
         """Count a request; one that is refused because its namespace is being deleted (`gone`) has not failed."""
         self._metrics.count_request(method, path, code)
         # One team without a right must not open the breaker, nor many hold it shut. No more must events: nothing
         # depends on them, and a webhook or a quota of one namespace may refuse them all.
         if not path.endswith(_TEAM_POLICY) and not path.startswith(_EVENTS):
-            self.requests.count(_GONE if gone else code)
+            self.requests.count(_GONE if gone else code, seconds)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""

@@ -68,11 +68,14 @@ class Breaker(Section):
     unready_in_zone: PercentageField = Percentage(55)
     """Nodes of one zone that are not Ready, of those that are not cordoned; at least 2."""
     pending_pods: PercentageField = Percentage(10)
-    """Pods that have waited for a node for `pendingFor`, of all, without replacements of evicted pods; at least 5."""
+    """Pods that have waited for a node for `pendingFor`, of all, without replacements of evicted pods; at least 5.
+
+    Those that no node admits count only if they replace pods that were lost with their node.
+    """
     pending_for: Annotated[Duration, at_most(timedelta(hours=1))] = timedelta(minutes=1)
     """How long a pod must have waited, since it was created, to count for `pendingPods` for `window`; at most 1h."""
     api_errors: PercentageField = Percentage(20)
-    """Failed requests to the API server within `window`; at least 5."""
+    """Failed requests to the API server within `window`; at least 5. An outage of the API server is one failure."""
     failed_moves: PercentageField = Percentage(20)
     """Moves whose replacement was not Ready where predicted, of those that ended within `window`; at least 5."""
     window: Annotated[PositiveDuration, at_most(timedelta(hours=1))] = timedelta(minutes=5)

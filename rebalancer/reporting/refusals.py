@@ -200,6 +200,14 @@ def _not_created(cause: admission.ReplacementNotCreated) -> str:
     return f"{missing}: {cause.failure}; {held}. Allow the pod to be created, or scale the workload down"
 
 
+def _window_full(cause: admission.WindowFull) -> str:
+    where = f"namespace {cause.namespace}" if cause.namespace else "the cluster"
+    return (
+        f"waiting for the replacements of the last evictions to arrive: {cause.under_way} "
+        f"{'is' if cause.under_way == 1 else 'are'} under way, slow start allows {cause.allowed} at once in {where} now"
+    )
+
+
 def _breaker_open(cause: admission.BreakerOpen) -> str:
     excesses = []
     for known in cause.causes:
@@ -497,10 +505,7 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"{'namespace, in which this is so in several workloads,' if c.holds_namespace else 'workload'} until it does"
     ),
     admission.PodEnding: lambda c: f"waiting for pod {c.pod} of the same workload to end: its grace period is long",
-    admission.WindowFull: lambda c: (
-        f"waiting for the replacements of the last evictions to arrive: {c.under_way} {'is' if c.under_way == 1 else 'are'} under way, slow start allows "
-        f"{c.allowed} at once in {f'namespace {c.namespace}' if c.namespace else 'the cluster'} now"
-    ),
+    admission.WindowFull: _window_full,
     admission.StepQueued: lambda c: (
         f"a step of {c.workload} that needs {c.needed} concurrent evictions has waited for long, and goes first"
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.admission.breaker import Reading, RequestCounts, observe_cluster, update_breaker
+from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.moves import Move, MoveState, ObservedChange
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec
+from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Breaker
+from rebalancer.scheduling.view import View
 from rebalancer.simulator import ClusterBuilder
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
@@ -48,7 +51,7 @@ def with_nodes(snapshot: Snapshot, names: Sequence[str], **fields: Any) -> Snaps
 def with_pending(snapshot: Snapshot, number: int, *, created: datetime = NOW - MINUTE, **fields: Any) -> Snapshot:
     waiting = tuple(
         Pod(namespace="default", name=f"new-{n}", uid=f"new-{n}", created=created, phase=PodPhase.PENDING, **fields)
-        for n in range(number)
+        for n in range(len(snapshot.unplaced), len(snapshot.unplaced) + number)
     )
     return replace(snapshot, pods=(*snapshot.pods, *waiting))
 
@@ -145,6 +148,48 @@ def test_waiting_pods_count_from_pending_for_until_the_window_is_over(
         assert update_breaker(CLOSED, readings, bounds, at).is_open is is_open
 
 
+GPU = PodSpec(node_affinity=NodeAffinity(selector=Labels({"accelerator": "gpu"})))
+
+
+def test_pods_that_wait_for_a_type_of_node_that_is_not_there_do_not_open_it() -> None:
+    """However many they are; of a mixture those count that a node admits, and those whose node was lost."""
+    batch = with_pending(cluster(pods=30), 100, spec=GPU)
+    assert opened(batch) == {}
+    both = with_pending(batch, 14)
+    assert opened(both) == {}  # 14 of 144 are less than 10%
+    both = with_pending(batch, 15)
+    assert opened(both) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}
+    owner = OwnerReference(group="batch", kind="Job", name="job", uid="job")
+    lost = Pod(namespace="default", name="lost", uid="lost", created=NOW - MINUTE, owner=owner, node="gone")
+    with_owner = with_pending(batch, 15, spec=GPU, owner=owner)
+    assert opened(with_owner) == {}
+    assert opened(replace(with_owner, pods=(*with_owner.pods, lost))) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}
+
+
+def test_nodes_are_searched_only_where_waiting_pods_exceed_the_bound() -> None:
+    """A quiet cluster pays nothing: the view that it is given here is none."""
+    no_view = cast("View", object())
+    for pending in (0, 4, 5):
+        observe_cluster(with_pending(cluster(pods=45), pending), (), NONE, BOUNDS, NOW, view=no_view)
+    with pytest.raises(AttributeError):
+        observe_cluster(with_pending(cluster(pods=45), 6), (), NONE, BOUNDS, NOW, view=no_view)
+
+
+def test_the_evaluated_state_decides_and_what_is_stored_of_lost_nodes_counts() -> None:
+    """In the evaluated state nodes may be missing; the stored changes say which were lost."""
+    snapshot = with_pending(cluster(), 6, owner=OwnerReference(group="batch", kind="Job", name="job", uid="job"))
+    older = Pod(
+        namespace="default", name="o", uid="o", created=NOW - 9 * MINUTE, owner=snapshot.pods[0].owner, node="a-1"
+    )
+    snapshot = replace(snapshot, pods=(*snapshot.pods, older))
+    nothing = View(snapshot).without_nodes([node.name for node in snapshot.nodes if node.name != "a-1"])
+    full = View(with_nodes(nothing.snapshot, ["a-1"], pods=1))
+    change = ObservedChange(ViolationCause.NODE_LOST, "zone=b", NOW - 2 * MINUTE)
+    for changes, part in (((), 0), ((change,), 6)):
+        readings = observe_cluster(snapshot, (), NONE, BOUNDS, NOW, view=full, changes=changes)
+        assert [reading.part for reading in readings if reading.cause is BreakerCause.PENDING_PODS] == [part]
+
+
 def test_own_moves_and_gated_pods_do_not_count_as_pending() -> None:
     """What an eviction has made pending must not stop the evictions; a gate holds a pod, not the cluster."""
     snapshot = with_pending(cluster(), 6)
@@ -164,6 +209,43 @@ def test_own_moves_and_gated_pods_do_not_count_as_pending() -> None:
 def test_requests_that_failed(failed: int, total: int, is_open: bool) -> None:
     expected = {BreakerCause.API_ERRORS: (failed, total, 20, "")} if is_open else {}
     assert opened(cluster(), requests=RequestCounts(total=total, failed=failed)) == expected
+
+
+def test_an_outage_that_is_over_counts_until_clear_after_even_while_it_is_in_the_window() -> None:
+    """Else the time to clear would begin anew in each cycle until the failures are out of the window: ten minutes."""
+    state, opened_at = CLOSED, NOW
+    for seconds, ended, is_open in (
+        (0, None, True),
+        (40, 10, True),
+        (328, 298, True),
+        (329, 299, True),
+        (330, 300, False),
+    ):
+        now = opened_at + seconds * SECOND
+        counted = RequestCounts(total=20, failed=5, outage_ended=None if ended is None else ended * SECOND)
+        state = update_breaker(state, observe_cluster(cluster(), (), counted, BOUNDS, now), BOUNDS, now)
+        assert state.is_open is is_open, seconds
+        assert [known.last for known in state.causes] == [now - (ended or 0) * SECOND] * is_open
+
+
+def test_other_failures_count_from_cycle_to_cycle_for_as_long_as_they_are_in_the_window() -> None:
+    """Refused rights and server errors are no outage: nobody can say when they are over."""
+    state = CLOSED
+    for minutes in range(5):
+        now = NOW + minutes * MINUTE
+        readings = observe_cluster(cluster(), (), RequestCounts(total=20, failed=5), BOUNDS, now)
+        state = update_breaker(state, readings, BOUNDS, now)
+    assert update_breaker(state, (), BOUNDS, NOW + 9 * MINUTE - SECOND).is_open
+    assert not update_breaker(state, (), BOUNDS, NOW + 9 * MINUTE).is_open
+
+
+def test_the_time_to_clear_does_not_begin_before_the_view_was_fresh() -> None:
+    """A stale view counts the outage as lasting, though the API server answers already: `last` does not go back."""
+    stale, fresh = (RequestCounts(total=20, failed=5, outage_ended=ended) for ended in (None, 30 * SECOND))
+    state = update_breaker(CLOSED, observe_cluster(cluster(), (), stale, BOUNDS, NOW), BOUNDS, NOW)
+    later = NOW + SECOND
+    state = update_breaker(state, observe_cluster(cluster(), (), fresh, BOUNDS, later), BOUNDS, later)
+    assert [known.last for known in state.causes] == [NOW]
 
 
 def test_moves_that_failed() -> None:

@@ -33,6 +33,7 @@ class Server:
         self.objects = {SCALE, LEASE, *(f"{MAPS}/rebalancer-{name}" for name in ("status", "control", "approval"))}
         self.objects |= {f"{MAPS}/rebalancer-policy", f"{JOBS}/placeholder-1"}
         self.holder: str | None = None
+        self.duration = 15
         self.costs: dict[str, dict[str, str]] = {
             "own": {COST: "5", MARKER: "5"},
             "theirs": {COST: "7"},
@@ -63,7 +64,11 @@ class Server:
             self.objects.discard(path)
             answer(request, 200, {})
         elif path == LEASE:
-            spec = {"holderIdentity": self.holder, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00Z"}
+            spec = {
+                "holderIdentity": self.holder,
+                "leaseDurationSeconds": self.duration,
+                "renewTime": "2026-01-01T00:00:00Z",
+            }
             answer(request, 200, {"metadata": {"resourceVersion": "1"}, "spec": spec})
         else:
             assert (path, body) == (SCALE, {"spec": {"replicas": 0}})
@@ -140,10 +145,17 @@ class Waiting:
             self._server.holder = None
 
 
-@pytest.mark.parametrize(("released_after", "waited"), [(4, 4.0), (None, 16.0)])
-def test_nothing_is_deleted_while_somebody_leads(released_after: int | None, waited: float) -> None:
-    """Until the Lease is released, or has not been renewed for as long as it lasts, by our own clock."""
+@pytest.mark.parametrize(
+    ("released_after", "duration", "waited"),
+    [(4, 15, 4.0), (None, 15, 16.0), (None, 60, 61.0), (None, 2**31 - 1, 16.0)],
+)
+def test_nothing_is_deleted_while_somebody_leads(released_after: int | None, duration: int, waited: float) -> None:
+    """Until the Lease is released, or has not been renewed for as long as it lasts, by our own clock.
+
+    One of more than ten minutes lasts as long as that of this process would.
+    """
     server = Server()
+    server.duration = duration
     server.holder = "rebalancer-1"
     waiting = Waiting(server, released_after=released_after)
     with served(server) as transport:

@@ -186,6 +186,16 @@ NOT_ALLOWED = (
             "no controller leads: Lease free since 2026-01-05 09:00:15Z, last cycle 1h ago",
             "last leader pod-1",
         ),
+        *(
+            (
+                [{**held(), "renewTime": "2026-01-05T09:00:00Z", "leaseDurationSeconds": written}],
+                -3700,
+                f"no controller leads: Lease free since 2026-01-05 {free}Z, last cycle 1h ago",
+                "last leader pod-1",
+            )
+            # As the processes that wait for it count: what is written up to ten minutes, else the usual 15 seconds.
+            for written, free in ((600, "09:10:00"), (601, "09:00:15"), (2**31 - 1, "09:00:15"), (None, "09:00:15"))
+        ),
         ([FREE], -12, "no controller leads: Lease free, last cycle 12s ago", "last leader pod-1"),
         (
             [{**held(), "renewTime": None}],

@@ -1,5 +1,7 @@
 """Whatever stands in the Lease, a process leads within two lease durations, and a live leader is not deposed by it."""
 
+import os
+import signal
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,7 +44,7 @@ def write(plane: ControlPlane, **changes: Any) -> None:
     plane.api.delete(f"{LEASES}/rebalancer", missing_ok=True)
     spec = {
         "holderIdentity": "ghost",
-        "leaseDurationSeconds": 15,
+        "leaseDurationSeconds": round(DURATION),
         "leaseTransitions": 3,
         "acquireTime": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
         "renewTime": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
@@ -111,3 +113,49 @@ def test_a_live_leader_is_not_deposed_and_a_dead_one_is_replaced(cluster: Contro
             two.wait_for("leading", timeout=8)
             print(f"the second process leads after {time.monotonic() - began:.1f} s")
             assert cluster.api.get(f"{LEASES}/rebalancer")["spec"]["leaseTransitions"] == MOST
+
+
+def test_a_rolling_update_to_a_shorter_lease_never_lets_two_processes_act(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    """60/40/20 s and 15/10/2 s, divided by five: the new process waits for the duration that the old one has written.
+
+    The old one renews the Lease every 4 s. A process that waited for its own 3 s would take the Lease from it while it
+    acts; once it is stopped, only after 12 s.
+    """
+    install(cluster, "base")
+    folders = [tmp_path / "old", tmp_path / "new"]
+    for folder in folders:
+        folder.mkdir()
+    text = policy("Observe", interval="1s")
+    long = ("--lease-duration=12s", "--renew-deadline=8s", "--retry-period=4s")
+    short = ("--lease-duration=3s", "--renew-deadline=2s", "--retry-period=1s")
+
+    def moments(controller: Controller, event: str) -> list[datetime]:
+        """Return when it logged an event; a cycle that could save nothing, and so did not act, is none."""
+        return [datetime.fromisoformat(line["timestamp"]) for line in controller.log(event) if not line.get("unsaved")]
+
+    with Controller(cluster, folders[0], text, *long) as old:
+        old.wait_for("cycle")
+        with Controller(cluster, folders[1], text, *short) as new:
+            new.wait_for("another process leads")
+            time.sleep(12)
+            ran = moments(old, "cycle")
+            print(f"while the old process acted ({len(ran)} cycles), the new one led {len(new.log('leading'))} times")
+            assert new.log("leading") == []
+            assert old.log("no longer leading") == []
+            assert old.process is not None
+            os.kill(old.process.pid, signal.SIGSTOP)
+            try:
+                renewed = datetime.fromisoformat(cluster.api.get(f"{LEASES}/rebalancer")["spec"]["renewTime"])
+                new.wait_for("cycle", timeout=20)
+            finally:
+                os.kill(old.process.pid, signal.SIGCONT)
+            (led,) = moments(new, "leading")
+            waited = (led - renewed).total_seconds()
+            print(f"the new process leads {waited:.1f} s after the old one's last renewal, with a deadline of 8 s")
+            assert 11.5 < waited < 18
+            old.wait_for("no longer leading", timeout=10)
+            new.wait_for("cycle", count=len(new.log("cycle")) + 3)
+            assert max(moments(old, "cycle")) < led
+            assert new.log("no longer leading") == []

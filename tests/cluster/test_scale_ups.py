@@ -59,6 +59,60 @@ def test_a_scale_up_that_waits_for_seconds_does_not_delay_a_repair(
     assert bool(waited) is not bool(causes)
 
 
+def test_a_job_that_waits_for_nodes_that_are_not_there_does_not_delay_a_repair(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    """Thirty pods of a Job request a gpu beside 111 pods that run, with the breaker of the shipped policy.
+
+    Counted like others they open it after a minute, for eleven minutes, and again with each Job.
+    """
+    install(cluster, "base", "evict")
+    six = ["a-0", "a-1", "b-0", "b-1", "c-0", "c-1"]
+    lay_out(
+        cluster,
+        [
+            *nodes({"a": 2, "b": 2, "c": 2}),
+            deployment(
+                "web",
+                ["a-0", "a-1", "b-0"] * 3,
+                namespace="shop",
+                topologySpreadConstraints=[spread(ZONE, labels={"app": "web"})],
+            ),
+            deployment("burst", six * 17, namespace="shop"),
+        ],
+    )
+    pod = {
+        "containers": [{"name": "train", "image": "registry.k8s.io/pause:3.10"}],
+        "nodeSelector": {"accelerator": "gpu"},
+        "restartPolicy": "Never",
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "shop"},
+        "spec": {"parallelism": 30, "completions": 30, "template": {"spec": pod}},
+    }
+    with Controller(cluster, tmp_path, policy("Observe", interval="1s")) as controller:
+        controller.wait_for("cycle")
+        cluster.api.create(job)
+        waiting = "/api/v1/namespaces/shop/pods"
+        wait_until(lambda: len(cluster.api.list(waiting, labels="job-name=train")) == 30, what="the Job's pods")
+        time.sleep(65)
+        count = len(controller.log("cycle"))
+        controller.wait_for("cycle", count=count + 2)
+        began = datetime.now(UTC)
+        controller.policy_file.write_text(policy("Evict", interval="1s"))
+        wait_until(lambda: cluster.audit.evictions(user=USER), what="the first eviction", timeout=60)
+        opened = {cause for line in controller.log("cycle") for cause in line["breaker"]}
+    pods = cluster.api.list(waiting, labels="job-name=train")
+    waited = (min(eviction.received for eviction in cluster.audit.evictions(user=USER)) - began).total_seconds()
+    print(
+        f"first eviction after {waited:.1f} s beside {len(pods)} waiting pods; the breaker opened for {sorted(opened)}"
+    )
+    assert [pod["spec"].get("nodeName") for pod in pods] == [None] * 30
+    assert opened == set()
+
+
 def test_scale_downs_stay_spread_though_the_pods_of_each_scale_up_wait(cluster: ControlPlane, tmp_path: Path) -> None:
     """Thirty pods more, pending for three seconds, then all down: as an autoscaler that waits 20 seconds does."""
     install(cluster, "base", "prevention")

@@ -77,6 +77,17 @@ def test_failed_requests_open_it() -> None:
     assert evicts
 
 
+def test_after_an_outage_evictions_wait_for_clear_after_from_the_first_fresh_view_on() -> None:
+    """Five outages in a row open it; the time to clear begins once the watches have caught up, and only once."""
+    counted = RequestCounts(total=20, failed=5, outage_ended=timedelta(seconds=20))
+    event = CycleDue(snapshot=SNAPSHOT, requests=counted, stale="the watch has failed for 70s")
+    state, _ = step(led(), event, NOW)
+    for seconds, expected in ((1, False), (299, False), (300, True)):
+        late = structs.replace(counted, outage_ended=timedelta(seconds=20 + seconds))
+        state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=seconds), late)
+        assert evicts is expected, seconds
+
+
 def test_a_repair_of_many_pods_does_not_stop_itself() -> None:
     """Six replacements that nobody has seen before wait for a node: they are the moves' own. Other pods are not."""
     gone, staying = SNAPSHOT.pods[:6], SNAPSHOT.pods[6:]
@@ -100,6 +111,37 @@ def test_a_repair_of_many_pods_does_not_stop_itself() -> None:
     )
     for memory, causes in ((Memory(moves=moves), []), (NO_MEMORY, [BreakerCause.PENDING_PODS])):
         state, _ = cycle(structs.replace(led(), memory=memory), snapshot, NOW + timedelta(minutes=1))
+        assert state.cycle is not None
+        assert [known.cause for known in state.cycle.context.breaker.causes] == causes
+
+
+def test_pods_that_replace_those_of_a_node_that_is_gone_open_it() -> None:
+    """They wait for a type of node that is lost: the loss was observed minutes ago, and nothing else is left of it."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.node("big", cpu=200_000, zone="d")
+    blueprint.deployment("web", on=dict.fromkeys(("a-1", "a-2", "b-1", "b-2", "c-1", "c-2"), 2), spread={ZONE: 1})
+    blueprint.deployment("batch", on={"big": 6}, cpu=20_000)
+    whole = blueprint.snapshot()
+    new = tuple(
+        structs.replace(
+            pod,
+            uid=f"{pod.uid}-new",
+            node=None,
+            ready=False,
+            phase=PodPhase.PENDING,
+            created=NOW + timedelta(seconds=2),
+        )
+        for pod in whole.pods
+        if pod.node == "big"
+    )
+    left = tuple(pod for pod in whole.pods if pod.node != "big")
+    nodes = tuple(node for node in whole.nodes if node.name != "big")
+    lost = replace(whole, nodes=nodes, pods=(*left, *new))
+    for first, causes in ((whole, [BreakerCause.PENDING_PODS]), (replace(whole, nodes=nodes, pods=left), [])):
+        state, _ = cycle(led(), first, NOW)
+        for seconds in (5, 70):
+            state, _ = cycle(state, lost, NOW + timedelta(seconds=seconds))
         assert state.cycle is not None
         assert [known.cause for known in state.cycle.context.breaker.causes] == causes
 

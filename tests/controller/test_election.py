@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebalancer.controller.election import Election, next_record, observe_lease, record_renewal, release_record
@@ -85,29 +85,66 @@ def test_handing_back() -> None:
     assert attempt(two, store, 2).leads(2)
 
 
-@given(st.integers(0, 2**31 - 1))
-def test_a_ghost_is_replaced_within_two_durations(duration: int) -> None:
-    """Whatever duration stands in the Lease of a leader that is gone; one that does not say has the candidate's own."""
+def test_a_shorter_lease_does_not_depose_a_leader_with_a_longer_one() -> None:
+    """A rolling update from 60/40/20 s to 15/10/2 s: the new process waits for the 60 s that the old one has written.
+
+    With its own 15 s it would take over at 16 s, while the old one renews every 20 s and acts.
+    """
+    store = Store()
+    old = attempt(Election(identity="old", duration=60.0, deadline=40.0), store, 0)
+    new = candidate("new")
+    for second in range(1, 60):
+        new = attempt(new, store, second)
+        assert not new.leads(second), second
+    assert not old.leads(40)  # long before anybody takes over
+    for second in range(60, 65):
+        new = attempt(new, store, second)
+    assert new.leads(64)
+    assert store.record is not None
+    assert store.record.duration == DURATION
+
+
+@given(st.one_of(st.integers(0, 700), st.integers(0, 2**31 - 1)))
+def test_a_lease_is_honoured_as_written_up_to_ten_minutes(duration: int) -> None:
+    """One of a leader that is gone, too; beyond that, or where nothing is written, it has the candidate's duration."""
     store, two = Store(), candidate("two")
     store.write(LeaseRecord(holder="ghost", duration=duration, renewed=datetime.max.replace(tzinfo=UTC)))
-    first = float(min(duration, DURATION) or DURATION)
+    first = float(duration) if duration in range(1, 601) else DURATION
     two = attempt(two, store, 0)
     two = attempt(two, store, first - 0.1)
     assert not two.leads(first)
     assert attempt(two, store, first).leads(first)
-    assert first <= DURATION
+
+
+TIMES = st.sampled_from([(60.0, 40.0), (15.0, 10.0), (600.0, 400.0), (4.0, 3.0)])
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["one", "two", "three"]), st.floats(0.1, 4), st.booleans(), st.booleans()),
+        st.tuples(
+            st.sampled_from(["one", "two", "three"]),
+            st.one_of(st.floats(0.1, 4), st.floats(4, 60)),
+            st.booleans(),
+            st.booleans(),
+        ),
         max_size=60,
-    )
+    ),
+    st.tuples(TIMES, TIMES, TIMES),
 )
-def test_never_two(steps: list[tuple[str, float, bool, bool]]) -> None:
-    """Whoever tries when, with answers lost or requests that never arrive: never do two lead at one moment."""
+@example(
+    [("one", 1.0, True, True), ("two", 1.0, True, True), ("two", 16.0, True, True)],
+    ((60.0, 40.0), (15.0, 10.0), (15.0, 10.0)),
+)
+def test_never_two(steps: list[tuple[str, float, bool, bool]], times: tuple[tuple[float, float], ...]) -> None:
+    """Whoever tries when, with answers lost or requests that never arrive: never do two lead at one moment.
+
+    Nor where each has settings of its own, as in a rolling update that shortens the Lease or lengthens it.
+    """
     store = Store()
-    elections = {name: candidate(name) for name in ("one", "two", "three")}
+    elections = {
+        name: Election(identity=name, duration=duration, deadline=deadline)
+        for name, (duration, deadline) in zip(("one", "two", "three"), times, strict=True)
+    }
     at = 0.0
     for name, passed, arrives, answered in steps:
         at += passed

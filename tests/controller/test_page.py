@@ -149,11 +149,11 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named(browser: Browser) -> N
     moves = tuple(structs.replace(move, uncreated="exceeded quota: pods") for move in state.memory.in_flight)
     browser.page.show(structs.replace(state, memory=structs.replace(state.memory, moves=moves)), ())
     text = browser.text()
-    assert "Replacements that are not created" in text
+    assert "Replacements that are overdue" in text
     assert "shop/web-0 (Deployment) has no pod in place of " in text
     assert "which was evicted: exceeded quota: pods; nothing is evicted in namespace shop until it has" in text
     browser.page.show(state, ())
-    assert "Replacements that are not created" not in browser.text()
+    assert "Replacements that are overdue" not in browser.text()
 
 
 def test_a_pause_is_the_first_sentence(browser: Browser) -> None:

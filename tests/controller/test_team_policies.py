@@ -437,8 +437,11 @@ def test_requests_for_team_policies_do_not_count_for_the_breaker() -> None:
     """Neither does a team without a right open it, nor do many answers hold it shut."""
     counted: list[int] = []
     telemetry = cast("Any", SimpleNamespace)(
-        _metrics=SimpleNamespace(count_request=lambda *_: None), requests=SimpleNamespace(count=counted.append)
+        _metrics=SimpleNamespace(count_request=lambda *_: None),
+        requests=SimpleNamespace(count=lambda code, _: counted.append(code)),
     )
-    Telemetry._count_request(telemetry, "GET", "/api/v1/namespaces/shop/configmaps/rebalancer-policy", 403)
-    Telemetry._count_request(telemetry, "GET", "/api/v1/pods", 403)
+    Telemetry._count_request(
+        telemetry, "GET", "/api/v1/namespaces/shop/configmaps/rebalancer-policy", 403, gone=False, seconds=0.0
+    )
+    Telemetry._count_request(telemetry, "GET", "/api/v1/pods", 403, gone=False, seconds=0.0)
     assert counted == [403]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
+from msgspec import structs
 
 from rebalancer.admission import causes as admission
 from rebalancer.assessment.assess import assess
@@ -506,15 +507,15 @@ SENTENCES: list[tuple[Fact, str]] = [
     (
         admission.WindowFull("", 4, 4),
         (
-            "waiting for the replacements of the last evictions to arrive: 4 are under way, slow start allows 4 at once in "
-            "the cluster now"
+            "waiting for the replacements of the last evictions to arrive: 4 are under way, slow start allows 4 at "
+            "once in the cluster now"
         ),
     ),
     (
         admission.WindowFull("shop", 1, 1),
         (
-            "waiting for the replacements of the last evictions to arrive: 1 is under way, slow start allows 1 at once in "
-            "namespace shop now"
+            "waiting for the replacements of the last evictions to arrive: 1 is under way, slow start allows 1 at once "
+            "in namespace shop now"
         ),
     ),
     (

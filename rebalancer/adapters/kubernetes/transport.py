@@ -7,6 +7,7 @@ and the response of an eviction is not of their type. The client's retries are o
 import json
 import os
 import re
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,7 +33,7 @@ _FORBIDDEN: Final = 403
 
 _AUTHENTICATION = ["BearerToken"]
 
-OnAnswer = Callable[[str, str, int, bool], None]
+OnAnswer = Callable[[str, str, int, bool, float], None]
 
 _NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 """The cause in a Status of what the API server refuses because the namespace is being deleted."""
@@ -76,7 +77,8 @@ class Transport:
         self.on_answer = on_answer
         """Called for every request with its verb, path and HTTP code (0 without a response).
 
-        The last argument is whether it was refused because its namespace is being deleted.
+        The last arguments are whether it was refused because its namespace is being deleted, and for how many seconds
+        there was no response; 0.0 where there was one.
         """
 
     @property
@@ -131,7 +133,7 @@ class Transport:
             try:
                 data = response.read()
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                self.on_answer(method, path, response.status, False)
+                self.on_answer(method, path, response.status, False, 0.0)
                 raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {error}") from error
             finally:
                 response.release_conn()
@@ -150,16 +152,16 @@ class Transport:
             data = response.read()
             response.close()
             self._check("GET", path, response, data)
-        self.on_answer("GET", path, response.status, False)
+        self.on_answer("GET", path, response.status, False, 0.0)
         return response
 
     def _check(self, method: str, path: str, response: BaseHTTPResponse, data: bytes) -> None:
         """Count a response, and raise what its server refuses; only the body says whether that is an error."""
         if response.status < 400:
-            self.on_answer(method, path, response.status, False)
+            self.on_answer(method, path, response.status, False, 0.0)
             return
         refusal = _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
-        self.on_answer(method, path, response.status, refusal.namespace_terminating)
+        self.on_answer(method, path, response.status, refusal.namespace_terminating, 0.0)
         raise refusal
 
     def _send(
@@ -174,6 +176,7 @@ class Transport:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = content_type
+        began = time.monotonic()
         try:
             request = self._client.param_serialize(
                 method,
@@ -185,7 +188,7 @@ class Transport:
             )
             answer = self._client.call_api(*request, _request_timeout=timeouts)
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
-            self.on_answer(method, path, 0, False)
+            self.on_answer(method, path, 0, False, time.monotonic() - began)
             raise Unreachable(f"{method} {path}: no response from {self.host}: {_find_cause(error)}") from error
         response: BaseHTTPResponse = answer.response
         return response

@@ -1,0 +1,127 @@
+"""How many of the pods that wait for a node are a sign that the cluster is in trouble.
+
+A Job whose pods wait for a type of node that the cluster does not have says nothing about the cluster's health, however
+many they are: nothing could run them before either. Waiting is a sign of trouble
+
+* where a node has capacity for the pod: kube-scheduler has had the time to bind it, and has not;
+* where the pod replaces one that was lost with its node: the cluster could run it before.
+
+    free     a: 3 pods, b: 1 pod, no gpu        100 pods that request a gpu       count 0
+                                                2 pods and then 5 of another Job  count 2 + 2
+
+The scheduling model is asked once for each owner and spec, for the first of its pods; the pods then share what is free
+on the nodes that admit it, so that the one place that a finished pod leaves is not free for a hundred. How these pods
+constrain each other is not followed: then rather too many count than too few. Cost: a question for each owner and spec,
+and a step for each pod that counts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from rebalancer.model.moves import ObservedChange
+from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.reasons import ViolationCause
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.node_resources_fit import fits
+from rebalancer.scheduling.node_usage import Usage, add_usage, get_charge
+from rebalancer.scheduling.view import View
+
+REPLACED_WITHIN: Final = timedelta(minutes=6)
+"""From the loss of a node to the last of the pods that replace its pods.
+
+A pod tolerates an unreachable node for 300 seconds (admission plugin DefaultTolerationSeconds); the garbage collector
+of pods takes 40 to 60 more where the node is deleted.
+"""
+
+
+def count_troubled(
+    waiting: Sequence[Pod], view: View, changes: Iterable[ObservedChange], ready_before: datetime
+) -> int:
+    """Return how many waiting pods are a sign of trouble.
+
+    `changes` are those that are stored: they name the nodes that were lost within the last hour. Only nodes count that
+    have been Ready since `ready_before` or longer: on others the scheduler may not have had the time.
+    """
+    lost = _Losses(view.snapshot, changes)
+    classes: defaultdict[object, list[Pod]] = defaultdict(list)
+    replacing = 0
+    for pod in waiting:
+        if lost.is_replaced_by(pod):
+            replacing += 1
+        else:
+            classes[(pod.namespace, pod.owner.uid if pod.owner is not None else "", pod.spec)].append(pod)
+    return replacing + _count_placeable(classes.values(), view, ready_before)
+
+
+SEEN_WITHIN: Final = timedelta(minutes=1)
+"""From a change in the cluster to the cycle that observes it, at most: the shipped `interval`."""
+
+
+class _Losses:
+    """The owners that have lost pods with their nodes, as far as the snapshot and the stored changes show."""
+
+    def __init__(self, snapshot: Snapshot, changes: Iterable[ObservedChange]) -> None:
+        self._snapshot = snapshot
+        self._moments = sorted({change.at for change in changes if change.cause is ViolationCause.NODE_LOST})
+        self._owners = _find_bereaved(snapshot)
+        self._since: dict[str, datetime] = {}
+
+    def is_replaced_by(self, pod: Pod) -> bool:
+        """Say whether a pod replaces one that was lost with its node, or may.
+
+        Its owner has a pod on a node that is not Ready or does not exist. Where the lost pods are gone already: the pod
+        was created soon after a node was lost, for an owner that is older than that. Pods of a Job that was created
+        later replace none, nor do those that a Job created all at once.
+        """
+        if pod.owner is None:
+            return False
+        if pod.owner.uid in self._owners:
+            return True
+        # A loss is observed somewhat later than it happens: its pods may be replaced already.
+        lost = [at for at in self._moments if -SEEN_WITHIN <= pod.created - at <= REPLACED_WITHIN]
+        return bool(lost) and self._has_existed_since(pod.owner.uid) < min(lost[-1], pod.created - SEEN_WITHIN)
+
+    def _has_existed_since(self, owner: str) -> datetime:
+        """Return since when an owner has existed at the latest; Jobs and others are not read, but their pods are."""
+        if owner not in self._since:
+            known = self._snapshot.workload.get(owner)
+            moments = [pod.created for pod in self._snapshot.pods_of.get(owner, ())]
+            self._since[owner] = min([*moments, known.created] if known is not None else moments)
+        return self._since[owner]
+
+
+def _find_bereaved(snapshot: Snapshot) -> frozenset[str]:
+    """Return the UIDs of owners with a pod on a node that is not Ready or does not exist, unless it has succeeded."""
+    ready = {node.name for node in snapshot.nodes if node.ready}
+    samples = (run.pods[0] for run in snapshot.runs if not ready.issuperset(run.nodes))
+    return frozenset(pod.owner.uid for pod in samples if pod.owner is not None and pod.phase is not PodPhase.SUCCEEDED)
+
+
+def _count_placeable(classes: Iterable[Sequence[Pod]], view: View, ready_before: datetime) -> int:
+    """Return how many pods have a node now, all of them together; each class consists of pods of one owner and spec."""
+    taken: dict[str, Usage] = {}
+    return sum(_fill(pods, view, taken, ready_before) for pods in classes)
+
+
+def _fill(pods: Sequence[Pod], view: View, taken: dict[str, Usage], ready_before: datetime) -> int:
+    """Place pods of one class one after the other, node by node, and return how many have a place.
+
+    `taken` is what is in use on the nodes on which pods were placed before, and is brought up to date.
+    """
+    admitting = feasible(pods[0], view)
+    if not admitting:
+        return 0
+    charge, requests, left = get_charge(pods[0], view.rules), pods[0].spec.requests, len(pods)
+    for name, node in view.nodes.by_name.items():
+        if name not in admitting or not node.ready or (node.ready_since or ready_before) > ready_before:
+            continue
+        used = taken.get(name) or view.used(name)
+        while left and fits(requests, node, used):
+            used, left = add_usage([(charge, 1)], used), left - 1
+        taken[name] = used
+        if not left:
+            break
+    return len(pods) - left
