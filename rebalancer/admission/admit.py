@@ -39,6 +39,7 @@ from rebalancer.admission.causes import (
     OutsideWindow,
     Paused,
     RateReached,
+    RefusedByAdmission,
     RequestsRefused,
     ServerOverloaded,
     Stale,
@@ -262,7 +263,7 @@ def _find_obstacle(
     message = context.forbidden.get(eviction.pod.namespace)
     if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
         # Refused requests count for the breaker, too; that it is open would hide why.
-        return Refusal(Reason.FORBIDDEN, NotAllowed(message, refused[1]))
+        return Refusal(Reason.FORBIDDEN, NotAllowed(message, refused.left))
     if common is not None:
         return common
     required = eviction.repair.lasting
@@ -273,7 +274,12 @@ def _find_obstacle(
     backoff = find_backoff(memory, eviction.group, context.now)
     if backoff is not None:
         return Refusal(Reason.BACK_OFF, BackingOff(backoff.times, backoff.left))
-    return Refusal(Reason.BACK_OFF, RequestsRefused(*refused)) if refused is not None else None
+    if refused is None:
+        return None
+    if refused.refuser:
+        cause = RefusedByAdmission(refused.refuser, refused.words, context.now + refused.left)
+        return Refusal(Reason.REFUSED_BY_ADMISSION, cause)
+    return Refusal(Reason.BACK_OFF, RequestsRefused(refused.times, refused.left))
 
 
 class _Rates:

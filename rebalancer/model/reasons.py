@@ -57,6 +57,7 @@ class Reason(StrEnum):
     NOT_PERSISTENT = "NotPersistent"
     RATE_LIMITED = "RateLimited"
     BACK_OFF = "BackOff"
+    REFUSED_BY_ADMISSION = "RefusedByAdmission"
     BREAKER_OPEN = "BreakerOpen"
     STALE_DATA = "StaleData"
     MEMORY_NOT_SAVED = "MemoryNotSaved"

@@ -286,6 +286,6 @@ def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
     status["breaker"]["namespaces"] = [{**blocked, "failure": "exceeded quota"}]
     server.texts = [json.dumps(status), "a second reading is no status"]
     with served(server) as transport:
-        acting, namespaces = read_acting(transport, datetime.now(UTC), Mode.EVICT)
-    assert acting == "mode Evict: the controller evicts"
-    assert [(one.namespace, one.pod, one.failure) for one in namespaces] == [("shop", "web-1", "exceeded quota")]
+        acting = read_acting(transport, datetime.now(UTC), Mode.EVICT)
+    assert acting.line == "mode Evict: the controller evicts"
+    assert [(one.namespace, one.pod, one.failure) for one in acting.blocked] == [("shop", "web-1", "exceeded quota")]
