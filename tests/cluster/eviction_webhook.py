@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tests.control_plane.api import wait_until
 from tests.control_plane.plane import ControlPlane
 
 NAME: Final = "zone-budget.example.com"
@@ -21,7 +22,7 @@ Decide = Callable[[str], Status | None]
 class EvictionWebhook:
     """Decides about the evictions in one namespace: `decide` gives the Status of a refusal by the pod, None to allow.
 
-    `asked` are the pods of the requests that the API server passed on, in order.
+    `asked` are the pods of the requests that the API server passed on, in order. The block begins once it is asked.
     """
 
     def __init__(self, plane: ControlPlane, namespace: str, decide: Decide) -> None:
@@ -29,6 +30,7 @@ class EvictionWebhook:
         self._namespace = namespace
         self.decide = decide
         self.asked: list[str] = []
+        self._known = threading.Event()
         webhook = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -52,8 +54,13 @@ class EvictionWebhook:
     def answer(self, review: dict[str, Any]) -> dict[str, Any]:
         """Answer an AdmissionReview."""
         request = review["request"]
+        if request["object"].get("deleteOptions", {}).get("dryRun"):
+            self._known.set()
+            return self._wrap(request, {"code": 403, "message": "only whether this webhook is in force"})
         self.asked.append(request["name"])
-        status = self.decide(request["name"])
+        return self._wrap(request, self.decide(request["name"]))
+
+    def _wrap(self, request: dict[str, Any], status: Status | None) -> dict[str, Any]:
         response = {"uid": request["uid"], "allowed": status is None} | ({} if status is None else {"status": status})
         return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
@@ -73,7 +80,13 @@ class EvictionWebhook:
         }
         kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
         self._plane.api.create({**kind, "metadata": {"name": "evictions"}, "webhooks": [webhook]})
+        wait_until(self._is_known, what="the API server to ask the webhook")
         return self
+
+    def _is_known(self) -> bool:
+        pod = self._plane.api.list(f"/api/v1/namespaces/{self._namespace}/pods")[0]["metadata"]["name"]
+        self._plane.api.evict(self._namespace, pod, dryRun=["All"])
+        return self._known.is_set()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
