@@ -41,6 +41,10 @@ ENDED_MOVES_STORED = 20
 """How many ended moves are stored, for the status."""
 
 
+DEFERRED_MOVES_STORED = 100
+"""How many refused moves besides are stored because they may still be carried out; the memory is bounded."""
+
+
 class MoveEvent(StrEnum):
     """What can happen to a move."""
 
@@ -105,7 +109,8 @@ def observe_moves(
         followed.append(note_creation(current, move, replacements, snapshot, now))
     over = [move for move in followed if move.state.over and move.uncreated is None]
     old = over[:-ENDED_MOVES_STORED]
-    forgotten = {move.uid for move in old if not overlays(move, snapshot) and not is_deferred(move)}
+    deferred = {move.uid for move in [move for move in old if is_deferred(move)][-DEFERRED_MOVES_STORED:]}
+    forgotten = {move.uid for move in old if not overlays(move, snapshot)} - deferred
     return tuple(move for move in followed if move.uid not in forgotten)
 
 

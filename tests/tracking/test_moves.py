@@ -11,6 +11,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.tracking.moves import (
     ANSWER_TIMEOUT,
+    DEFERRED_MOVES_STORED,
     ENDED_MOVES_STORED,
     REPLACEMENT_TIMEOUT,
     TRANSITIONS,
@@ -111,6 +112,10 @@ def test_deferred_evictions_are_stored_however_many_moves_ended_since() -> None:
     moves = (*older, *(moved(MoveState.VERIFIED, uid=f"{number}") for number in range(ENDED_MOVES_STORED)))
     after = observe_moves(moves, BEFORE, seen(OLD), NOW)
     assert {move.uid for move in after} == {"old", *(f"{number}" for number in range(ENDED_MOVES_STORED))}
+    many = tuple(deferred(LATER, uid=f"deferred-{number}") for number in range(DEFERRED_MOVES_STORED + 1))
+    there = tuple(msgspec.structs.replace(OLD, uid=move.uid, name=move.uid) for move in many)
+    kept = {move.uid for move in observe_moves((*many, *moves[2:]), BEFORE, seen(*there), NOW)}
+    assert kept == {move.uid for move in (*many[1:], *moves[2:])}, "the oldest of too many is forgotten"
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,11 @@ from tests.scheduling.build import NOW
 from tests.tracking.build import move
 from tests.tracking.test_moves import MOVE
 
+REFUSED_MOVE = msgspec.structs.replace(MOVE, uid="refused", state=MoveState.REFUSED, deferred_until=NOW)
 MEMORY = Memory(
-    moves=(MOVE,),
+    moves=(MOVE, REFUSED_MOVE),
     seen=(("group", NOW),),
-    refused=(RefusedRequest("g", 1, NOW, timedelta(minutes=1)),),
+    refused=(RefusedRequest("g", 1, NOW, timedelta(minutes=1), "admission webhook guard", "not now", "shop/web-1"),),
     sent=(NOW, NOW + timedelta(seconds=1)),
     failed_predictions=(FailedPrediction("g", 2, NOW),),
     zones=(ZoneSeen("zone", "a", NOW),),
@@ -89,9 +90,17 @@ def test_a_memory_of_an_older_release() -> None:
     envelope = json.loads(memory_text(MEMORY))
     stored = json.loads(zlib.decompress(b64decode(envelope["deflated"])))
     del stored["memory"]["settling"]
+    for refused in stored["memory"]["refused"]:
+        del refused["refuser"], refused["words"], refused["pod"]
+    for stored_move in stored["memory"]["moves"]:
+        del stored_move["deferred_until"]
+        stored_move["invented later"] = "x"
     stored["memory"]["invented later"] = [1]
     envelope["deflated"] = b64encode(zlib.compress(json.dumps(stored).encode())).decode()
-    assert parse_memory(json.dumps(envelope)) == msgspec.structs.replace(MEMORY, settling=())
+    plain = msgspec.structs.replace(REFUSED_MOVE, deferred_until=None)
+    request = RefusedRequest("g", 1, NOW, timedelta(minutes=1))
+    older = msgspec.structs.replace(MEMORY, settling=(), moves=(MOVE, plain), refused=(request,))
+    assert parse_memory(json.dumps(envelope)) == older
 
 
 @pytest.mark.parametrize(
