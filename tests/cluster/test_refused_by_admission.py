@@ -151,7 +151,7 @@ def test_a_webhook_that_refuses_for_ever_is_no_missing_right(cluster: ControlPla
     words = "pods of this namespace are not evicted"
     with (
         EvictionWebhook(cluster, HELD, lambda _: {"code": 403, "message": words}),
-        Controller(cluster, tmp_path, policy("Evict", budgets=ALL_AT_ONCE)) as controller,
+        Controller(cluster, tmp_path, policy("Evict", budgets=ALL_AT_ONCE, breaker={"apiErrors": "5%"})) as controller,
     ):
         wait_until(lambda: len(entries(cluster.api)) == number, what="the status to name all refusals", timeout=30)
         controller.wait_for("cycle", count=len(controller.log("cycle")) + 3)
