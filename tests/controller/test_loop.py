@@ -209,6 +209,24 @@ def test_an_eviction_that_admission_control_refuses_is_blocked_not_failed() -> N
     assert state.memory.refused[0].wait == timedelta(seconds=90)
 
 
+def test_a_refused_eviction_that_is_carried_out_is_reported_as_a_move() -> None:
+    """Also if one snapshot shows the pod gone and its replacement Ready; while the pod is there the group waits."""
+    state, requested = evicting()
+    state, _ = after(state, Answered(uid=requested.move.uid, answer=DENIED))
+    later = NOW + timedelta(seconds=20)
+    there, requests = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
+    assert there.cycle is not None
+    assert {waiting.reason for waiting in there.cycle.admission.waiting} == {"RefusedByAdmission"}
+    assert (there.queue.evictions, "MoveVerified" in reasons(requests)) == ((), False)
+    victim = SNAPSHOT.pod[requested.move.uid]
+    replacement = msgspec.structs.replace(victim, uid="new", name="web-new", node="c-1", created=later)
+    pods = (*(pod for pod in SNAPSHOT.pods if pod.uid != victim.uid), replacement)
+    moved, requests = step(there, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later, pods=pods)), later)
+    assert "MoveVerified" in reasons(requests)
+    assert MoveState.VERIFIED in {move.state for move in moved.memory.moves}
+    assert moved.memory.refused == ()
+
+
 def test_an_eviction_that_is_refused_for_good_is_not_waited_for() -> None:
     """Only 429 says that the pod may go a little later."""
     state, requested = evicting()

@@ -278,13 +278,14 @@ class PageView:
 
     @property
     def blocked(self) -> Sequence[str]:
-        """Why nothing is evicted in some namespaces, and which evictions admission control refused."""
-        status = self._page.status
-        refused = status.refused_evictions[:FIRST]
-        return [
-            *(refusal_text(blocked.refusal) for blocked in status.breaker.namespaces),
-            *(f"{entry.pod}: {refusal_text(entry.refusal)}" for entry in refused),
-        ]
+        """Why nothing is evicted in some namespaces."""
+        return [refusal_text(blocked.refusal) for blocked in self._page.status.breaker.namespaces]
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """Which evictions admission control refused."""
+        refused = self._page.status.refused_evictions[:FIRST]
+        return [f"{entry.pod}: {refusal_text(entry.refusal)}" for entry in refused]
 
     @property
     def last_moves(self) -> Sequence[MoveEntry]:
